@@ -200,6 +200,13 @@ class FakeEngine(Engine):
         return self.stored[image.id]
 
 
+class OfferingEngine(FakeEngine):
+    """An engine that has GPUs, and gives them."""
+
+    def version(self) -> EngineVersion:
+        return replace(super().version(), gpus="nvidia")
+
+
 def _full(reference: str) -> str:
     """Return a name with its tag, as the engine writes it."""
     return reference if ":" in reference.rpartition("/")[2] else f"{reference}:latest"

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from typer.testing import CliRunner, Result
 
+from imgbuild.cli import app, register
 from imgbuild.dockerfile.render import render_all, write_all
+from imgbuild.errors import ImgbuildError
 from imgbuild.matrix.images import Image, all_images, documented_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
@@ -80,3 +83,14 @@ def imgbuild(
         text=True,
         check=False,
     )
+
+
+def command(*words: str, env: Mapping[str, str] | None = None) -> Result:
+    """Run a command line in this process, which must succeed; an error of imgbuild's is raised."""
+    if not app.registered_commands:
+        register(app)
+    result = CliRunner().invoke(app, words, env=env)
+    if isinstance(result.exception, ImgbuildError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result

@@ -1,17 +1,17 @@
 """What `imgbuild clean` finds, removes and keeps."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_engine import FakeEngine
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from imgbuild.build.context import image_locks
 from imgbuild.cleanup import Cleanup, CleanupKind
@@ -22,12 +22,6 @@ from imgbuild.files import stored_folder
 from imgbuild.publish.upload import note_of
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from typer.testing import Result
 
 register(app)
 EPOCH = 1793491200
@@ -81,10 +75,8 @@ def listed(*options: str) -> list[tuple[str, str]]:
 def test_without_yes_it_only_shows(engine: FakeEngine) -> None:
     result = run()
     assert result.exit_code == 0, result.output
-    assert "untagged" in result.output
-    assert "1 item, at most 1.0 kB" in result.output
-    assert "--yes removes them" in result.output
-    assert "Not selected: images (1, 1.0 kB)" in result.output
+    for fact in ("untagged", "1 item, at most 1.0 kB", "--yes", "images (1, 1.0 kB)"):
+        assert fact in result.output
     assert len(engine.stored) == 2
     assert engine.closed
 
@@ -104,7 +96,7 @@ def test_what_others_test_or_built_on_top_stays(engine: FakeEngine) -> None:
         engine.stored = {image(1).id: image(1, *tags, created=EPOCH + 100)}
         assert listed("--elsewhere", "--images") == []
     result = run("--only", "everything")
-    assert "--only everything: no such kind; allowed: build-cache, images" in str(result.exception)
+    assert "--only everything: " in str(result.exception)
 
 
 def test_tags_that_others_gave_stay_and_own_base_images_go(engine: FakeEngine) -> None:
@@ -144,41 +136,29 @@ def test_an_image_that_imgbuild_works_on_stays(engine: FakeEngine, state: Path) 
     before = cleanup.find()
     with image_locks([NAME], HOST, state / "locks"):
         result = run("--yes")
-        assert f"kept: process {os.getpid()} is at work on it" in result.output
+        assert f"kept: process {os.getpid()} " in result.output
         (late,) = cleanup.remove(one for one in before if one.kind is CleanupKind.UNTAGGED)
-        assert "is being built, tested or pushed by another imgbuild" in (late.kept or "")
+        assert late.kept
     assert len(engine.stored) == 2
     assert run("--yes").exit_code == 0
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_containers_and_networks_of_killed_tests(
-    engine: FakeEngine, state: Path, *, own: bool
-) -> None:
-    label = {CONTAINER_LABEL: f"{NAME}@{place_of(state) if own else 'elsewhere'}"}
-    engine.start(image(2).id, command=["sleep"], labels=label)
-    engine.start(image(2).id, command=["sleep"], labels={"theirs": "1"})
+def test_leftovers_of_killed_tests_and_pushes(engine: FakeEngine, state: Path) -> None:
+    label = {CONTAINER_LABEL: f"{NAME}@{place_of(state)}"}
+    far = {CONTAINER_LABEL: f"{NAME}@elsewhere"}
+    for labels in (label, far, {"theirs": "1"}):
+        engine.start(image(2).id, command=["sleep"], labels=labels)
     engine.nets = {"n1": LabelledObject("n1", label), "n2": LabelledObject("n2", {"theirs": "1"})}
-    if not own:
-        assert listed("--only", "leftovers") == []
-    options = ("--only", "leftovers", *(() if own else ("--elsewhere",)))
-    assert len(listed(*options)) == 2
-    assert run("--yes", *options).exit_code == 0
-    assert ([one.labels for one in engine.running.values()], [*engine.nets]) == (
-        [{"theirs": "1"}],
-        ["n2"],
-    )
-
-
-def test_the_temporary_tag_of_a_killed_push(engine: FakeEngine, state: Path) -> None:
     tag, note = "registry.test/app:2.2.0-20261120.1", {"image_id": image(2).id}
     engine.tag(image(2).id, tag)
     path = _write(note_of(state, engine, NAME))
     path.write_text(json.dumps({**note, "reference": tag}))
-    assert listed("--only", "leftovers") == [("leftovers", NAME)]
+    assert len(listed("--only", "leftovers")) == 3
+    assert len(listed("--only", "leftovers", "--elsewhere")) == 4
     assert run("--yes", "--only", "leftovers").exit_code == 0
-    assert engine.stored[image(2).id].tags == (TAG,)
-    assert not path.exists()
+    assert [one.labels for one in engine.running.values()] == [far, {"theirs": "1"}]
+    assert [*engine.nets] == ["n2"]
+    assert (engine.stored[image(2).id].tags, path.exists()) == ((TAG,), False)
 
 
 def _write(path: Path, days: float = 0.0) -> Path:
@@ -242,5 +222,4 @@ def test_without_an_engine_the_folders_are_cleaned(
     dead = _write(state / "work" / f"{_dead()}-bake-x" / "bake.json").parent
     result = run("--yes")
     assert result.exit_code == 0
-    assert "Only the folders on this machine are cleaned." in result.output
     assert not dead.exists()

@@ -36,33 +36,28 @@ def test_it_goes_with_the_block_even_by_an_interrupt(state: Path) -> None:
     assert list(state.iterdir()) == []
 
 
-def test_what_a_killed_process_left_goes_with_the_next(state: Path) -> None:
-    left = state / "999999999-bake-abc"
-    living = state / "1-bake-abc"
-    for folder in (left, living):
-        folder.mkdir(parents=True)
-    with work_folder("x"):
-        assert (left.exists(), living.exists()) == (False, True)
-
-
-def test_the_folder_of_another_user_s_process_stays(
-    state: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("foreign", [False, True])
+def test_only_what_a_killed_process_left_goes_with_the_next(
+    state: Path, monkeypatch: pytest.MonkeyPatch, *, foreign: bool
 ) -> None:
+    """The folder of a living process stays, as that of another user's, who cannot be asked."""
+
     def refuse(*_: int) -> None:
         raise PermissionError
 
-    foreign, no_process = state / "1-bake-abc", state / "12x-bake-abc"
-    for folder in (foreign, no_process):
-        folder.mkdir(parents=True)
-    monkeypatch.setattr("os.kill", refuse)
-    with work_folder("x"):
-        assert (foreign.exists(), no_process.exists()) == (True, False)
+    for name in ("999999999-bake-abc", "12x-bake-abc", "1-bake-abc"):
+        (state / name).mkdir(parents=True)
+    if foreign:
+        monkeypatch.setattr("os.kill", refuse)
+    with work_folder("x") as own:
+        left = {path.name for path in state.iterdir()} - {own.name}
+    assert left == {"1-bake-abc", *(["999999999-bake-abc"] if foreign else [])}
 
 
 def test_without_room_it_says_so(state: Path) -> None:
     state.parent.mkdir(parents=True)
     state.write_text("a file in its place")
-    with pytest.raises(MachineError, match=r"Cannot work in .*XDG_STATE_HOME"), work_folder("x"):
+    with pytest.raises(MachineError, match="XDG_STATE_HOME"), work_folder("x"):
         pass
 
 
@@ -85,12 +80,9 @@ def test_a_failed_write_leaves_the_old_file(
 @pytest.mark.parametrize(
     ("number", "remedy"),
     [
-        (errno.EACCES, r"Permission denied\. Make {} a folder that this user may write; nothing"),
-        (
-            errno.EROFS,
-            r"Read-only file system\. Make {} a folder that this user may write; nothing",
-        ),
-        (errno.ENOSPC, r"No space left on device\. Free space there \(`df -h {}`\); nothing"),
+        (errno.EACCES, "user may write"),
+        (errno.EROFS, "user may write"),
+        (errno.ENOSPC, "df -h"),
     ],
 )
 def test_a_write_that_is_refused_says_what_to_do(
@@ -101,8 +93,7 @@ def test_a_write_that_is_refused_says_what_to_do(
 
     monkeypatch.setattr(tempfile, "mkstemp", refuse)
     path = tmp_path / "file"
-    expected = rf"^Cannot write {path}: {remedy.format(tmp_path)} was changed\.$"
-    with pytest.raises(MachineError, match=expected):
+    with pytest.raises(MachineError, match=f"{path}: {os.strerror(number)}.*{remedy}"):
         write_text(path, "new")
 
 

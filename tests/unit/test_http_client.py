@@ -32,20 +32,12 @@ def test_a_fault_that_passes_is_logged(server: FaultyServer) -> None:
     url = server.give("/x", Reply(b"", 503), Reply(b"bo", announced=4), Reply(b"body"))
     lines: list[str] = []
     assert HttpClient(policy=QUICK, log=lines.append).get(url).body == b"body"
-    assert [line.partition(": ")[2] for line in lines] == [
-        "it answered 503. Again in 0.0 s (1 of 3 tries).",
-        "its answer broke off. Again in 0.0 s (2 of 3 tries).",
-    ]
+    for line, facts in zip(lines, (("503", "1 of 3"), ("broke off", "2 of 3")), strict=True):
+        assert all(fact in line for fact in facts)
     assert Sites().get(f"{server.url}/none").status == 404
     server.give("/x", Reply(b"", 503))
-    with pytest.raises(MachineError, match=r"it answered 503 \(3 tries\)\. Where this site"):
+    with pytest.raises(MachineError, match=r"503 \(3 tries\)"):
         Sites().get(url)
-
-
-def test_an_answer_without_end_is_refused(server: FaultyServer) -> None:
-    url = server.give("/x", Reply(b"x" * 3_000_000))
-    with pytest.raises(MachineError, match="more than 1 MiB"):
-        HttpClient().get(url, limit=1 << 20)
 
 
 def test_https_is_not_left_for_http(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +58,10 @@ def test_https_is_not_left_for_http(monkeypatch: pytest.MonkeyPatch) -> None:
         HttpClient().get("https://x.example/y")
 
 
-def test_redirects_without_end(server: FaultyServer) -> None:
+def test_answers_and_redirects_without_end_are_refused(server: FaultyServer) -> None:
+    url = server.give("/x", Reply(b"x" * 3_000_000))
+    with pytest.raises(MachineError, match="more than 1 MiB"):
+        HttpClient().get(url, limit=1 << 20)
     url = server.give("/x", Reply(b"", 302, headers={"Location": "/x"}))
     with pytest.raises(MachineError, match="too many redirects"):
         HttpClient().get(url)
@@ -124,8 +119,6 @@ def test_addresses() -> None:
     assert moved("https://x.example/a/b", "../c?d=1") == "https://x.example/c?d=1"
     assert moved("https://x.example/a", "https://u:p@y.example/b") == "https://y.example/b"
 
-
-def test_a_redirect_to_another_scheme_is_told_as_it_is() -> None:
     with pytest.raises(MachineError, match=r"^http://x\.example/a leads to ftp://y\.example/b,"):
         moved("http://x.example/a", "ftp://y.example/b")
 
@@ -146,13 +139,9 @@ def test_this_machine_is_told_by_the_host_alone(host: str, expected: bool) -> No
     assert is_loopback(host) is expected
 
 
-def test_nobody_listens() -> None:
+def test_a_server_that_is_not_there_or_hangs() -> None:
     with pytest.raises(TransientError, match=r"^no connection: Connection refused$"):
         HttpClient().ask("GET", "http://127.0.0.1:9/")
-
-
-def test_a_hanging_server_is_given_up() -> None:
-
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         client = HttpClient(policy=RetryPolicy(1), seconds=(1.0, 0.2))

@@ -10,11 +10,7 @@ from conftest import ROOT
 from project_copy import NO_ENGINE, imgbuild
 
 from imgbuild.build.display import BuildDisplay
-from imgbuild.engine.progress import (
-    BakeBegun,
-    BuildEvent,
-    Transfer,
-)
+from imgbuild.engine.progress import BakeBegun, BuildEvent, Transfer
 from imgbuild.events import ImagesPlanned, ImageState, State
 from imgbuild.json_log import JsonLog, requested
 
@@ -103,10 +99,9 @@ def test_errors_and_warnings_are_objects_too(tmp_path: Path) -> None:
     json_option = ("--log-format", "json")
     code, said = run(tmp_path, "build", "--tf", "9.9", *json_option)
     assert (code, said[-1]["event"], said[-1]["exit_code"]) == (2, "error", 2)
-    assert said[-1]["error"].startswith("--tf '9.9': no such TensorFlow")
+    assert said[-1]["error"].startswith("--tf '9.9'")
     code, said = run(tmp_path, "build", "--nonsense", *json_option)
-    assert code == 2
-    assert any("--nonsense" in one["text"] for one in said)
+    assert (code, any("--nonsense" in one["text"] for one in said)) == (2, True)
     documented = ("build", "--tf", "2.1", "--gpu", "--as-documented", "--plan")
     code, said = run(tmp_path, *documented, IMGBUILD_LOG_FORMAT="json")
     assert [one["event"] for one in said] == ["message", "message", "error"]

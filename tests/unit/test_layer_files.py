@@ -22,6 +22,8 @@ Description: a library
 Package: bash
 Version: 5.2.15-2
 """
+CAPABILITY = "SCHILY.xattr.security.capability"
+TIME = "2026-11-01T00:00:00+00:00"
 PLAIN: Mapping[str, Any] = {"mode": 0o644, "mtime": 1_793_491_200}
 
 
@@ -40,11 +42,10 @@ def layer(files: Mapping[str, bytes], **more: Any) -> bytes:
 
 def saved(layers: Iterable[bytes]) -> bytes:
     """Return the archive that an engine saves: blobs by their digest, the list of layers last."""
-    buffer, names = io.BytesIO(), []
+    buffer = io.BytesIO()
     blobs = {f"blobs/sha256/{sha256(one).hexdigest()}": one for one in layers}
     config = {"blobs/sha256/" + "c" * 64: b'{"config": {}}'}
-    names = list(blobs)
-    last = {"manifest.json": json.dumps([{"Layers": names}]).encode()}
+    last = {"manifest.json": json.dumps([{"Layers": [*blobs]}]).encode()}
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, content in {**blobs, **config, "index.json": b"{}", **last}.items():
             member = tarfile.TarInfo(name)
@@ -77,7 +78,7 @@ def test_an_archive_in_pieces_of_any_size(size: int) -> None:
     assert first.files["a"] == {
         "type": "file",
         "content": sha256(b"x" * 5000).hexdigest(),
-        "time": "2026-11-01T00:00:00+00:00",
+        "time": TIME,
         "mode": "644",
         "owner": "0:0",
     }
@@ -103,26 +104,54 @@ def test_what_is_no_tar_file_is_not_read_and_not_compared() -> None:
     assert file_differences(found, NOTHING) is None
 
 
-def test_the_same_files_in_another_order_do_not_differ() -> None:
-    assert differences(layer({"a": b"1", "b": b"2"}), layer({"b": b"2", "a": b"1"})) == {}
+LINK = {"type": tarfile.SYMTYPE, "linkname": "b"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "differing"),
+    [
+        (layer({"a": b"1", "b": b"2"}), layer({"b": b"2", "a": b"1"}), {}),
+        (
+            layer({"a": b"1", "b": b""}),
+            layer({"a": b"2", "b": b""}),
+            {"a": {"content": (sha256(b"1").hexdigest(), sha256(b"2").hexdigest())}},
+        ),
+        (
+            layer({"a": b""}, **LINK),
+            layer({"a": b""}, **{**LINK, "linkname": "c"}),
+            {"a": {"content": ("b", "c")}},
+        ),
+    ],
+)
+def test_contents_are_compared(old: bytes, new: bytes, differing: dict[str, Any]) -> None:
+    assert differences(old, new) == differing
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "types"),
+    [
+        ({"a": b""}, layer({"a": b""}, **LINK), "a", ("file", "symbolic link")),
+        ({"a": b""}, layer({"a": b""}, type=tarfile.DIRTYPE), "a", ("file", "folder")),
+        ({"a": b"", "b": b""}, layer({"b": b""}), "a", ("file", None)),
+        ({"b": b""}, layer({"b": b"", "c": b""}), "c", (None, "file")),
+    ],
+)
+def test_another_type_and_a_file_in_one_layer_only(
+    old: dict[str, bytes], new: bytes, path: str, types: tuple[str | None, str | None]
+) -> None:
+    found = differences(layer(old), new)
+    assert {*found} == {path}
+    assert found[path]["type"] == types
 
 
 @pytest.mark.parametrize(
     ("changed", "field", "pair"),
     [
-        (
-            {"mtime": 1_793_491_201},
-            "time",
-            ("2026-11-01T00:00:00+00:00", "2026-11-01T00:00:01+00:00"),
-        ),
+        ({"mtime": 1_793_491_201}, "time", (TIME, "2026-11-01T00:00:01+00:00")),
         ({"mode": 0o4755}, "mode", ("644", "4755")),
         ({"uid": 1000}, "owner", ("0:0", "1000:0")),
         ({"gid": 5}, "owner", ("0:0", "0:5")),
-        (
-            {"pax_headers": {"SCHILY.xattr.security.capability": "x"}},
-            "SCHILY.xattr.security.capability",
-            (None, "x"),
-        ),
+        ({"pax_headers": {CAPABILITY: "x"}}, CAPABILITY, (None, "x")),
     ],
 )
 def test_each_kind_of_difference(
@@ -130,29 +159,6 @@ def test_each_kind_of_difference(
 ) -> None:
     files = {"etc/a": b"1"}
     assert differences(layer(files), layer(files, **changed)) == {"etc/a": {field: pair}}
-
-
-def test_another_content() -> None:
-    digests = tuple(sha256(one).hexdigest() for one in (b"1", b"2"))
-    found = differences(layer({"a": b"1", "b": b""}), layer({"a": b"2", "b": b""}))
-    assert found == {"a": {"content": digests}}
-
-
-def test_another_type_and_where_links_lead() -> None:
-    link = {"type": tarfile.SYMTYPE, "linkname": "b"}
-    file, first = layer({"a": b""}), layer({"a": b""}, **link)
-    assert differences(file, first)["a"]["type"] == ("file", "symbolic link")
-    other = layer({"a": b""}, **{**link, "linkname": "c"})
-    assert differences(first, other) == {"a": {"content": ("b", "c")}}
-    folder = layer({"a": b""}, type=tarfile.DIRTYPE)
-    assert differences(file, folder)["a"]["type"] == ("file", "folder")
-
-
-def test_a_file_in_one_layer_only() -> None:
-    found = differences(layer({"a": b"", "b": b""}), layer({"b": b"", "c": b""}))
-    assert {*found} == {"a", "c"}
-    assert found["a"]["type"] == ("file", None)
-    assert found["c"]["type"] == (None, "file")
 
 
 def test_debian_packages_of_a_layer() -> None:

@@ -1,7 +1,5 @@
 """Programs: what they print, how they end, and that they end with imgbuild."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -9,14 +7,7 @@ import time
 
 import pytest
 
-from imgbuild.process import (
-    FLOODED,
-    NOT_FOUND,
-    TIMED_OUT,
-    lines_of,
-    run,
-    start,
-)
+from imgbuild.process import FLOODED, NOT_FOUND, TIMED_OUT, lines_of, run, start
 from waiting import is_running, wait_for
 
 _PROGRAM = """\
@@ -75,7 +66,6 @@ def test_lines_come_as_they_are_printed() -> None:
 def test_what_prints_without_end_is_stopped(stream: str) -> None:
     finished = run(["sh", "-c", f"yes >&{stream}"], timeout=60)
     assert finished.code == FLOODED
-    assert "printed more than 16 MiB" in finished.errors
 
 
 def test_a_large_input_reaches_a_program_that_prints_meanwhile() -> None:

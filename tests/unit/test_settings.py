@@ -10,6 +10,13 @@ from imgbuild.settings import Mirror, Settings, load_settings
 from imgbuild.sites import Credentials, Sites
 
 
+def written(folder: Path, text: str) -> Path:
+    """Return a file of settings with this text."""
+    path = folder / "imgbuild.local.yaml"
+    path.write_text(text)
+    return path
+
+
 @pytest.mark.parametrize(
     "word", ["ubuntu", "=http://m/", "ubuntu=ftp://m/", "ubuntu=http://m/$(x)"]
 )
@@ -21,49 +28,47 @@ def test_what_is_no_mirror_is_refused(
         load_settings(tmp_path / "absent.yaml")
 
 
-def test_a_file_that_is_not_named_need_not_exist(
+def test_only_a_file_that_is_named_must_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the project takes an empty variable, too: it names no file."""
+    """An empty variable names no file, as the project takes it, too."""
+    absent = tmp_path / "absent.yaml"
     monkeypatch.setenv("IMGBUILD_SETTINGS", "")
-    assert load_settings(tmp_path / "absent.yaml") == Settings()
-
-
-def test_a_file_that_is_named_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("IMGBUILD_SETTINGS", str(tmp_path / "absent.yaml"))
-    with pytest.raises(InputError, match="no such file"):
-        load_settings(tmp_path / "absent.yaml")
+    assert load_settings(absent) == Settings()
+    monkeypatch.setenv("IMGBUILD_SETTINGS", str(absent))
+    with pytest.raises(InputError, match=str(absent)):
+        load_settings(absent)
 
 
 @pytest.mark.timeout(10)
 def test_a_device_without_end_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="/dev/zero: a device or a pipe, not a file"):
+    with pytest.raises(InputError, match="/dev/zero: "):
         load_settings(Path("/dev/zero"))
-    path = tmp_path / "imgbuild.local.yaml"
-    path.write_text("netrc: /dev/zero\n")
-    with pytest.raises(InputError, match="netrc /dev/zero: a device or a pipe, not a file"):
+    path = written(tmp_path, "netrc: /dev/zero\n")
+    with pytest.raises(InputError, match="netrc /dev/zero: "):
         Sites({}, load_settings(path)).login("https://mirror.example.org/")
 
 
 @pytest.mark.timeout(10)
 def test_a_long_version_takes_no_quadratic_time() -> None:
     note = {"note": "a test", "versions": {"git": "1" + ".1" * 50_000 + "!"}}
-    with pytest.raises(ValidationError, match="is not a version"):
+    with pytest.raises(ValidationError, match="versions"):
         Settings.model_validate({"standin": note})
 
 
 def test_a_login_in_an_address_is_refused_and_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, address = tmp_path / "imgbuild.local.yaml", "https://name:secret@mirror.example.org/"
-    path.write_text(f"mirrors: {{ubuntu: '{address}'}}\n")
+    address = "https://name:secret@mirror.example.org/"
+    path = written(tmp_path, f"mirrors: {{ubuntu: '{address}'}}\n")
     with pytest.raises(InputError, match="netrc") as caught:
         load_settings(path)
     assert "secret" not in str(caught.value)
-    monkeypatch.setenv("IMGBUILD_MIRRORS", f"ubuntu={address}")
-    with pytest.raises(InputError, match=r"--mirror ubuntu: .* netrc") as caught:
-        load_settings(tmp_path / "absent.yaml")
-    assert "secret" not in str(caught.value)
+    for word in (f"ubuntu={address}", address, f"{address}=x"):
+        monkeypatch.setenv("IMGBUILD_MIRRORS", word)
+        with pytest.raises(InputError, match="--mirror ") as caught:
+            load_settings(tmp_path / "absent.yaml")
+        assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -82,36 +87,24 @@ def test_a_login_in_an_address_is_refused_and_not_shown(
     "login", ["u:secret@", "secret@", ":secret@", "u:se/cret@", "u:s@secret@", "u:se cret@"]
 )
 def test_no_message_quotes_a_login(tmp_path: Path, text: str, login: str) -> None:
-    path = tmp_path / "imgbuild.local.yaml"
-    path.write_text(text.format(f"https://{login}m.example/x"))
+    path = written(tmp_path, text.format(f"https://{login}m.example/x"))
     with pytest.raises(InputError, match=r"imgbuild\.local\.yaml:1:") as caught:
         load_settings(path)
     assert "cret" not in str(caught.value)
 
 
-def test_the_word_of_a_wrong_option_is_without_its_login(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for word in ("https://u:secret@m.example/", "https://u:secret@m.example/=x"):
-        monkeypatch.setenv("IMGBUILD_MIRRORS", word)
-        with pytest.raises(InputError, match=r"--mirror https://m\.example/") as caught:
-            load_settings(tmp_path / "absent.yaml")
-        assert "secret" not in str(caught.value)
-
-
 def test_mirrors_of_the_command_line_take_the_place_of_the_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "imgbuild.local.yaml"
-    path.write_text("mirrors: {ubuntu: http://file/u, open-mpi: http://file/o}\n")
+    path = written(tmp_path, "mirrors: {ubuntu: http://file/u, open-mpi: http://file/o}\n")
     monkeypatch.setenv("IMGBUILD_MIRRORS", "ubuntu=http://line/u")
     urls = {name: mirror.url for name, mirror in load_settings(path).mirrors.items()}
     assert urls == {"ubuntu": "http://line/u", "open-mpi": "http://file/o"}
 
 
 def test_a_snapshot_is_of_the_service_at_its_url(tmp_path: Path) -> None:
-    path, time = tmp_path / "imgbuild.local.yaml", "20261101T000000Z"
-    path.write_text(f"mirrors: {{debian: {{url: http://m/s/, snapshot: {time}}}}}\n")
+    time = "20261101T000000Z"
+    path = written(tmp_path, f"mirrors: {{debian: {{url: http://m/s/, snapshot: {time}}}}}\n")
     assert load_settings(path).mirrors["debian"].addresses("debian") == {
         "debian": f"http://m/s/archive/debian/{time}",
         "debian-security": f"http://m/s/archive/debian-security/{time}",
@@ -121,28 +114,25 @@ def test_a_snapshot_is_of_the_service_at_its_url(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("time", ["2026-11-01", "20260230T000000Z", "20261101T000000", "now", "''"])
 def test_what_is_no_time_of_a_snapshot_is_refused_with_its_line(tmp_path: Path, time: str) -> None:
-    path = tmp_path / "imgbuild.local.yaml"
-    path.write_text(f"mirrors:\n  debian:\n    snapshot: {time}\n    url: http://m/\n")
-    with pytest.raises(InputError, match=r"yaml:3:\d+: .*the time of a snapshot in UTC, such as 2"):
+    path = written(tmp_path, f"mirrors:\n  debian:\n    snapshot: {time}\n    url: http://m/\n")
+    with pytest.raises(InputError, match=r"yaml:3:\d+: "):
         load_settings(path)
 
 
 @pytest.mark.parametrize("other", ["keyring: /k.gpg", "snapshot: 20261101T000000Z"])
 def test_a_mirror_needs_its_url(tmp_path: Path, other: str) -> None:
-    path = tmp_path / "imgbuild.local.yaml"
-    path.write_text(f"mirrors: {{debian: {{{other}}}}}\n")
+    path = written(tmp_path, f"mirrors: {{debian: {{{other}}}}}\n")
     with pytest.raises(InputError, match="url"):
         load_settings(path)
 
 
 def test_a_step_may_run_as_long_as_is_set(tmp_path: Path) -> None:
-    path = tmp_path / "imgbuild.local.yaml"
-    path.write_text("engine: {step_timeout: 1h30m}\n")
+    path = written(tmp_path, "engine: {step_timeout: 1h30m}\n")
     engine = load_settings(path).engine
     assert engine.step_timeout == 5400
     assert engine.model_dump(exclude_none=True) == {"step_timeout": "1h30m"}
     path.write_text("engine: {step_timeout: 30}\n")
-    with pytest.raises(InputError, match="'30' is not a duration, such as 90s"):
+    with pytest.raises(InputError, match="'30'"):
         load_settings(path)
 
 
@@ -196,11 +186,6 @@ def test_a_login_is_not_sent_over_plain_http(tmp_path: Path, name: str) -> None:
         Sites({"up": refused}, Settings(netrc=str(path))).check_logins()
 
 
-def test_a_login_shows_nothing() -> None:
-    assert "secret" not in repr(Credentials("me", "secret", "secret"))
-    assert Credentials("me", "x").basic == "Basic bWU6eA=="
-
-
 def test_the_ca_bundle_is_the_configured_one_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,9 +196,9 @@ def test_the_ca_bundle_is_the_configured_one_first(
     assert Sites(settings=Settings(ca_bundle=str(one))).verify == str(one)
     assert Sites().verify == str(other)
     monkeypatch.setenv("SSL_CERT_FILE", "/none")
-    with pytest.raises(InputError, match="SSL_CERT_FILE names /none, which does not exist"):
+    with pytest.raises(InputError, match="SSL_CERT_FILE names /none"):
         Sites().verify  # noqa: B018 - a property
-    with pytest.raises(InputError, match="The settings: ca_bundle names /none, which does not"):
+    with pytest.raises(InputError, match="ca_bundle names /none"):
         Sites(settings=Settings(ca_bundle="/none")).verify  # noqa: B018 - a property
 
 

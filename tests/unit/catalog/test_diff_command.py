@@ -1,6 +1,7 @@
 """``imgbuild diff``: images of the matrix, releases, and references, side by side."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,15 +9,14 @@ from typing import Any
 import pytest
 from conftest import ROOT
 from fake_engine import FakeEngine
+from project_copy import NO_ENGINE, command
 from published_images import RECORD, publish
 from registry_server import RegistryServer, registry_server
-from typer.testing import CliRunner
 
 from imgbuild.catalog import comparison, entries
 from imgbuild.catalog.comparison import differing
-from imgbuild.cli import app, register
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import ImgbuildError, InputError, MachineError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import SETTINGS_VARIABLE
@@ -26,7 +26,6 @@ from imgbuild.suites.container import ImageContents
 from imgbuild.suites.results import ReportStore
 
 NAME = "tf-2.2-cpu-debian"
-NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 FIRST, SECOND = "20261101.1", "20261120.1"
 LABELS = {"imgbuild.pin.tensorflow": "2.2.0", "imgbuild.mpi-flavour": "openmpi"}
 CONTENTS = ImageContents(
@@ -50,14 +49,7 @@ def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*words: str) -> str:
-    """Return what the command prints; its own error is raised."""
-    if not app.registered_commands:
-        register(app)
-    result = CliRunner().invoke(app, ["diff", *words, "--project", str(ROOT)], env=NO_ENGINE)
-    if isinstance(result.exception, ImgbuildError):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return command("diff", *words, "--project", str(ROOT), env=NO_ENGINE).stdout
 
 
 @pytest.fixture
@@ -83,14 +75,18 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 
 def test_images_of_the_matrix() -> None:
     text = run("2.1-gpu", "AzureML-TensorFlow-2.2-GPU")
-    assert "pins         tf-2.1-gpu-ubuntu  tf-2.2-gpu-ubuntu\n" in text
-    assert "horovod      0.19.1             0.19.5\n" in text
-    assert "keras-applications      1.0.8              -\n" in text
-    assert "  the same pins: python 3.6.2, mpi 3.1.2," in text
-    assert "  the same gpus: oldest driver 418.39, native kernels 3.5, 3.7, 5.2" in text
-    assert "suites: not compared. tf-2.1-gpu-ubuntu is not built here;" in text
+    rows = [" ".join(line.split()) for line in text.splitlines()]
+    assert "pins tf-2.1-gpu-ubuntu tf-2.2-gpu-ubuntu" in rows
+    assert "horovod 0.19.1 0.19.5" in rows
+    assert "keras-applications 1.0.8 -" in rows
+    for begin in (
+        "the same pins: python 3.6.2, mpi 3.1.2,",
+        "the same gpus: oldest driver 418.39, native kernels 3.5, 3.7, 5.2",
+        "suites: not compared. tf-2.1-gpu-ubuntu ",
+    ):
+        assert [row for row in rows if row.startswith(begin)]
     text = run("tf-2.1-gpu-ubuntu", "tf-2.1-gpu-ubuntu-as-documented")
-    assert "cuda  10.1               10.0\n" in text
+    assert re.search(r"\ncuda +10\.1 +10\.0\n", text)
 
 
 def test_json_has_all_of_both_and_what_differs() -> None:
@@ -122,16 +118,13 @@ def test_releases(server: RegistryServer) -> None:
     assert "  the same pins: horovod 0.19.5, tensorflow 2.2.0, mpi flavour openmpi\n" in text
     assert "  the same suites: pins passed\n" in text
     assert "  the same size: packed 1,234.6 MB\n" in text
-    with pytest.raises(InputError, match=r"no release 20260101.1 of tf-2.2-cpu-debian. The latest"):
-        run("2.2@20260101.1", "2.2", "--from", server.name)
-    with pytest.raises(InputError, match=r"Which registry\? Give --from"):
-        run("2.2@published", "2.2")
-
-
-def test_an_older_record_has_no_packages(server: RegistryServer) -> None:
     publish(server.store, "2.2.0-old-20261121.1", release="20261121.1", moving=())
     text = run(f"2.2@{SECOND}", "2.2@20261121.1", "--from", server.name)
-    assert "packages: not compared. tf-2.2-cpu-debian@20261121.1 has no list of them" in text
+    assert "packages: not compared. tf-2.2-cpu-debian@20261121.1 " in text, "an older record"
+    with pytest.raises(InputError, match=r"20260101\.1"):
+        run("2.2@20260101.1", "2.2", "--from", server.name)
+    with pytest.raises(InputError, match="--from"):
+        run("2.2@published", "2.2")
 
 
 @pytest.mark.usefixtures("engine")
@@ -146,7 +139,7 @@ def test_references_of_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert found["differing"]["size"] == {"unpacked": [2_000_000, 3_000_000]}
     assert found["differing"]["suites"] == {"pins": ["failed", None]}
     assert [*(tmp_path / "state" / "imgbuild" / "locks").iterdir()]
-    with pytest.raises(InputError, match=r"beside/it:1 is not in the engine, and as one of a reg"):
+    with pytest.raises(InputError, match="beside/it:1"):
         run("beside/it:1", "2.2")
 
     def busy(*_: object) -> ImageContents:
@@ -165,9 +158,9 @@ def test_a_reference_of_a_registry(server: RegistryServer) -> None:
     assert found["a"]["title"] == f"tf-2.2-cpu-debian@{SECOND}"
     assert found["b"]["pins"] == {"tensorflow": "2.2.0", "mpi flavour": "openmpi"}
     assert found["b"]["suites"] == "has no record"
-    with pytest.raises(InputError, match="Neither the engine nor the registry has an image"):
+    with pytest.raises(InputError, match="gone"):
         run(f"{server.name}:gone", "2.2")
-    with pytest.raises(MachineError, match="localhost:1/nobody/there: reading latest failed"):
+    with pytest.raises(MachineError, match="localhost:1/nobody/there"):
         run("localhost:1/nobody/there", "2.2")
 
 

@@ -1,6 +1,8 @@
-"""`imgbuild reproduce` takes the files of the commit that an image names, where they changed."""
+"""`imgbuild reproduce` takes the files of the commit that an image names, where they changed.
 
-from collections.abc import Mapping
+That the commit is read out of git is seen in tests/e2e/test_reproduce.py.
+"""
+
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -22,10 +24,12 @@ IMAGE, FILE = "tf-2.2-cpu-debian", "images/files/start/set-up"
 
 @dataclass
 class Recorded:
-    """A checkout, and the labels of an image that was built from its first commit."""
+    """A checkout, and the labels of an image that was built from its files."""
 
     checkout: GitCheckout
-    labels: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        self.record()
 
     def context(self) -> BuildContext:
         (image,) = [one for one in self.checkout.images if one.name == IMAGE]
@@ -42,10 +46,28 @@ class Recorded:
             say=print,
         )
 
+    def record(self) -> None:
+        """Take the labels of an image that is built now."""
+        context = self.context()
+        self.labels = {
+            NAME: IMAGE,
+            INPUT_DIGEST: context.digests[IMAGE].total,
+            INPUT_PARTS: parts_label(context.digests[IMAGE]),
+            "org.opencontainers.image.revision": context.revision or "",
+            "org.opencontainers.image.base.name": "debian",
+            "org.opencontainers.image.base.digest": "",
+            "imgbuild.input.base": "bootstrapped",
+            "imgbuild.input.cpython": "source",
+        }
+
     def inputs(self, stack: ExitStack) -> tuple[Path, str, tuple[str, ...]]:
         """Return the folder that the image is built from, the digest, and what is lacking."""
         context, item, lacking = reproduction._recorded(self.labels, self.context(), stack)
         return context.project.root, item.digest.total, lacking
+
+    def change(self) -> None:
+        path = self.checkout.root / FILE
+        path.write_text(path.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
 
 
 @pytest.fixture
@@ -54,24 +76,7 @@ def recorded(checkout: GitCheckout, monkeypatch: pytest.MonkeyPatch) -> Recorded
     monkeypatch.setattr(
         reproduction, "pinned_bases", lambda _, context: (context.settings, context.inputs)
     )
-    made = Recorded(checkout, {})
-    context = made.context()
-    made.labels = {
-        NAME: IMAGE,
-        INPUT_DIGEST: context.digests[IMAGE].total,
-        INPUT_PARTS: parts_label(context.digests[IMAGE]),
-        "org.opencontainers.image.revision": context.revision or "",
-        "org.opencontainers.image.base.name": "debian",
-        "org.opencontainers.image.base.digest": "",
-        "imgbuild.input.base": "bootstrapped",
-        "imgbuild.input.cpython": "source",
-    }
-    return made
-
-
-def _change(recorded: Recorded) -> None:
-    path = recorded.checkout.root / FILE
-    path.write_text(path.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
+    return Recorded(checkout)
 
 
 def test_a_checkout_that_has_the_inputs_is_taken(recorded: Recorded) -> None:
@@ -82,31 +87,11 @@ def test_a_checkout_that_has_the_inputs_is_taken(recorded: Recorded) -> None:
         assert found == (recorded.checkout.root, recorded.labels[INPUT_DIGEST], ())
 
 
-def test_the_commit_of_then_is_taken(recorded: Recorded) -> None:
-    before = (recorded.checkout.root / FILE).read_bytes()
-    _change(recorded)
-    commit(recorded.checkout.root)
-    with ExitStack() as stack:
-        root, digest, lacking = recorded.inputs(stack)
-        assert root != recorded.checkout.root
-        assert (root / FILE).read_bytes() == before
-        assert digest == recorded.labels[INPUT_DIGEST]
-        assert lacking == ()
-    assert not root.exists()
-
-
 def test_files_that_were_never_committed_are_lacking(recorded: Recorded) -> None:
-    _change(recorded)
-    context = recorded.context()
-    revision = context.revision or ""
-    assert revision.endswith("-dirty")
-    recorded.labels = {
-        **recorded.labels,
-        INPUT_DIGEST: context.digests[IMAGE].total,
-        INPUT_PARTS: parts_label(context.digests[IMAGE]),
-        "org.opencontainers.image.revision": revision,
-    }
-    _change(recorded)
+    recorded.change()
+    recorded.record()
+    assert recorded.labels["org.opencontainers.image.revision"].endswith("-dirty")
+    recorded.change()
     commit(recorded.checkout.root)
     with ExitStack() as stack:
         root, digest, (lacking,) = recorded.inputs(stack)

@@ -1,18 +1,12 @@
 """The headers of the broken images, without an engine."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from e2e.broken_images import FOLDER, KEYS, broken_images, read_broken
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image
 
 
 def test_each_derives_from_an_image_of_the_matrix(images: dict[str, Image]) -> None:

@@ -1,13 +1,11 @@
 """Commands through an open shell: the answers are those of a shell of their own, and no hang."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 import testinfra  # type: ignore[import-untyped]
@@ -21,9 +19,6 @@ from channel import (
     Shells,
     use_channels,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: What /bin/sh is in the images; here it is started directly, without a container.
 KINDS = {name: path for name in ("dash", "bash") if (path := shutil.which(name))}
@@ -134,12 +129,7 @@ def test_a_command_that_kills_its_shell_fails_and_the_next_has_a_new_one(
     assert answer.stdout == b"before\n"
     assert answer.exit_code == 0 or b"ended before the command did" in answer.stderr
     assert shells.run(argv, b"echo after").stdout == b"after\n"
-
-
-def test_a_shell_that_ended_between_two_commands_is_replaced(
-    shells: Shells, argv: tuple[str, ...]
-) -> None:
-    shells.run(argv, b"true")
+    # One that ends between two commands is replaced.
     (idle,) = shells._idle[argv]
     idle._process.send_signal(signal.SIGKILL)
     assert shells.run(argv, b"echo here") == Answer(0, b"here\n", b"")

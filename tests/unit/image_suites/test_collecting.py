@@ -4,25 +4,21 @@ The container is this machine (testinfra's local backend), whose `python` is the
 these tests: Debian has none of this name. The suites are made up.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from conftest import PROGRAMS
 from expectations import ALONE, GOOD, GPU, INDEX, PARTIAL
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Run = Callable[..., subprocess.CompletedProcess[str]]
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture

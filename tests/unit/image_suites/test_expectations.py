@@ -1,7 +1,5 @@
 """What the in-image suites judge with: it must refuse what is wrong, without a container too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -38,13 +36,10 @@ def test_an_expectation_that_would_check_nothing_is_refused(
     with pytest.raises(ExpectationError, match=fault):
         parse_expectation({**whole, **change})
     assert parse_expectation(whole).tensorflow_minor == (2, 2)
+    assert parse_expectation(INDEX).gpu["kernels"] == "7.0 9.0", "which holds no package"
     without = {key: value for key, value in whole.items() if key != "tensorflow"}
     with pytest.raises(ExpectationError, match="missing: tensorflow"):
         parse_expectation(without)
-
-
-def test_cuda_of_the_index_holds_no_package() -> None:
-    assert parse_expectation(INDEX).gpu["kernels"] == "7.0 9.0"
 
 
 @pytest.mark.parametrize("fact", ["packages", "labels", "stack", "os_id", "mpi_flavour", "held"])
@@ -89,7 +84,7 @@ class Host:
         self.rc, self.stdout, self.stderr = rc, stdout, "err"
         self.command = ""
 
-    def run(self, command: str, *_: str) -> Host:
+    def run(self, command: str, *_: str) -> "Host":
         self.command = command
         return self
 

@@ -1,9 +1,8 @@
 """What GPUs computed: each wrong value and place is found; what proves nothing is skipped."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import test_gpu_runs as suite
@@ -12,9 +11,6 @@ from expectation import parse_expectation
 from expectations import GPU
 from gpu_values import NAMES, digest, values, wrong_curve, wrong_step, wrong_sums, wrong_values
 from skip_reasons import NOT_PROVED, ONE_PROCESS, forbidden
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PLACE, CPU = "/job:localhost/device:GPU:{}", "/device:CPU:0"
 LENGTHS = (1000, 77)

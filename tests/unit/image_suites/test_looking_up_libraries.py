@@ -1,18 +1,14 @@
 """Looking up the libraries of ELF files: as the loader does, and what explains one not found."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT
 from elf_files import NEEDED, RPATH, RUNPATH, elf
 from library_rules import unexplained
 from standard_library import may_be_missing, modules
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SITE = "/opt/python/lib/python3.6/site-packages"
 
@@ -55,17 +51,14 @@ def test_a_library_is_looked_up_as_the_loader_does(
     assert links.links(str(tree)) == expected
 
 
-def test_the_environment_says_where_to_look(
+def test_the_environment_says_where_to_look_and_what_cannot_be_read_is_told(
     links: Any, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tree / "tool.so").write_bytes(elf((NEEDED, "liba.so.1")))
+    (tree / "old.so").write_bytes(b"\x7fELF\x01\x01 of 32 bits")
     monkeypatch.setenv("LD_LIBRARY_PATH", f":{tree / 'lib'}")
-    assert links.links(str(tree))["missing"] == []
-
-
-def test_what_cannot_be_read_is_told(links: Any, tmp_path: Path) -> None:
-    (tmp_path / "old.so").write_bytes(b"\x7fELF\x01\x01 of 32 bits")
-    assert links.links(str(tmp_path))["unread"].keys() == {str(tmp_path / "old.so")}
+    found = links.links(str(tree))
+    assert (found["missing"], [*found["unread"]]) == ([], [str(tree / "old.so")])
 
 
 def test_only_what_may_be_elf_is_opened(links: Any, tmp_path: Path) -> None:
@@ -141,13 +134,10 @@ def test_modules_that_may_be_missing_are_documented(
     assert {name for name in missing if f"`{name}`" not in documented} == set()
 
 
-@pytest.mark.parametrize(
-    ("python", "has", "lacks"),
-    [
+def test_a_release_of_python_has_its_own_modules() -> None:
+    for python, has, lacks in (
         ("3.6.2", "parser", "dataclasses"),
         ("3.8.18", "binhex", "zoneinfo"),
         ("3.11.2", "tomllib", "binhex"),
-    ],
-)
-def test_a_release_of_python_has_its_own_modules(python: str, has: str, lacks: str) -> None:
-    assert (has in modules(python), lacks in modules(python)) == (True, False)
+    ):
+        assert (has in modules(python), lacks in modules(python)) == (True, False)

@@ -1,7 +1,5 @@
 """Whether a sent function fared as documented: the table can be contradicted from either side."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

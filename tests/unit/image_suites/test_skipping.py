@@ -1,7 +1,5 @@
 """A check is skipped for one of a few reasons, and each is said exactly when it is true."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

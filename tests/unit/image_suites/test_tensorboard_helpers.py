@@ -1,17 +1,13 @@
 """What the suite `tensorboard` judges by: PNG files, buckets, graphs, and how versions differ."""
 
-from __future__ import annotations
-
 import struct
 import zlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from png_pixels import pixels
 from tensorboard_content import wrong_buckets
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def _chunk(kind: bytes, body: bytes) -> bytes:
@@ -37,9 +33,7 @@ def test_rows_are_told_from_their_neighbours() -> None:
         bytes([4, 0, 0, 0]),  # from the nearest of left, above and the corner
     ]
     assert pixels(_png(3, 0, rows)) == [[(10,), (20,), (40,)]] * 5
-
-
-def test_colours_have_their_samples() -> None:
+    # Colours have their samples.
     assert pixels(_png(2, 2, [bytes([0, 1, 2, 3, 4, 5, 6])])) == [[(1, 2, 3), (4, 5, 6)]]
     assert pixels(_png(1, 6, [bytes([1, 1, 2, 3, 4])])) == [[(1, 2, 3, 4)]]
 
@@ -62,12 +56,6 @@ def test_other_files_are_refused(png: bytes) -> None:
 VALUES = [-1.0, 0.0, 0.5, 2.0]
 
 
-def test_the_older_formats_outermost_buckets_are_right() -> None:
-    """The first and the last are cut at the least and the greatest value, before they begin."""
-    buckets = [[-1.0, -1.1, 0], [-1.1, 0.0, 1], [0.0, 1.9, 2], [1.9, 2.1, 1], [2.1, 2.0, 0]]
-    assert wrong_buckets(buckets, VALUES) == []
-
-
 @pytest.mark.parametrize(
     ("buckets", "fault"),
     [
@@ -78,6 +66,9 @@ def test_the_older_formats_outermost_buckets_are_right() -> None:
     ],
 )
 def test_wrong_buckets_are_told(buckets: list[list[float]], fault: str) -> None:
+    # The older format: first and last are cut at least and greatest value, before they begin.
+    right = [[-1.0, -1.1, 0], [-1.1, 0.0, 1], [0.0, 1.9, 2], [1.9, 2.1, 1], [2.1, 2.0, 0]]
+    assert wrong_buckets(right, VALUES) == []
     assert any(fault in told for told in wrong_buckets(buckets, VALUES))
 
 

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+from project_copy import command
 from published_images import RECORD, publish
 from registry_server import Fault, RegistryServer, registry_server
-from typer.testing import CliRunner
+from typer.testing import Result
 
-from imgbuild.cli import register
-from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
+from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.tags import input_tag
 from imgbuild.publish.record import published_inputs
 
@@ -29,17 +28,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry
         yield started
 
 
-class Run:
-    """Runs the command; an error of imgbuild's own is raised."""
-
-    def __init__(self, *arguments: str) -> None:
-        app = typer.Typer()
-        register(app)
-        result = CliRunner().invoke(app, ["published", *arguments])
-        if isinstance(result.exception, ImgbuildError):
-            raise result.exception
-        assert result.exit_code == 0, result.output
-        self.out, self.err = result.stdout, result.stderr
+def run(*words: str) -> Result:
+    return command("published", *words)
 
 
 def filled(server: RegistryServer) -> None:
@@ -49,17 +39,16 @@ def filled(server: RegistryServer) -> None:
 
 def test_nothing_has_been_published(server: RegistryServer) -> None:
     for options in ((), ("--check",)):
-        found = Run("--from", server.name, *options)
-        assert found.out == ""
-        assert f"Nothing has been published in {server.name}." in found.err
-    assert json.loads(Run("--from", server.name, "--json").out) == []
+        found = run("--from", server.name, *options)
+        assert (found.stdout, server.name in found.stderr) == ("", True)
+    assert json.loads(run("--from", server.name, "--json").stdout) == []
     assert server.store.tags() == ()
 
 
 def test_the_table(server: RegistryServer) -> None:
     filled(server)
     digests = [server.store.tagged[tag][7:19] for tag in ("2.2.0-new", "2.2.0-old")]
-    assert Run("--from", server.name).out.splitlines() == [
+    assert run("--from", server.name).stdout.splitlines() == [
         "image              digest        MB      published         suites",
         f"tf-2.2-cpu-debian  {digests[0]}  1234.6  2026-11-21 09:30  1 passed",
         "  suites: gpu_runs skipped",
@@ -72,7 +61,7 @@ def test_the_table(server: RegistryServer) -> None:
 
 def test_json(server: RegistryServer) -> None:
     filled(server)
-    found: list[dict[str, Any]] = json.loads(Run("--from", server.name, "--json").out)
+    found: list[dict[str, Any]] = json.loads(run("--from", server.name, "--json").stdout)
     assert [(one["tag"], one["points_here"]) for one in found] == [
         ("2.2.0-old", ["2.2.0-cpu"]),
         ("2.2.0-new", ["2.2-cpu"]),
@@ -82,22 +71,14 @@ def test_json(server: RegistryServer) -> None:
     assert found[0]["moving"] == ["2.2-cpu", "2.2.0-cpu"]
 
 
-def test_check(server: RegistryServer) -> None:
-    filled(server)
-    found = Run("--from", server.name, "--check")
-    assert "2.2.0-new" in found.out
-    assert found.err == "4 tags are as the records say.\n"
-    assert Run("--from", server.name).err == ""
-
-
 @pytest.mark.parametrize(
     ("tag", "points_to", "expected"),
     [
-        ("2.2-cpu", "other", "2.2-cpu is sha256:.*the record of 2.2.0-new says sha256:"),
-        ("2.2-cpu", None, "2.2-cpu is not there, but the record of 2.2.0-new says"),
-        ("2.2.0-old", "other", "2.2.0-old is sha256:"),
-        ("2.2.0-old", None, "2.2.0-old is not there, but the record of 2.2.0-old says"),
-        ("2.2.0-old.record", "other", "old.record is of the type None"),
+        ("2.2-cpu", "other", "2.2-cpu .*sha256:.* 2.2.0-new "),
+        ("2.2-cpu", None, "2.2-cpu .* 2.2.0-new "),
+        ("2.2.0-old", "other", "2.2.0-old .*sha256:"),
+        ("2.2.0-old", None, "2.2.0-old .* 2.2.0-old "),
+        ("2.2.0-old.record", "other", "2.2.0-old.record"),
     ],
 )
 def test_check_of_what_does_not_fit(
@@ -109,8 +90,8 @@ def test_check_of_what_does_not_fit(
     if points_to:
         server.store.tagged[tag] = other
     with pytest.raises(CheckFailedError, match=expected):
-        Run("--from", server.name, "--check")
-    assert "note: " in Run("--from", server.name).err
+        run("--from", server.name, "--check")
+    assert "note: " in run("--from", server.name).stderr
 
 
 def test_tags_that_may_surprise_are_notes(server: RegistryServer) -> None:
@@ -119,12 +100,16 @@ def test_tags_that_may_surprise_are_notes(server: RegistryServer) -> None:
     server.store.tagged["2.2-cpu"] = server.store.tagged["2.2.0-old"]
     orphan = "2.2.0-cpu-20261120.2"
     server.store.tagged[orphan] = server.store.tagged["2.2.0-old"]
-    found = Run("--from", server.name, "--check").err
-    assert f"note: {server.name}:2.2-cpu is at 2.2.0-old, not at the later 2.2.0-new" in found
-    assert f"note: {server.name}:{orphan} has no record: " in found
-    assert "--release 20261120.2 " in found
-    assert "4 tags are as the records say." in found
-    assert Run("--from", server.name).err == ""
+    checked = run("--from", server.name, "--check")
+    assert "2.2.0-new" in checked.stdout
+    moved, unrecorded, summary = checked.stderr.splitlines()
+    for line, facts in (
+        (moved, ("note: ", f"{server.name}:2.2-cpu", "2.2.0-old", "2.2.0-new")),
+        (unrecorded, ("note: ", f"{server.name}:{orphan}", "--release 20261120.2 ")),
+        (summary, ("4 tags",)),
+    ):
+        assert [fact for fact in facts if fact not in line] == []
+    assert run("--from", server.name).stderr == ""
 
 
 def test_input_digests_that_are_published(server: RegistryServer) -> None:
@@ -135,10 +120,10 @@ def test_input_digests_that_are_published(server: RegistryServer) -> None:
 
 
 def test_exit_codes(server: RegistryServer) -> None:
-    with pytest.raises(InputError, match="--from: '' is not HOST"):
-        Run("--from", "")
-    with pytest.raises(InputError, match="Which registry"):
-        Run()
+    with pytest.raises(InputError, match="--from"):
+        run("--from", "")
+    with pytest.raises(InputError, match="--from"):
+        run()
     server.fail("GET /tags", *[Fault(503)] * 2)
-    with pytest.raises(MachineError, match=r"answered 503 \(2 tries\)"):
-        Run("--from", server.name)
+    with pytest.raises(MachineError, match=r"503 \(2 tries\)"):
+        run("--from", server.name)

@@ -39,8 +39,8 @@ def test_a_record_survives_json() -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"schema": 2}, "of schema 2; this imgbuild reads 1"),
-        ({"digest": "sha256:12"}, "digest: String should match"),
+        ({"schema": 2}, "2; .* 1"),
+        ({"digest": "sha256:12"}, "digest: "),
         ({"image_id": ""}, "image_id: "),
         ({"size": -1}, "size: "),
         ({"size": "big"}, "size: "),
@@ -50,12 +50,12 @@ def test_a_record_survives_json() -> None:
         ({"tag": "with space"}, "tag: "),
         ({"moving": "2.2"}, "moving: "),
         ({"moving": [".x"]}, "moving.0: "),
-        ({"published": "yesterday"}, "published: .* is not a UTC time"),
-        ({"suites": [{"suite": "pins"}]}, "suites.0.verdict: Field required"),
+        ({"published": "yesterday"}, "published: "),
+        ({"suites": [{"suite": "pins"}]}, "suites.0.verdict: "),
         ({"pins": {"tensorflow": 2}}, "pins.tensorflow: "),
         ({"report": []}, "report: "),
         ({"report": {"pins": []}}, "report.pins: "),
-        ({"report": {"pins": {}}}, "report.pins.verdict: Field required"),
+        ({"report": {"pins": {}}}, "report.pins.verdict: "),
         ({"report": {"pins": {"verdict": ["passed"]}}}, "report.pins.verdict: "),
         ({"report": {"pins": {"verdict": "passed", "passed": 10**400}}}, "report.pins.passed: "),
         ({"report": {"pins": {"verdict": "passed", "passed": -1}}}, "report.pins.passed: "),
@@ -78,7 +78,7 @@ def test_of_one_second_the_later_release_is_the_later_record() -> None:
 
 @pytest.mark.parametrize("content", ["{}", '{"config": {"size": 1}}', '{"layers": []}'])
 def test_what_is_no_single_image_has_no_size(content: str) -> None:
-    with pytest.raises(CheckFailedError, match="sha256:1 lists several platforms, not one image"):
+    with pytest.raises(CheckFailedError, match="sha256:1"):
         Manifest("sha256:1", "", content.encode()).sizes()
 
 
@@ -118,6 +118,9 @@ def test_a_record_lies_beside_its_image(registry: MemoryRegistry) -> None:
     assert registry.tags() == tuple(sorted([TAG, f"{TAG}.record", *RECORD.moving]))
     assert read_record(registry, TAG) == record
     assert read_record(registry, "other") is None
+    assert read_published(registry).whole == (record,)
+    registry.tagged[TAG] = registry.add_image("other").digest
+    assert read_published(registry).whole == (), "its tag is at another image"
 
 
 def test_a_wrong_record_is_not_written(registry: MemoryRegistry) -> None:
@@ -130,10 +133,10 @@ def test_a_wrong_record_is_not_written(registry: MemoryRegistry) -> None:
 def test_a_record_of_another_image(registry: MemoryRegistry) -> None:
     publish(registry, "other")
     registry.tagged[record_tag(TAG)] = registry.tagged[record_tag("other")]
-    with pytest.raises(DamagedError, match=r"is about other with .*: it is another image's"):
+    with pytest.raises(DamagedError, match="other"):
         read_record(registry, TAG)
     content = json.dumps(publish(registry, TAG).as_json()).encode()
     other = registry.add_image("other")
     registry.put_artifact(record_tag(TAG), ARTIFACT_TYPE, content, other)
-    with pytest.raises(DamagedError, match=f"its subject is {other.digest}"):
+    with pytest.raises(DamagedError, match=other.digest):
         read_record(registry, TAG)

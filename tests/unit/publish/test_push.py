@@ -1,26 +1,23 @@
-"""Pushing images: the order, what is done again, other pushes at the same time, a dry run."""
+"""Pushing images: the order, what is done again, other pushes at the same time, a dry run.
+
+What is cut off or does not arrive is tried with a real registry, in tests/e2e/test_push_faults.py.
+"""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from pathlib import Path
-from types import SimpleNamespace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from fake_engine import FakeEngine
 from memory_registry import MemoryRegistry
 from published_images import publish
 
-from imgbuild.build.display import BuildDisplay
-from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.events import Event, ImageNote, ImageState
+from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
 from imgbuild.publish.candidate import PushCandidate
-from imgbuild.publish.push import Push, PushedImage, PushResult, push_all
+from imgbuild.publish.push import Push, PushedImage
 from imgbuild.publish.record import Record, put_record, read_record
 from imgbuild.registry.repository import digest_of
 from imgbuild.registry.signing import TYPES
@@ -66,8 +63,6 @@ class Bench:
     image: Image
     registry: MemoryRegistry = field(default_factory=MemoryRegistry)
     hour: int = 10
-    uploads: list[str] = field(default_factory=list)
-    broken: bool = False
 
     def candidate(self, content: str = "one", image_id: str = "") -> PushCandidate:
         inputs = digest_of(content.encode())
@@ -100,8 +95,6 @@ class Bench:
         return session.push(candidate, lambda tag: self.upload(content, tag), documents)
 
     def upload(self, content: str, tag: str) -> None:
-        if self.broken:
-            raise MachineError("the registry is away")
         self.registry.calls.append("upload")
         place_image(self.registry, content, tag)
 
@@ -119,6 +112,10 @@ class Bench:
         calls = self.registry.calls
         tags = [one for one in calls if one.startswith("put ") and "put blob" not in one]
         return tags if "upload" not in calls else ["upload", *tags]
+
+    def at_first(self) -> str:
+        """Return the id of the image at the first immutable tag."""
+        return self.registry.manifests[self.registry.tagged[FIRST]].config_digest
 
     def put(self, record: Record) -> None:
         put_record(self.registry, record, self.registry.manifests[record.digest])
@@ -183,6 +180,8 @@ def test_another_image_gets_the_next_release_and_keeps_the_moving_tags(bench: Be
     del bench.registry.tagged[MOVING[0]]
     found = bench.push("one")
     assert (found.moves, found.kept) == (MOVING[:1], (f"{MOVING[1]} stays at {SECOND}",))
+    bench.registry.tagged |= dict.fromkeys(MOVING, first.digest)
+    assert bench.push("two").moves == MOVING, "moved back, they come to the later image again"
 
 
 def test_a_moving_tag_that_another_image_took_is_taken_back(bench: Bench) -> None:
@@ -195,39 +194,23 @@ def test_a_moving_tag_that_another_image_took_is_taken_back(bench: Bench) -> Non
     assert {bench.registry.tagged[tag] for tag in MOVING} == {record.digest}
 
 
-@pytest.mark.parametrize(
-    "call", [f"put {FIRST}.record", f"put {input_of('one')}", *(f"put {tag}" for tag in MOVING)]
-)
-def test_what_was_cut_off_is_completed(bench: Bench, call: str) -> None:
-    def cut() -> None:
-        raise MachineError("cut off")
-
-    bench.at(call, cut)
-    with pytest.raises(MachineError, match="cut off"):
-        bench.push()
-    assert MOVING[1] not in bench.registry.tagged
-    found = bench.push()
-    assert found.record.tag == FIRST
-    assert "push" not in found.steps
-    tags = (FIRST, input_of("one"), *MOVING)
-    assert {bench.registry.tagged[tag] for tag in tags} == {found.record.digest}
-
-
-def test_content_that_does_not_arrive_changes_no_tag(bench: Bench) -> None:
-    bench.broken = True
-    with pytest.raises(MachineError):
-        bench.push()
-    assert bench.registry.tagged == {}
-
-
 def test_an_immutable_tag_is_never_overwritten(bench: Bench) -> None:
     other = place_image(bench.registry, "other", FIRST)
     with pytest.raises(CheckFailedError) as caught:
         bench.push(release="20261120.1")
-    for word in (other, id_of("other"), id_of("one"), "never", "--release"):
-        assert word in str(caught.value)
+    for fact in (other, id_of("other"), id_of("one"), "--release"):
+        assert fact in str(caught.value)
     assert bench.registry.tagged == {FIRST: other}
     assert bench.writes() == []
+
+
+def test_a_record_keeps_the_tag_that_was_removed_for_its_image(bench: Bench) -> None:
+    """Who removes an immutable tag does not make room for another image under it."""
+    bench.push("other", release="20261120.1")
+    del bench.registry.tagged[FIRST]
+    with pytest.raises(CheckFailedError, match=FIRST):
+        bench.push("one", release="20261120.1")
+    assert FIRST not in bench.registry.tagged
 
 
 def test_another_release_of_the_same_image(bench: Bench) -> None:
@@ -264,36 +247,26 @@ def test_a_damaged_record_is_written_again(bench: Bench) -> None:
 
 
 def test_a_plan_only_reads(bench: Bench) -> None:
-    candidate = bench.candidate()
-
-    def planned(release: str | None = None) -> PushedImage:
-        found = bench.session(release).plan(candidate)
-        assert bench.writes() == []
-        return found
-
-    assert planned().record.tag == FIRST
-    assert planned().steps == ("push", "attach", "record", *(f"move {tag}" for tag in MOVING))
-    bench.push()
-    bench.registry.calls.clear()
-    assert planned().steps == ()
-    bench.push("two")
-    bench.registry.calls.clear()
-    assert planned().kept == tuple(f"{tag} stays at {SECOND}" for tag in MOVING)
-    place_image(bench.registry, "other", f"{STEM}-20261120.9")
-    with pytest.raises(CheckFailedError, match="is there already, for another image"):
-        planned("20261120.9")
+    steps = ("push", "attach", "record", *(f"move {tag}" for tag in MOVING))
+    for pushed, expected in (("", steps), ("one", ()), ("two", ())):
+        if pushed:
+            bench.push(pushed)
+        bench.registry.calls.clear()
+        found = bench.session().plan(bench.candidate())
+        assert (found.record.tag, found.steps, bench.writes()) == (FIRST, expected, [])
+    assert found.kept == tuple(f"{tag} stays at {SECOND}" for tag in MOVING)
 
 
 def test_a_moving_tag_that_another_push_moved_is_left_and_reported(bench: Bench) -> None:
     bench.at(f"put {FIRST}.record", lambda: place_image(bench.registry, "rival", MOVING[0]))
-    with pytest.raises(CheckFailedError, match=f"{MOVING[0]} was moved by someone else") as caught:
+    with pytest.raises(CheckFailedError, match=MOVING[0]) as caught:
         bench.push()
     digest = bench.registry.tagged[MOVING[0]]
     assert bench.registry.manifests[digest].config_digest == id_of("rival")
-    assert f"while this push ran, to {digest}. It stays there" in str(caught.value)
+    assert digest in str(caught.value)
     bench.push()
     bench.at(f"put {SECOND}.record", lambda: bench.registry.tagged.pop(MOVING[0]))
-    with pytest.raises(CheckFailedError, match=f"{MOVING[0]} was moved by .*, to nothing"):
+    with pytest.raises(CheckFailedError, match=MOVING[0]):
         bench.push("two")
 
 
@@ -309,7 +282,7 @@ def test_a_tag_that_is_moved_afterwards_is_reported(bench: Bench, tag: str) -> N
             place_image(bench.registry, "rival", tag)
 
     bench.registry.before = before
-    with pytest.raises(CheckFailedError, match=f"{tag} was moved by someone else"):
+    with pytest.raises(CheckFailedError, match=tag):
         bench.push()
 
 
@@ -320,15 +293,14 @@ def test_two_images_under_one_immutable_tag(bench: Bench, recorded: bool) -> Non
     def rival() -> None:
         digest = place_image(bench.registry, "rival", FIRST)
         if recorded:
-            record = replace(record_like(bench), digest=digest, image_id=id_of("rival"))
-            bench.put(record)
+            mine = Bench(bench.image).push().record
+            bench.put(replace(mine, digest=digest, image_id=id_of("rival")))
             place_image(bench.registry, "one", FIRST)
 
     bench.at(f"manifest {FIRST}", lambda: bench.at(f"manifest {FIRST}", rival))
-    with pytest.raises(CheckFailedError, match="was published by someone else at the same time"):
+    with pytest.raises(CheckFailedError, match=FIRST):
         bench.push()
-    digest = bench.registry.tagged[FIRST]
-    assert bench.registry.manifests[digest].config_digest == id_of("rival")
+    assert bench.at_first() == id_of("rival")
     assert not {*MOVING} & {*bench.registry.tagged}
 
 
@@ -338,10 +310,9 @@ def test_another_image_that_is_recorded_while_the_tags_move_gets_its_tag_back(be
         bench.put(replace(bench.record(), digest=digest, image_id=id_of("rival")))
 
     bench.at(f"put {MOVING[1]}", rival)
-    with pytest.raises(CheckFailedError, match="was published by someone else at the same time"):
+    with pytest.raises(CheckFailedError, match=FIRST):
         bench.push()
-    digest = bench.registry.tagged[FIRST]
-    assert bench.registry.manifests[digest].config_digest == id_of("rival")
+    assert bench.at_first() == id_of("rival")
 
 
 def test_two_pushes_of_one_image_at_once_are_no_conflict(bench: Bench) -> None:
@@ -352,64 +323,24 @@ def test_two_pushes_of_one_image_at_once_are_no_conflict(bench: Bench) -> None:
     assert bench.push().steps[0] == "push"
 
 
-def record_like(bench: Bench) -> Record:
-    return Bench(bench.image).push().record
-
-
-class PushingEngine(FakeEngine):
-    """An engine whose pushes arrive in a registry, but for that of the ``lost`` image."""
-
-    def __init__(self, ids: Sequence[str], registry: MemoryRegistry, lost: str) -> None:
-        super().__init__([StoredImage(one, (f"mine:{one[-12:]}",)) for one in ids])
-        self.target, self.lost = registry, lost
-
-    def push(
-        self, reference: str, on_message: Callable[[Mapping[str, object]], None] = lambda _: None
-    ) -> None:
-        super().push(reference, on_message)
-        image_id = self.registry[reference].id
-        if image_id == self.lost:
-            raise CheckFailedError("The engine refuses: connection reset by peer.")
-        self.target.tagged[reference.removeprefix(f"{self.target.name}:")] = image_id
-
-
-def test_a_failed_image_stops_no_other(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, images: dict[str, Image], tmp_path: Path
+@pytest.mark.parametrize("days", [-1, 365])
+def test_a_clock_that_was_set_leaves_the_moving_tags_at_the_latest_image(
+    bench: Bench, days: int
 ) -> None:
-    """In all threads, from the engine to the moving tags; the engine keeps no tag of it."""
-    names = ("tf-2.2-cpu-debian", "tf-2.1-cpu-debian", "tf-2.0-cpu-debian")
-    ids = [bench.registry.add_image(name).digest for name in names]
-    bench.registry.tagged.clear()
-    engine = PushingEngine(ids, bench.registry, lost=ids[1])
-    monkeypatch.setattr("imgbuild.publish.push.Engine", lambda _: engine)
-    monkeypatch.setattr("imgbuild.publish.push.check_contents", lambda *_: None)
-    monkeypatch.setattr("imgbuild.publish.push.predicates", documents)
-    candidates = [
-        replace(bench.candidate(name), image=images[name], image_id=own)
-        for name, own in zip(names, ids, strict=True)
-    ]
-    shown: list[Event] = []
-    display = BuildDisplay(names)
-    monkeypatch.setattr(display, "on_event", shown.append)
-    context: Any = SimpleNamespace(display=display, host=None, state=tmp_path)
-    result = push_all(bench.session(), candidates, context, 2)
-    assert [one.record.image for one in result.images] == [names[0], names[2]]
-    assert [one.steps[0] for one in result.images] == ["push", "push"]
-    assert {bench.registry.tagged[tag] for tag in MOVING} == {ids[0]}
-    failure = result.failure()
-    assert isinstance(failure, MachineError)
-    assert f"{names[1]}: " in str(failure)
-    assert "connection reset by peer (3 tries)" in str(failure)
-    assert [one.tags for one in engine.stored.values()] == [(f"mine:{one[-12:]}",) for one in ids]
-    assert not [*tmp_path.rglob("*.json")]
-    assert {one.image for one in shown if isinstance(one, ImageNote) and one.text} == {*names}
-    for name, end in zip(names, ("published", "failed", "published"), strict=True):
-        states = [one.state for one in shown if isinstance(one, ImageState) and one.image == name]
-        assert states == ["checking", "pushing", end]
+    """Back by a day it refuses; forward by a year it is the others that do, until it is named."""
+    right = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    wrong = right + timedelta(days=days)
+    first, second = (right, wrong) if days < 0 else (wrong, right)
 
+    def pushed(content: str, now: datetime, release: str | None = None) -> PushedImage:
+        session = replace(bench.session(release), now=lambda: now)
+        return session.push(
+            bench.candidate(content), lambda tag: bench.upload(content, tag), documents
+        )
 
-def test_it_is_the_machines_error_only_if_no_image_is_at_fault() -> None:
-    machine, image = MachineError("no registry"), CheckFailedError("moved by someone else")
-    assert PushResult("x", (), {}).failure() is None
-    assert isinstance(PushResult("x", (), {"a": machine, "b": machine}).failure(), MachineError)
-    assert isinstance(PushResult("x", (), {"a": machine, "b": image}).failure(), CheckFailedError)
+    one = pushed("one", first).record
+    with pytest.raises(CheckFailedError, match="clock"):
+        pushed("two", second)
+    assert {bench.registry.tagged[tag] for tag in MOVING} == {one.digest}
+    assert pushed("one", second).steps == (), "what is there is known by its id"
+    assert pushed("two", second, f"{first:%Y%m%d}.2").moves == MOVING

@@ -27,7 +27,7 @@ def test_a_release_is_used_as_it_is_given(text: str) -> None:
     ],
 )
 def test_what_is_no_release_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"is no release; give YYYYMMDD\.N"):
+    with pytest.raises(InputError, match=r"--release .*YYYYMMDD\.N"):
         check_release(text)
 
 
@@ -47,5 +47,5 @@ def test_the_next_is_the_first_that_this_image_has_not(images: dict[str, Image])
 def test_a_day_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(existing, "MOST_A_DAY", 2)
     assert next_release(TODAY, ["20261120.1"]) == "20261120.2"
-    with pytest.raises(InputError, match="2026-11-20 has had all of its 2 releases"):
+    with pytest.raises(InputError, match="2026-11-20"):
         next_release(TODAY, ["20261120.1", "20261120.2"])

@@ -1,13 +1,19 @@
 """Names of repositories, and how settings make a client of one."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from imgbuild.errors import InputError, MachineError
-from imgbuild.registry.repository import parse_repository
+from imgbuild.http import TransientError
+from imgbuild.registry.connection import RegistryConnection
+from imgbuild.registry.repository import OCI_MANIFEST, Manifest, parse_repository
 from imgbuild.registry.repository_client import connect
 from imgbuild.settings import Settings, load_settings
+
+FORM = r"--to: .* HOST\[:PORT\]/REPOSITORY"
 
 
 @pytest.mark.parametrize(
@@ -29,18 +35,16 @@ def test_names(host: str, path: str, registry: str) -> None:
     ("text", "expected"),
     [
         *[
-            (text, r"--to: .* is not HOST\[:PORT\]/REPOSITORY")
+            (text, FORM)
             for text in ("", "ml/tensorflow", "x.org", "x.org:port/a", "https://x.org/a")
         ],
         *[
-            (f"x.org/{path}", r"--to: .* is not HOST\[:PORT\]/REPOSITORY")
+            (f"x.org/{path}", FORM)
             for path in ("", "ML", "a:tag", "a//b", "a..b", "a___b", "-a", "a b", "a\n", "a" * 260)
         ],
-        ("docker.io/ubuntu", "--to: 'docker.io/ubuntu' is not a Docker Hub"),
-        ("docker.io/a/b/c", "write docker.io/USER/NAME"),
-        ("index.docker.io/tf", "another name; write docker.io/USER/NAME"),
-        ("127.0.0.1:99999/x", "has a port that cannot be; they go from 1 to 65535"),
-        ("registry:0/x", "has a port that cannot be"),
+        *[(hub, "docker.io/USER/NAME") for hub in ("docker.io/ubuntu", "docker.io/a/b/c")],
+        ("index.docker.io/tf", "docker.io/USER/NAME"),
+        *[(text, "65535") for text in ("127.0.0.1:99999/x", "registry:0/x")],
         ("https://u:secret@x.org/a", "docker login HOST"),
     ],
 )
@@ -60,21 +64,51 @@ def test_settings(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match=r"127\.0\.0\.1:9/tf: .* \(2 tries\)"):
         registry.tags()
     assert len(said) == 1
-    with pytest.raises(InputError, match=r"Give --from HOST\[:PORT\]/REPOSITORY, or set publish"):
+    with pytest.raises(InputError, match=r"--from HOST\[:PORT\]/REPOSITORY"):
         connect(None, Settings(), print, "--from")
 
 
 def test_settings_that_are_wrong(tmp_path: Path) -> None:
     path = tmp_path / "imgbuild.local.yaml"
     for text, expected in {
-        "repository: TF": r"1:14: .* is not HOST\[:PORT\]/REPOSITORY",
+        "repository: TF": r"1:14: .* HOST\[:PORT\]/REPOSITORY",
         "repository: 'x.org/y:1.0'": "without a tag",
-        "attempts: 0": "attempts must be at least 1\n",
-        "attempts: 21": "attempts must be at most 20\n",
-        "attempts: many": "attempts must be a whole number\n",
-        "first_wait: long": "first_wait must be a number\n",
+        "attempts: 0": "attempts ",
+        "attempts: 21": "attempts ",
+        "attempts: many": "attempts ",
+        "first_wait: long": "first_wait ",
         "password: x": "unknown key 'password'",
     }.items():
         path.write_text(f"publishing: {{{text}}}\n")
         with pytest.raises(InputError, match=expected):
             load_settings(path)
+
+
+class Deaf:
+    """A client that finds nobody; ``asked`` are the addresses."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def ask(self, _: str, url: str, *__: Any, **___: Any) -> None:
+        self.asked.append(url)
+        raise TransientError("wrong version number")
+
+
+@pytest.mark.parametrize("host", ["registry.example.org", "192.0.2.1:5000", "registry:80"])
+def test_no_other_machine_is_spoken_to_in_the_clear(host: str) -> None:
+    client: Any = Deaf()
+    connection = RegistryConnection(parse_repository(f"{host}/team/app", "--to"), client)
+    with pytest.raises(TransientError):
+        connection.ask("reading", "GET", "/tags/list")
+    assert client.asked
+    assert all(url.startswith("https://") for url in client.asked)
+
+
+def test_an_engine_calls_an_image_by_its_manifest_or_its_configuration() -> None:
+    content = json.dumps({"config": {"digest": "sha256:c"}, "layers": []}).encode()
+    manifest = Manifest("sha256:m", OCI_MANIFEST, content)
+    found = {one for one in ("sha256:c", "sha256:m", "sha256:x", "") if manifest.is_image(one)}
+    assert found == {"sha256:c", "sha256:m"}

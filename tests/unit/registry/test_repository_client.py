@@ -151,21 +151,17 @@ def test_a_fault_that_passes(
     }
     work, expected = works[line]
     assert work() == expected
-    again = [text.rpartition("Again in ")[2] for text in said]
-    assert again == ["0.0 s (1 of 3 tries).", "0.0 s (2 of 3 tries)."]
+    assert len(said) == 2
 
 
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
-        (Fault(500), "answered 500 .3 tries.. Check that"),
-        (
-            Fault(429, {}, b'{"errors": [{"code": "TOOMANYREQUESTS", "message": "slow down"}]}'),
-            "answered 429: TOOMANYREQUESTS: slow down .3 tries.. It limits the rate",
-        ),
+        (Fault(500), "500 .3 tries"),
+        (Fault(429, {}, b'{"errors": [{"code": "TOO", "message": "slow"}]}'), "TOO: slow .3 tries"),
         (
             Fault(500, {}, b'{"errors": [{"code": "UNKNOWN", "detail": {"Op": "x", "Err": 28}}]}'),
-            "no space left on device .3 tries.. Its disk is full",
+            "no space left on device .3 tries",
         ),
         (Fault(reset=True), "no connection"),
         (Fault(cut=True), "its answer broke off"),
@@ -176,9 +172,8 @@ def test_a_fault_that_stays(
     registry: RegistryClient, server: RegistryServer, fault: Fault, expected: str
 ) -> None:
     server.fail("GET /manifests", *[fault] * ATTEMPTS)
-    with pytest.raises(MachineError, match=expected) as caught:
+    with pytest.raises(MachineError, match=f"{server.name}: .*1.0.*{expected}"):
         registry.manifest("1.0")
-    assert str(caught.value).startswith(f"{server.name}: reading 1.0 failed: ")
 
 
 def test_an_answer_that_cannot_be_used(registry: RegistryClient, server: RegistryServer) -> None:
@@ -240,18 +235,25 @@ def test_an_upload_that_the_registry_forgot(
     assert server.lines().count("POST /blobs/uploads/") == 2
 
 
-def test_wrong_content_is_not_taken(registry: RegistryClient, server: RegistryServer) -> None:
+@pytest.mark.parametrize("told", ["right", "", "other"])
+def test_wrong_content_is_not_taken(
+    registry: RegistryClient, server: RegistryServer, told: str
+) -> None:
+    """Whatever the registry says of it: a digest means its content."""
     content = manifest_of(registry)
-    digest = registry.put_manifest("1.0", content, OCI_MANIFEST)
-    works: tuple[Callable[[], object], ...] = (
-        lambda: registry.manifest("1.0"),
+    digest, wrong = registry.put_manifest("1.0", content, OCI_MANIFEST), content + b" "
+    digests = {"right": digest, "other": digest_of(wrong)}
+    headers = {"Docker-Content-Digest": digests[told]} if told else {}
+    works: list[Callable[[], object]] = [
         lambda: registry.manifest(digest),
         lambda: registry.blob(EMPTY),
         lambda: registry.put_manifest("2.0", content, OCI_MANIFEST),
-    )
+    ]
+    if told == "right":
+        works.append(lambda: registry.manifest("1.0"))
     for work in works:
         server.faults.clear()
-        server.fail("GET", Fault(200, {"Docker-Content-Digest": digest}, content + b" "))
+        server.fail("GET", Fault(200, headers, wrong))
         server.fail("PUT", Fault(201, {"Docker-Content-Digest": ABSENT}))
         with pytest.raises(CheckFailedError, match="sha256:"):
             work()

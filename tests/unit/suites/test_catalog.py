@@ -109,6 +109,8 @@ def shared(tmp_path: Path) -> Path:
         ("lab.py", {"pins", "horovod"}),
         ("programs/a.py", {"pins", "horovod"}),
         ("programs/new.sh", {"pins", "horovod"}),
+        ("data.txt", {"pins", "horovod"}),
+        ("programs/data.bin", {"pins", "horovod"}),
         ("test_new.py", {"new"}),
         ("README.md", set()),
     ],

@@ -5,13 +5,15 @@ import os
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from fake_engine import FakeContainer, FakeEngine
+from fake_engine import FakeContainer, FakeEngine, OfferingEngine
 
-from imgbuild.engine.types import EngineVersion, LabelledObject, RunOptions, StoredImage
+from imgbuild.engine.types import LabelledObject, RunOptions, StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image
+from imgbuild.project import state_dir
 from imgbuild.suites import container as container_module
 from imgbuild.suites.container import (
     CONTAINER_LABEL,
@@ -20,6 +22,7 @@ from imgbuild.suites.container import (
     TestTarget,
     docker_exec,
     label_of,
+    place_of,
     remove_leftovers,
     require_docker_client,
     suite_container,
@@ -34,14 +37,7 @@ NONE, REFUSED = (
 )
 
 
-class Offering(FakeEngine):
-    """An engine that has GPUs."""
-
-    def version(self) -> EngineVersion:
-        return replace(super().version(), gpus="nvidia")
-
-
-class Refusing(Offering):
+class Refusing(OfferingEngine):
     """An engine that offers GPUs and then does not give them."""
 
     def start(self, image: str, *, options: RunOptions, **more: object) -> str:  # type: ignore[override]
@@ -77,8 +73,8 @@ def _run(
 @pytest.mark.parametrize(
     ("name", "kind", "expected"),
     [
-        (OLD_CPU, Offering, (None, False, PLAIN, 0)),
-        (OLD_GPU, Offering, (None, True, GPUS, 0)),
+        (OLD_CPU, OfferingEngine, (None, False, PLAIN, 0)),
+        (OLD_GPU, OfferingEngine, (None, True, GPUS, 0)),
         (OLD_GPU, FakeEngine, (NONE, False, PLAIN, 1)),
         (OLD_GPU, Refusing, (REFUSED, True, PLAIN, 1)),
         (NEW_GPU, FakeEngine, (NONE, False, PLAIN, 0)),  # it needs no driver to be imported
@@ -102,8 +98,9 @@ def test_an_image_gets_gpus_or_the_reason_why_not_and_perhaps_a_stub(
 
 
 def test_images_that_need_a_driver(images: dict[str, Image]) -> None:
-    needing = {image.minor for image in images.values() if _target(image).needs_driver}
-    assert needing == {"1.10", "1.11", "1.12", "1.13"}
+    needing = {image for image in images.values() if _target(image).needs_driver}
+    assert {image.minor for image in needing} == {"1.10", "1.11", "1.12", "1.13"}
+    assert {image.variant for image in needing} == {"gpu"}
 
 
 @pytest.mark.parametrize("fault", [CheckFailedError("the stage fails"), OSError(28, "No space")])
@@ -133,6 +130,20 @@ def test_all_that_suites_start_goes_and_what_others_started_stays(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # somebody else's place
     remove_leftovers(["other"], engine)
     assert (set(engine.running), set(engine.nets)) == ({other}, {"far"})
+
+
+def test_what_others_run_on_the_engine_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine([StoredImage("sha256:id")])
+    labels = [label_of("tf-a"), label_of("tf-b"), "tf-a@another machine", "tf-a"]
+    for value in labels:
+        more = {"command": ["sleep"], "options": RunOptions()}
+        engine.start("sha256:id", labels={CONTAINER_LABEL: value}, **more)  # type: ignore[arg-type]
+    remove_leftovers(["tf-a"], engine)
+    assert [one.labels[CONTAINER_LABEL] for one in engine.running.values()] == labels[1:]
+    monkeypatch.setenv("XDG_STATE_HOME", "/elsewhere")
+    assert label_of("tf-a") not in labels
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(nodename="elsewhere"))
+    assert len({place_of(Path("/a")), place_of(Path("/b")), place_of(state_dir())}) == 3
 
 
 def test_commands_run_by_the_docker_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

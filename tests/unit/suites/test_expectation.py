@@ -140,9 +140,7 @@ def test_a_gpu_image_is_given_or_seen(external: Callable[..., TestTarget]) -> No
 @pytest.mark.parametrize(
     ("texts", "fault"),
     [
-        (["foo=1"], "'foo=1': give KEY=VALUE, with a key of: tf, python"),
-        (["tf"], "'tf': give KEY=VALUE"),
-        (["tf=2.2,"], "'': give KEY=VALUE"),
+        *((["foo=1"], "'foo=1': .*tf, python"), (["tf"], "'tf'"), (["tf=2.2,"], "''")),
         *((["tf=x"], "tf is a version"), (["tf="], "tf is"), (["tf=2.2;rm"], "tf is")),
         (["mpi=lam"], "mpi=lam: mpi is one of intelmpi, openmpi"),
         *((["mpi=openmpi-x"], "mpi is"), (["os=-1"], "os is")),
@@ -158,7 +156,7 @@ def test_what_cannot_be_meant_is_refused(matrix: Matrix, texts: list[str], fault
 def test_a_tensorflow_that_the_suites_do_not_know_is_refused(
     external: Callable[..., TestTarget],
 ) -> None:
-    with pytest.raises(InputError, match=r"is to have TensorFlow 3\.0; the suites know 1\.10, "):
+    with pytest.raises(InputError, match=r"3\.0.* 1\.10, "):
         external("tf=3.0")
-    with pytest.raises(InputError, match=r"No TensorFlow was found in me/mine:1; say which"):
+    with pytest.raises(InputError, match="me/mine:1"):
         external("git=1", _image())

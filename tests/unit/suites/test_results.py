@@ -46,6 +46,9 @@ def test_only_checks_that_ran_and_passed_count(
     report = _report("one", *suites)
     assert (report.ok, report.verdict) == (ok, verdict)
     assert report.as_json()["verdict"] == verdict
+    if report.ok:
+        stopped = _report("one", *suites, not_begun=("nodes",))
+        assert (stopped.ok, stopped.verdict) == (False, Verdict.INCOMPLETE)
 
 
 def test_the_summary_has_a_column_an_image_and_the_reasons() -> None:

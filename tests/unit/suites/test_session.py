@@ -1,9 +1,10 @@
-"""Test sessions: several images side by side, reports on disk, what is run again."""
+"""Test sessions: several images side by side, reports on disk, what is run again.
+
+That an interrupt ends them all is seen in tests/e2e/test_build_faults.py.
+"""
 
 import json
-import os
 import re
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from imgbuild.project import Project
 from imgbuild.suites import session as session_module
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import Report, ReportStore, SuiteResult, TestFailure, TestSkip
-from imgbuild.suites.runner import SuitesStoppedError, TestOptions, TestSession
+from imgbuild.suites.runner import TestOptions, TestSession
 from imgbuild.suites.session import TestRun, report_on, run_targets
 
 PASSED = SuiteResult("pins", 3, (), (), 1.0)
@@ -65,22 +66,14 @@ def test_a_suite_that_passed_is_not_run_again(session: TestSession, runs: Runs) 
     assert report_on(target, session, OPTIONS).suites[0].before is None
     again = report_on(target, session, TestOptions(("pins", "horovod")))
     assert {s.suite: s.before is None for s in again.suites} == {"horovod": True, "pins": False}
+    stale = session.reports / "one" / "junit.xml"
+    stale.write_text("of the last run")
     report_on(target, session, TestOptions(("pins",), rerun=True))
+    assert not stale.exists()
     assert begun == [("pins",), ("horovod",), ("pins",)]
     report_on(TestTarget("one", "sha256:one", "one:1", "cpu", {"name": "other"}), session, OPTIONS)
     assert begun[3:] == [("pins",)]
     assert again.reference == "one:1"
-
-
-def test_the_files_of_a_run(session: TestSession, runs: Runs, tmp_path: Path) -> None:
-    runs(lambda *_: _report("one", PASSED))
-    report = report_on(_target("one"), session, OPTIONS)
-    folder = tmp_path / "reports"
-    assert json.loads((folder / "one" / "report.json").read_text()) == report.as_json()
-    assert "`pins`" in (folder / "one" / "summary.md").read_text()
-    (folder / "one" / "junit.xml").write_text("of the last run")
-    report_on(_target("one"), session, OPTIONS)
-    assert not (folder / "one" / "junit.xml").exists()
 
 
 @pytest.mark.parametrize("fail_fast", [True, False])
@@ -118,36 +111,9 @@ def test_an_image_that_cannot_be_tested_stops_no_other(session: TestSession, run
     assert [*outcome.errors] == ["a"]
     assert [report.image for report in outcome.reports] == ["b", "c"]
     written = json.loads((session.reports / "report.json").read_text())
-    assert [report["image"] for report in written] == ["b", "c"]
-    assert "- `a`: pytest is broken" in (session.reports / "summary.md").read_text()
-
-
-def test_an_interrupt_stops_all_and_waits_for_them(session: TestSession, runs: Runs) -> None:
-    both = threading.Barrier(2)
-    ended: list[str] = []
-
-    def run(target: TestTarget, _suites: object, _: object, options: TestOptions) -> Report:
-        if both.wait(20) == 0:  # one of the two; a second interrupt would not wait
-            os.kill(os.getpid(), signal.SIGALRM)
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
-            if options.stop.is_set():
-                ended.append(target.name)
-                raise SuitesStoppedError
-            time.sleep(0.02)
-        return _report(target.name, PASSED)
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    runs(run)
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run_targets([_target(name) for name in "abc"], session, OPTIONS, 2)
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert sorted(ended) == ["a", "b"]
+    assert written == [report.as_json() for report in outcome.reports]
+    assert written[0] == json.loads((session.reports / "b" / "report.json").read_text())
+    assert "`a`: pytest is broken" in (session.reports / "summary.md").read_text()
 
 
 NO_GPU = SuiteResult("gpu_runs", 0, (), (TestSkip("test_x", "no NVIDIA driver: none"),), 1.0)

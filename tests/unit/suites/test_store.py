@@ -1,4 +1,7 @@
-"""The report store keeps results for one image, one code, one expectation, and only if whole."""
+"""The report store keeps results for one image, one code, one expectation, and only if whole.
+
+Where results of others are from is said by who found them, not by themselves.
+"""
 
 import json
 from dataclasses import replace
@@ -115,3 +118,56 @@ def test_a_damaged_file_says_nothing_and_is_replaced(
     assert store.verdict(ID, KEYS) is Verdict.UNKNOWN
     store.save(ID, KEYS, [PINS, HOROVOD])
     assert store.verdict(ID, KEYS) is Verdict.PASSED
+
+
+THEIRS = {**GOOD, "passed": 9}
+CACHE = "example.org/cache"
+
+
+@pytest.mark.parametrize("forged", [{"found": None}, {"found": ""}, {"found": "here"}, {}])
+def test_a_verdict_cannot_say_that_it_was_found_here(
+    store: ReportStore, forged: dict[str, Any]
+) -> None:
+    store.import_results(ID, {"pins": {**THEIRS, **forged}}, CACHE)
+    assert store.document(ID)["pins"]["found"] == CACHE
+    assert store.passed(ID, KEYS)["pins"].found == CACHE
+
+
+def test_a_result_of_this_machine_is_not_replaced(store: ReportStore) -> None:
+    store.save(ID, KEYS, [PINS])
+    store.import_results(ID, {"pins": THEIRS, "more": THEIRS}, CACHE)
+    assert store.document(ID)["pins"]["passed"] == 3
+    assert store.document(ID)["pins"]["found"] is None
+    assert store.document(ID)["more"]["found"] == CACHE
+
+
+def test_that_it_was_built_here_is_kept_and_is_no_other_word(
+    store: ReportStore, tmp_path: Path
+) -> None:
+    assert not store.was_built_here(ID)
+    store.import_results(ID, {}, built=True, seconds=61.5)
+    store.save(ID, KEYS, [PINS])
+    store.import_results(ID, {"pins": THEIRS}, CACHE)
+    assert store.was_built_here(ID)
+    assert store.work_seconds(ID) == 61.5
+    for word in ("true", 1, {"a": 1}):
+        text = json.dumps({"built": word, "seconds": word, "suites": {}})
+        (tmp_path / "id.json").write_text(text)
+        assert not store.was_built_here(ID)
+        assert store.work_seconds(ID) == 0
+
+
+@pytest.mark.parametrize(
+    "change", [{"key": None}, {"failures": [{"test": "x", "message": "no"}]}, {"failures": None}]
+)
+def test_an_entry_that_does_not_prove_it_has_not_passed(
+    store: ReportStore, change: dict[str, Any]
+) -> None:
+    keys = {"pins": KEYS["pins"]}
+    store.import_results(ID, {"pins": THEIRS}, CACHE)
+    assert store.verdict(ID, keys) is Verdict.PASSED
+    store.import_results("sha256:two", {"pins": {**THEIRS, **change}}, CACHE)
+    assert store.verdict("sha256:two", keys) is Verdict.UNKNOWN
+    bare = {key: value for key, value in THEIRS.items() if key not in change}
+    store.import_results("sha256:three", {"pins": bare}, CACHE)
+    assert store.verdict("sha256:three", keys) is Verdict.UNKNOWN

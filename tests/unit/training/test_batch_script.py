@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from run_words import PROGRAM, PUSHED, ran
 
 #: Says its words and Apptainer's variables; `srun` starts what is given to it.
@@ -85,24 +84,3 @@ def test_ranks_on_several_nodes_are_started_by_slurm(tmp_path: Path) -> None:
         "APPTAINERENV_MODEL_DIR": "/model",
         "APPTAINERENV_A": "it's $5, B=6",
     }
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--checkpoints", "kept"), "kept: Slurm has no volumes; name a folder that all nodes"),
-        (("--nodes", "2", "--mpi", "intelmpi"), "--nodes: Intel MPI of the image cannot start"),
-        (("--gpus", "device=0,1"), "--gpus device=0,1: Slurm chooses the GPUs; give their number"),
-    ],
-)
-def test_what_slurm_lacks_is_refused(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
-    code, text = ran(tmp_path, "--image", PUSHED, "--format", "slurm", *words, *PROGRAM)
-    assert (code, text.count("\n")) == (2, 0)
-    assert text.startswith(says)
-
-
-def test_a_comma_cannot_be_mounted(tmp_path: Path) -> None:
-    folder = tmp_path / "a,b"
-    folder.mkdir()
-    text = ran(folder, "--image", PUSHED, "--format", "slurm", *PROGRAM)[1]
-    assert text == f"{folder}:/work: Apptainer cannot mount a path with a comma."

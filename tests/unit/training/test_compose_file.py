@@ -136,19 +136,3 @@ def test_tensorboard_only_reads(tmp_path: Path) -> None:
     assert board["ports"] == ["127.0.0.1::6006"]
     assert board["command"][:3] == ["tensorboard", "--logdir", "logs"]
     assert services["train"]["depends_on"]["tensorboard"] == {"condition": "service_started"}
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--nodes", "2", "-np", "3"), "-np 3 on --nodes 2: give each node the same number"),
-        (("--ps", "1", "-np", "2"), "-np counts ranks of MPI, and parameter servers have none"),
-        (("--nodes", "2", "--user", "7"), "--user 7: ssh between nodes knows the user 1000 alone"),
-    ],
-)
-def test_what_the_format_lacks_is_refused(
-    tmp_path: Path, words: tuple[str, ...], says: str
-) -> None:
-    code, text = ran(tmp_path, "--image", "a:1", "--format", "compose", *words, *PROGRAM)
-    assert (code, text.count("\n")) == (2, 0)
-    assert says in text
