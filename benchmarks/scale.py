@@ -91,10 +91,11 @@ def steps(image: Image, work: Work, mode: str) -> dict[str, float]:
         own["cache"] = megabytes(image) / 100 * second("BuildKit's cache, 100 MB of image")
         setup = {step: seconds for step, seconds in setup.items() if step.startswith(SETUP[0])}
     else:
-        version = ".".join(image.version_of("horovod").split(".")[:2])
+        version = ".".join(image.keys.get("horovod", "").split(".")[:2])
         known = f"Horovod {version}" if f"Horovod {version}" in STEPS else "Horovod, newer"
         compiled = second(f"Horovod{gpu}" if gpu else known)
-        own["Horovod"] = compiled if mode == "cold" else second("kept wheel installed")
+        if image.horovod:
+            own["Horovod"] = compiled if mode == "cold" else second("kept wheel installed")
         packages = next((stage for stage in work.shared if stage != image.os_name), work.name)
         shared = {f"packages {packages}": second("CUDA of the index" if gpu else "TensorFlow")}
         own["TensorFlow"] = second("TensorFlow") if gpu else 0

@@ -173,3 +173,13 @@ def test_the_notebook_shows_tensorboard(base: Callable[[str], Base], reader: Rea
     (listed, _) = ["".join(output["text"]) for output in outputs if "text" in output]
     assert "- port 6006: logdir /tmp/" in listed
     assert _same_lock(reader, "notebook")
+
+
+def test_the_page_of_keras_3(base: Callable[[str], Base], reader: Reader) -> None:
+    """Two ranks learn together under Keras 3, and with tf-keras."""
+    text = (DOCS / "migrating.md").read_text(encoding="utf-8")
+    page = section(text, "From TensorFlow 2.15 and Horovod to 2.16 and newer")
+    tag = base("tf-2.21-cpu-debian").tag
+    reader.names["imgbuild/tensorflow:2.21-cpu"] = tag
+    commands = page_commands(page)
+    assert [LEARNT.search(reader.see(command)) is not None for command in commands] == [True, True]

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from imgbuild.sites import Sites
 
 #: The name of an image, which its folder has.
-_NAME = re.compile(r"tf-(?P<tf>[^-]+)-[cg]pu-(?P<stack>.+?)(-(open|intel)mpi)?(-as-documented)?")
+_NAME = re.compile(
+    r"tf-(?P<tf>[^-]+)-[cg]pu-(?P<stack>.+?)(-(open|intel|no-)mpi)?(-as-documented)?"
+)
 
 
 def option(spelling: str, help_text: str, *, default: Any = None, **more: Any) -> Any:  # noqa: ANN401
@@ -170,8 +172,8 @@ def _selection(
     stack: str | None = STACK,
     mpi: str | None = option(
         "--mpi FLAVOUR",
-        "The MPI: openmpi or intelmpi.",
-        autocompletion=lambda: ["openmpi", "intelmpi"],
+        "The MPI: openmpi, intelmpi, or no-mpi.",
+        autocompletion=lambda: ["openmpi", "intelmpi", "no-mpi"],
     ),
     everything: bool = flag("--all", "All images that fit, not only the defaults."),
     as_documented: bool = flag(

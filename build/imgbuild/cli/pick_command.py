@@ -13,6 +13,7 @@ from imgbuild.matrix.selection import Selection, by_default, newest_of
 from imgbuild.text import aligned, ranges, wrapped
 
 if TYPE_CHECKING:
+    from imgbuild.matrix.gpus import Gpu
     from imgbuild.matrix.images import Image
 
 
@@ -68,7 +69,15 @@ def pick(
     else:
         for gpu in need.gpus:
             echo(f"GPU: {gpu.name}, capability {gpu.capability}, driver {gpu.driver or 'any'}\n")
-        echo("\n".join((*_fitting(fit), *_refused(refused, [image.minor for image in images]))))
+        echo(
+            "\n".join(
+                (
+                    *_fitting(fit),
+                    *_compiled(fit, need.gpus),
+                    *_refused(refused, [image.minor for image in images]),
+                )
+            )
+        )
         if newest:
             echo(f"\nThe newest that will run: `imgbuild build {newest}`")
     if not fit:
@@ -86,6 +95,18 @@ def _fitting(fit: "Sequence[tuple[Image, str, list[str]]]") -> Iterator[str]:
         missing.update(dict.fromkeys(added))
     yield from aligned(rows) if fit else ()
     yield from ["", *wrapped(f"would be added: {', '.join(missing)}", "")] if missing else ()
+
+
+def _compiled(
+    fit: "Sequence[tuple[Image, str, list[str]]]", gpus: "Sequence[Gpu]"
+) -> Iterator[str]:
+    """Yield what PTX alone means for the GPUs."""
+    from imgbuild.matrix.gpus import KernelSupport, kernel_support, of_ptx
+
+    cuda = [(image.wheel, image.cuda) for image, *_ in fit if image.cuda]
+    for one in (gpu.capability for gpu in gpus if gpu.capability):
+        if any(kernel_support(one, *code) is KernelSupport.PTX for code in cuda):
+            yield from ["", *wrapped(f"{KernelSupport.PTX}: {of_ptx(one)}", "")]
 
 
 def _refused(

@@ -113,6 +113,12 @@ def kernel_support(capability: str, wheel: WheelFacts, cuda: Cuda) -> KernelSupp
     return KernelSupport.NOTHING
 
 
+def of_ptx(capability: str) -> str:
+    """Return what it means that there is PTX alone for a GPU."""
+    refused = capability and _numbers(capability) >= _REFUSES_PTX
+    return f"{_COMPILED}; {_REPORTED}" if refused else _COMPILED
+
+
 def service(
     image: Image, capability: str | None, driver: str | None
 ) -> tuple[KernelSupport | None, str]:
@@ -132,8 +138,7 @@ def service(
         return None, "nvidia-smi does not tell enough; docs/gpus.md has cards by name"
     if support is KernelSupport.NATIVE:
         return support, ""
-    refused = _numbers(capability or "0.0") >= _REFUSES_PTX
-    return support, f"{_COMPILED}; {_REPORTED}" if refused else _COMPILED
+    return support, of_ptx(capability or "")
 
 
 def driver_cuda(image: Image) -> str:

@@ -47,7 +47,7 @@ def test_the_driver_and_the_gpus(images: dict[str, Image], project: Project) -> 
     assert "    Maxwell    5.0   PTX only        GeForce GTX 750 Ti" in text
     assert "    Turing     7.5   native kernels  Tesla T4" in text
     assert "    Ampere     8.0   nothing         A100" in text
-    assert "Ampere and newer GPUs are not supported by CUDA 10:" in text
+    assert "Ampere and newer GPUs are not supported by CUDA 10.1:" in text
 
 
 def test_as_documented_names_the_rule_that_is_broken(

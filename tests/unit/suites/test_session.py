@@ -28,8 +28,12 @@ PASSED = SuiteResult("pins", 3, (), (), 1.0)
 FAILED = SuiteResult("horovod", 2, (TestFailure("test_x[mpirun]", "a\nb"),), (), 1.0)
 
 
+#: By which it is known which suites are for an image.
+FACTS = {"variant": "cpu", "tensorflow": "2.2.3"}
+
+
 def _target(name: str) -> TestTarget:
-    return TestTarget(name, f"sha256:{name}", f"{name}:1", "cpu", {"name": name})
+    return TestTarget(name, f"sha256:{name}", f"{name}:1", "cpu", {"name": name, **FACTS})
 
 
 def _report(name: str, *suites: SuiteResult) -> Report:
@@ -71,7 +75,11 @@ def test_a_suite_that_passed_is_not_run_again(session: TestSession, runs: Runs) 
     report_on(target, session, TestOptions(("pins",), rerun=True))
     assert not stale.exists()
     assert begun == [("pins",), ("horovod",), ("pins",)]
-    report_on(TestTarget("one", "sha256:one", "one:1", "cpu", {"name": "other"}), session, OPTIONS)
+    report_on(
+        TestTarget("one", "sha256:one", "one:1", "cpu", {"name": "other", **FACTS}),
+        session,
+        OPTIONS,
+    )
     assert begun[3:] == [("pins",)]
     assert again.reference == "one:1"
 
