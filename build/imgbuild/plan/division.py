@@ -58,7 +58,8 @@ def _estimate(image: Image, project: Project) -> Work:
     if stage := next((name for name in SHARED_STAGES if name in stages), None):
         text = f"{image.version_of('python')}\n{stages[stage].text}"
         shared[sha256(text.encode())] = SHARED_STAGES[stage]
-    horovod = HOROVOD.get(minor_of(image.version_of("horovod")), HOROVOD_NEWER)
+    version = image.keys.get("horovod")
+    horovod = HOROVOD.get(minor_of(version), HOROVOD_NEWER) if version else 0
     gpu = image.variant == "gpu"
     own = CUDA + HOROVOD_GPU + SUITES_GPU if gpu else horovod + SUITES
     return Work(image.name, SYSTEM + TENSORFLOW + EXPORT + own, shared)

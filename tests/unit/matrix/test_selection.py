@@ -99,7 +99,7 @@ def test_everything_is_the_family_without_images_as_documented(
         (Selection(("2.2",), cpu=True, gpu=True, stack=DEBIAN), "2.2 --gpu --stack debian"),
         (
             Selection(gpu=True, stack=DEBIAN, mpi="intelmpi", everything=True),
-            "--mpi intelmpi : cpu-ubuntu, gpu-ubuntu, cpu-debian, gpu-debian, cpu-debian-intelmpi.",
+            "--mpi intelmpi : cpu-ubuntu, gpu-ubuntu, cpu-debian, gpu-debian, cpu-debian-intelmpi,",
         ),
         (Selection(("1.10",), as_documented=True), "tf-1.10-cpu-debian as documented"),
         (replace(NAMED, tensorflow=("2.2",)), "--name --tf"),
