@@ -129,7 +129,12 @@ def test_a_command_that_kills_its_shell_fails_and_the_next_has_a_new_one(
     assert answer.stdout == b"before\n"
     assert answer.exit_code == 0 or b"ended before the command did" in answer.stderr
     assert shells.run(argv, b"echo after").stdout == b"after\n"
-    # One that ends between two commands is replaced.
+
+
+def test_a_shell_that_ended_between_two_commands_is_replaced(
+    shells: Shells, argv: tuple[str, ...]
+) -> None:
+    shells.run(argv, b"true")
     (idle,) = shells._idle[argv]
     idle._process.send_signal(signal.SIGKILL)
     assert shells.run(argv, b"echo here") == Answer(0, b"here\n", b"")
