@@ -136,8 +136,7 @@ def test_a_tag_of_another_image_a_changed_layer_and_an_unsigned_image_are_refuse
     project: SigningProject, registry: OwnRegistry, client: RegistryClient, keys: Path
 ) -> None:
     own = keys / "own.pub"
-    said = project.push(registry.host, selection=ONE).stderr
-    assert "--sign-key" in said
+    assert "--sign-key" in project.push(registry.host, selection=ONE).stderr
     tag = _tag(client, "1.10")
     stem = str(client.head(tag)).replace(":", "-")
     assert {f"{stem}.sbom", f"{stem}.provenance", stem} <= {*client.tags()}
@@ -145,9 +144,9 @@ def test_a_tag_of_another_image_a_changed_layer_and_an_unsigned_image_are_refuse
         manifest = client.manifest(f"{stem}.{end}")
         assert manifest
         (layer,) = json.loads(manifest.content)["layers"]
-        document = client.blob(layer["digest"])
-        assert b"1.10" in document
-        assert PASSWORD.encode() not in document
+        said = client.blob(layer["digest"])
+        assert b"1.10" in said
+        assert PASSWORD.encode() not in said
     assert _checks(project, f"{client.name}:{tag}", own, code=1)["signature"]
     sign = ("--sign-key", str(keys / "own.key"))
     project.push(registry.host, *sign, selection=TWO)  # completes what was not signed

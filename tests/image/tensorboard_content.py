@@ -78,8 +78,12 @@ def _held(values: Sequence[float], left: float, right: float) -> int:
 
 
 def graph_nodes(text: str) -> list[tuple[str, str]]:
-    """Return name and operation of each node of a graph in protobuf's text format."""
-    return re.findall(r'^node \{\n  name: "([^"]*)"\n  op: "([^"]*)"$', text, re.MULTILINE)
+    """Return name and operation of each node of a graph in protobuf's text format.
+
+    TensorBoard numbers the graphs of a run that has several, as of 2.16 and newer: graph_1/NAME.
+    """
+    node = r'^node \{\n  name: "(?:graph_\d+/)?([^"]*)"\n  op: "([^"]*)"$'
+    return re.findall(node, text, re.MULTILINE)
 
 
 def floats(encoded: str) -> list[float]:

@@ -143,8 +143,8 @@ def select_jobs(
             name: why if reasons[name] == SELECTED else f"{reasons[name]}; {why}"
             for name, why in found.items()
         }
-    chosen = [image for image in images if image.name in reasons]
-    jobs = _jobs(chosen, project, options, earlier)
+    candidates = [image for image in images if image.name in reasons]
+    jobs = _jobs(candidates, project, options, earlier)
     shard_of = {image.name: job.shard for job in jobs for image in job.images}
     listed = [
         ListedImage(image, now.exact(image.name), reasons[image.name], shard_of[image.name])

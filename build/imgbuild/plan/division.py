@@ -104,18 +104,18 @@ def divide(works: Iterable[Work], count: int) -> list[list[Work]]:
 def _deal(works: Iterable[Work], count: int, limit: float) -> list[list[Work]] | None:
     """Return the runners' works; None if one of them would be busy for longer than ``limit``."""
     runners: list[list[Work]] = [[] for _ in range(count)]
-    busy, done = [0.0] * count, defaultdict[str, set[int]](set)
+    loads, done = [0.0] * count, defaultdict[str, set[int]](set)
     for work in works:
         more = [work.seconds] * count
         for stage, seconds in work.shared.items():
             for i in done[stage]:
                 more[i] -= seconds
-        fitting = [i for i in range(count) if busy[i] + more[i] <= limit]
+        fitting = [i for i in range(count) if loads[i] + more[i] <= limit]
         if not fitting:
             return None
-        chosen = min(fitting, key=lambda i: (more[i], busy[i] > 0, -busy[i], i))
-        runners[chosen].append(work)
-        busy[chosen] += more[chosen]
+        least = min(fitting, key=lambda i: (more[i], loads[i] > 0, -loads[i], i))
+        runners[least].append(work)
+        loads[least] += more[least]
         for stage in work.shared:
-            done[stage].add(chosen)
+            done[stage].add(least)
     return runners

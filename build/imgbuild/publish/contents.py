@@ -16,7 +16,8 @@ def parts_read(contents: ImageContents, image: Image) -> dict[Part, str]:
     planned), never the contents.
     """
     flavour, version = contents.mpi
-    flavour = WITHOUT_MPI if flavour == NOTHING else flavour
+    if flavour == NOTHING and not image.horovod:
+        flavour = WITHOUT_MPI
     return {
         "tensorflow": contents.tensorflow,
         "minor": minor_of(contents.tensorflow),

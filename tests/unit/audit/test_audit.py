@@ -123,6 +123,7 @@ def index(server: FaultyServer, images: dict[str, Image]) -> FaultyServer:
     image = images["tf-2.2-gpu-ubuntu"]
     _offer(server, FakeWheel())
     horovod = f"horovod-{image.version_of('horovod')}.tar.gz"
+    assert image.horovod
     server.project("horovod", f'href="/{horovod}#sha256={image.horovod.sha256}">{horovod}')
     server.give(f"/{horovod}", Reply(b"content"))
     return server

@@ -97,6 +97,7 @@ def test_a_wheel_with_which_an_image_breaks_a_rule_is_named(
 
 def test_horovod_is_the_one_of_the_matrix(images: dict[str, Image]) -> None:
     need = needs_of([images["tf-2.2-gpu-ubuntu"]])[1]
+    assert need.images[0].horovod
     right = need.images[0].horovod.sha256
     file = f"horovod-{need.version}.tar.gz"
     facts = Facts(sha256=right, file=file, size=9, name=HOROVOD, version=need.version)

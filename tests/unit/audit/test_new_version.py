@@ -159,4 +159,4 @@ def test_what_cannot_be_added_changes_nothing(  # noqa: PLR0913, PLR0917 - fixtu
 def test_a_release_that_no_horovod_was_tried_with_is_refused(checkout: Project) -> None:
     matrix = load_matrix(checkout.matrix)
     with pytest.raises(ImgbuildError, match=r"No Horovod of the matrix .* TensorFlow 2\.99\.0"):
-        new_row(matrix, checkout.matrix, "2.99.0", None, ()).text("2.99.0", {})
+        new_row(matrix, checkout.matrix, "2.99.0", None, ()).text({"tensorboard": "2.99.0"}, {})

@@ -47,6 +47,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: Image) -> Ca
     """Make uv answer with these packages, by what it is asked for."""
 
     def give(h5py: str, horovod: str | None = None) -> None:
+        assert image.horovod
         sha256 = horovod or image.horovod.sha256
         version = image.version_of("horovod")
         wheel = _file(f"horovod-{version}-py3-none-any.whl", ANY)

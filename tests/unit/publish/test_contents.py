@@ -33,8 +33,9 @@ def contents(image: Image) -> ImageContents:
     """Return what the image says that is as planned, in the words of the real programs."""
     gpu = image.variant == "gpu"
     mpi = image.mpi.version
+    mpirun = {"intelmpi": INTEL.get(mpi, ""), "openmpi": OPEN_MPI.format(mpi)}
     distributions = (
-        ("horovod", image.version_of("horovod")),
+        *([("horovod", image.version_of("horovod"))] if image.horovod else []),
         (image.distribution, image.tensorflow),
     )
     return ImageContents(
@@ -42,7 +43,7 @@ def contents(image: Image) -> ImageContents:
         gpu,
         gpu,
         image.version_of("python"),
-        INTEL[mpi] if image.mpi.flavour == "intelmpi" else OPEN_MPI.format(mpi),
+        mpirun.get(image.mpi.flavour, ""),
         (f"{image.version_of('cuda')}.243",) if gpu else (),
         (image.os.distribution, image.os.version),
     )

@@ -40,6 +40,7 @@ def test_every_input_has_its_digest(candidate: PushCandidate, project: Project) 
     digests = {name: [*one["digest"].values()] for name, one in materials.items()}
     assert digests.pop("revision") == [REVISION]
     assert digests.pop("base") == ["b" * 64]
+    assert image.horovod
     assert digests.pop("Horovod") == [image.horovod.sha256]
     for name in image.lock_names:
         assert digests.pop(f"images/locks/{name}") == [file_sha256(project.locks / name)]

@@ -139,6 +139,7 @@ def test_everything_has_its_purl_licence_hashes_and_origin(
     }
     lock = read_lock(project.locks / image.lock_name)
     assert hashes(found["pkg:pypi/numpy@1.18.5"]) == {*lock.hashes["numpy"]}
+    assert image.horovod
     assert hashes(found["pkg:pypi/horovod@0.19.5"]) == {image.horovod.sha256}
     (cpython,) = (pin.sha256 for pin in image.pins if pin.component == "python")
     assert hashes(found["pkg:generic/python@3.6.15"]) == {cpython}
@@ -166,6 +167,7 @@ def test_an_extension_is_based_on_the_image_that_it_extends(
     text = made(stored(image, parts(image, project), **base, **{"imgbuild.extends": CPU}))
     found = components(text)[f"pkg:generic/tensorflow@sha256:{'a' * 64}"]
     assert facts(found) == {"origin": CPU, "part": "base"}
+    assert image.horovod
     assert hashes(components(text)["pkg:pypi/horovod@0.19.5"]) == {image.horovod.sha256}
 
 
