@@ -41,8 +41,8 @@ class Suite:
     proves: str
     needs: str | None
     code: str
-    since: str
-    with_mpi: bool
+    since: str = "0"
+    with_mpi: bool = False
 
     @property
     def on_demand(self) -> bool:

@@ -239,7 +239,7 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("test --tf 2.2 --suite nope", "No suite nope. There are: contents"),
         (
             "test --tf 2.2 --cpu --suite gpu_runs",
-            "No suite of tf-2.2-cpu-ubuntu is called gpu_runs. There are: contents",
+            "No suite of tf-2.2-cpu-debian is called gpu_runs. There are: contents",
         ),
         ("test --tf 2.2 --expect tf=2.2", "give it with --image, and without"),
         ("test --expect tf=2.2", "give it with --image"),
