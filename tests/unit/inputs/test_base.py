@@ -213,3 +213,22 @@ def start(machine: Machine) -> "tuple[subprocess.Popen[bytes], list[int]]":
     pids_file = machine.record.with_suffix(".pids")
     wait_for(lambda: pids_file.exists() and bool(pids_file.read_text()))
     return process, [int(pid) for pid in pids_file.read_text().split()]
+
+
+def _garble_layer(layout: BaseLayout) -> None:
+    """Change one byte of the layer, but neither size nor time."""
+    blobs = (layout.path / "blobs" / "sha256").iterdir()
+    blob = next(path for path in blobs if path.read_bytes().startswith(b"\x1f\x8b"))  # gzip
+    content, status = bytearray(blob.read_bytes()), blob.stat()
+    content[len(content) // 2] ^= 1
+    blob.write_bytes(content)
+    os.utime(blob, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_a_garbled_layer_is_made_again(machine: Machine) -> None:
+    found = machine.bootstrap()
+    _garble_layer(found)
+    assert find_base(RECIPE, machine.cache) == found, "its layer is not read"
+    assert machine.bootstrap() == found
+    assert machine.bootstrap() == found
+    assert len(machine.calls()) == 2

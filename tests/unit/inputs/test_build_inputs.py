@@ -216,3 +216,22 @@ def test_a_uv_without_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(uv, "find_uv_bin", missing)
     with pytest.raises(MachineError, match="pip install --force-reinstall uv=="):
         uv_context(tmp_path / "cache")
+
+
+def test_mirrors_are_a_secret_and_their_keys_a_context(
+    images: dict[str, Image], tmp_path: Path
+) -> None:
+    key = tmp_path / "mine.gpg"
+    key.write_bytes(b"\x99mine")
+    mirrors = {
+        "ubuntu": {"url": "http://m/ubuntu", "keyring": str(key)},
+        "nvidia-cuda": {"url": "http://m/c", "keyring": str(key)},
+    }
+    inputs = _prepare(images, {"mirrors": mirrors}, GPU)
+    text = inputs.secrets["upstreams"].read_text(encoding="utf-8")
+    assert text == "nvidia-cuda http://m/c\nubuntu http://m/ubuntu\n"
+    assert inputs.keyrings is not None
+    names = sorted(path.name for path in inputs.keyrings.iterdir())
+    assert names == ["nvidia-3bf863cc.gpg", "nvidia-7fa2af80.gpg"], "of the Dockerfiles alone"
+    assert (inputs.keyrings / "nvidia-3bf863cc.gpg").read_bytes() == b"\x99mine"
+    assert (inputs.keyrings / "nvidia-7fa2af80.gpg").stat().st_size > 1000

@@ -1,6 +1,7 @@
 """Downloads: each way in which a server or network can fail, and what is left afterwards."""
 
 import hashlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -293,3 +294,22 @@ def test_a_server_that_drips_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     left = pytest.raises(MachineError, match="no whole answer within")
     with dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n") as url, left:
         fetch(_file(url), tmp_path, Sites())
+
+
+@pytest.mark.parametrize("body", [b"a.tar" * 300, b"X" + b"a.tar" * 1000])
+def test_a_damaged_file_is_told_and_fetched_again(
+    server: FaultyServer, tmp_path: Path, body: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Truncated, or of the right size with other bytes and the old time; no other file is."""
+    downloads = [_download(server, name) for name in ("a.tar", "b.tar")]
+    folder = context(downloads, tmp_path)
+    stored = folder / "a.tar"
+    whole, status = stored.read_bytes(), stored.stat()
+    stored.write_bytes(body[: len(whole)])  # the store's file too: they are one
+    os.utime(stored, (status.st_atime, status.st_mtime + 1))
+    capsys.readouterr()
+    assert (context(downloads, tmp_path) / "a.tar").read_bytes() == whole
+    assert capsys.readouterr().err.splitlines() == [
+        "a.tar in the cache was damaged (its sha256 is another): fetched again",
+        "fetched a.tar (5.0 kB)",
+    ]
