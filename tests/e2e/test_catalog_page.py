@@ -186,8 +186,8 @@ def test_filters_and_search(opened: Callable[..., Browser]) -> None:
     ("words", "count", "first", "hits"),
     [
         ("numpy 1.18", 18, RECOMMENDED, "numpy 1.18.5"),
-        ("3090", 11, "tf-2.15-gpu-debian", "GeForce RTX 3090, GeForce RTX 3090 Ti"),
-        ("rtx a100", 11, "tf-2.15-gpu-debian", ""),
+        ("3090", 17, "tf-2.21-gpu-debian", "GeForce RTX 3090, GeForce RTX 3090 Ti"),
+        ("rtx a100", 17, "tf-2.21-gpu-debian", ""),
         ("2.2", 4, RECOMMENDED, ""),  # and not the cloudpickle 2.2.1 of all images
         ("2.1", 3, "tf-2.1-cpu-debian", ""),  # and not 2.10
         ("intel", 12, "tf-2.3-cpu-debian-intelmpi", ""),  # by its tag, before those by a pin
@@ -210,9 +210,9 @@ def test_the_search(
 @pytest.mark.parametrize(
     ("words", "command"),
     [
-        ("gpu pandas 1.1.5", "--name tf-2.15-gpu-debian --pip pandas==1.1.5 -t me/train:1"),
+        ("gpu pandas 1.1.5", "--name tf-2.21-gpu-debian --pip pandas==1.1.5 -t me/train:1"),
         ("pandas", f"--name {RECOMMENDED} --pip pandas -t me/train:1"),
-        ("b200", ""),  # a GPU that no image has code for
+        ("k520", ""),  # a GPU that no image has code for
         ("numpy 9", ""),  # no image has it, and extend would not replace theirs
         ("pandas;reboot", ""),  # a link can hold any words
     ],
