@@ -212,7 +212,7 @@ def test_the_search(
     [
         ("gpu pandas 1.1.5", "--name tf-2.21-gpu-debian --pip pandas==1.1.5 -t me/train:1"),
         ("pandas", f"--name {RECOMMENDED} --pip pandas -t me/train:1"),
-        ("k520", ""),  # a GPU that no image has code for
+        ("gtx 680", ""),  # a GPU that no image has code for
         ("numpy 9", ""),  # no image has it, and extend would not replace theirs
         ("pandas;reboot", ""),  # a link can hold any words
     ],
