@@ -32,7 +32,7 @@ from imgbuild.suites.runner import folder_name
 PUBLISHED = "published"
 #: What a size is of: a layer is unpacked in an engine, packed in a registry.
 UNPACKED, PACKED, BUDGET = "unpacked", "packed", "budget"
-_FLAVOURS = re.compile("openmpi|intelmpi")
+_FLAVOURS = re.compile("openmpi|intelmpi|no-mpi")
 _PIN, _FLAVOUR = f"{NAMESPACE}.pin.", f"{NAMESPACE}.mpi-flavour"
 _MPI = "mpi flavour"
 

@@ -7,7 +7,7 @@ Versions, names and URLs are the restricted scalars of :mod:`imgbuild.scalars`; 
 from datetime import date
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from imgbuild import scalars
 from imgbuild.matrix.components import Cuda, Mpi, Python
@@ -53,9 +53,16 @@ def _spelled_out(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
 
 
 AnyPin = Annotated[Pin, BeforeValidator(_spelled_out, json_schema_input_type=scalars.Version | Pin)]
+
+
+def _kind(value: Any) -> str:  # noqa: ANN401 - whatever YAML holds
+    return NONE if isinstance(value, dict) and value.get("version") == NONE else "pin"
+
+
 #: `none` needs its reason, so it is always a mapping.
 HorovodPin = Annotated[
-    NoHorovod | Pin,
+    Annotated[NoHorovod, Tag(NONE)] | Annotated[Pin, Tag("pin")],
+    Discriminator(_kind),
     BeforeValidator(_spelled_out, json_schema_input_type=scalars.Version | NoHorovod | Pin),
 ]
 TablePin = Annotated[

@@ -116,7 +116,7 @@ class NewRow:
     def _as_new(self, row: str) -> str:
         row = re.sub(r"variants: \[[^]]*\]", f"variants: [{', '.join(self.variants)}]", row)
         if self.horovod != self.like.horovod.version:
-            row = re.sub(r"horovod: (\{[^}]*\}|[\d.]+)", f"horovod: {self.horovod}", row)
+            row = re.sub(r"horovod: (\{[^}]*\}|[^,}\s]+)", f"horovod: {self.horovod}", row)
         return _BUDGET.sub("", row)
 
     def _release(self, beside: Mapping[str, str], distributions: Mapping[Variant, str]) -> str:
@@ -134,7 +134,8 @@ def new_row(
     InputError: the stack has it, or a newer one of its minor version, or there is no such stack.
     """
     stack = stack or matrix.defaults.stack
-    rows = [row for row in matrix.images if row.stack == stack and row.mpi is None]
+    usual = (row for row in matrix.images if row.mpi is None and not row.without_horovod)
+    rows = [row for row in usual if row.stack == stack]
     if not rows:
         listed = ", ".join(matrix.stacks)
         raise InputError(f"--stack {stack!r}: no such stack with a row. There are: {listed}.")

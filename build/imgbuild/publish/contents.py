@@ -77,9 +77,8 @@ def _documented(contents: ImageContents, image: Image) -> str:
     )
     horovod = [version for name, version in contents.distributions if name == "horovod"]
     found = {
-        **({"horovod": joined_versions(horovod)} if image.horovod else {}),
         "python": contents.python,
-        **({"mpi": contents.mpi[1]} if image.horovod else {}),
+        **({"horovod": joined_versions(horovod), "mpi": contents.mpi[1]} if image.horovod else {}),
         **({"cuda": joined_versions(contents.cuda)} if image.cuda else {}),
     }
     differ = [name for name in found if image.version_of(name) != other.version_of(name)]

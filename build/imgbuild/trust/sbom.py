@@ -131,8 +131,8 @@ def known_origins(labels: Mapping[str, str], image: Image, project: Project) -> 
     stage = reader.dockerfile(image).stages.get("horovod-source")
     source = image.horovod_source
     if source and stage and said.get(f"{STAGE}{stage.name}") == stage.digest[:SHORT]:
-        origin = _of_index(_COMPILED, "horovod", *source)
-        found[f"horovod-{image.version_of('horovod')}"] = next(iter(origin.values()))
+        purl, sha256 = package_url(("pypi", "horovod"), source[0]), source[1]
+        found[f"horovod-{image.version_of('horovod')}"] = _origin(_COMPILED, purl, sha256)
     for context, files in image_downloads(image, project.locks, Settings()).contexts.items():
         for file in files:
             if said.get(f"{DOWNLOAD}{context}/{file.name}") == file.sha256[:SHORT]:

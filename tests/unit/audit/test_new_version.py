@@ -160,3 +160,9 @@ def test_a_release_that_no_horovod_was_tried_with_is_refused(checkout: Project) 
     matrix = load_matrix(checkout.matrix)
     with pytest.raises(ImgbuildError, match=r"No Horovod of the matrix .* TensorFlow 2\.99\.0"):
         new_row(matrix, checkout.matrix, "2.99.0", None, ()).text({"tensorboard": "2.99.0"}, {})
+
+
+def test_a_new_minor_is_like_the_release_with_horovod(checkout: Project) -> None:
+    """Whatever the order of the rows: one without Horovod is no model for others."""
+    matrix = load_matrix(checkout.matrix)
+    assert new_row(matrix, checkout.matrix, "2.22.0", None, ()).like.horovod.version != "none"

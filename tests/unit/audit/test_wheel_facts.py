@@ -118,7 +118,11 @@ def test_the_new_abi_the_capabilities_and_every_platform_tag(read: Read) -> None
 
 @pytest.mark.parametrize(
     ("compiler", "version"),
-    [("9.3.1 20200408", "9.3.1"), ("Ubuntu Clang 17.0.2 (++20231003073124)", "clang-17.0.2")],
+    [
+        ("9.3.1 20200408", "9.3.1"),
+        ("Ubuntu Clang 17.0.2 (++20231003073124)", "clang-17.0.2"),
+        ("Clang 18.1.8", "clang-18.1.8"),
+    ],
 )
 def test_a_wheel_as_from_2_9_on(read: Read, compiler: str, version: str) -> None:
     info = "build_info = collections.OrderedDict([('is_cuda_build', True), ('cuda_version', '11.2'"

@@ -65,6 +65,15 @@ def test_headers_of_an_mpi_do_not_bring_the_run_time_of_their_release(
     assert (packages.alone, mpi.alone) == (False, True)
 
 
+def test_the_keras_2_of_a_release_takes_the_image_s_own_tensorflow(
+    images: dict[str, Image],
+) -> None:
+    packages = requests_of(images["tf-2.21-cpu-debian"])[0]
+    assert "tf-keras==2.21.0" in packages.requirements
+    assert packages.provided == ("tensorflow",)
+    assert packages.platform == "x86_64-manylinux_2_36", "the wheel needs more than 2.17"
+
+
 def test_a_stack_has_its_locks_and_leaves_the_others_alone(matrix: Matrix) -> None:
     debian, ubuntu = lock_family(matrix, "debian"), lock_family(matrix, "ubuntu")
     assert (debian.pythons, [*ubuntu.pythons]) == ({}, ["3.6.2"])

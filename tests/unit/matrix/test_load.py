@@ -22,6 +22,8 @@ Refusal = Callable[[Path], str]
 
 OPEN_MPI = "363c8a1258d12df28657e9b13bfe41e30fc129a4cfb89fcf53ff68bbe1bd65b3"
 DEFAULT = 'defaults: {tensorflow: "2.2"'
+#: The beginning of a row without Horovod.
+WITHOUT = "horovod: {version: none, why: "
 ROW, OTHER_MPI = "stack: debian, variants: [cpu], horovod:", "mpi: intelmpi-2021.8.0}"
 
 
@@ -72,6 +74,8 @@ def test_a_second_image_of_an_alias_is_refused(
         ("repository: i", "repository: a/b\nrepository: i", "key 'repository' is already set on"),
         ("variant: cpu}", "variant: tpu}", "'tpu' is not allowed; allowed: 'cpu' or 'gpu'"),
         ("git: 2.39.5", "git: latest", "'latest' is not a version"),
+        (WITHOUT, "horovod: {version: none, reason: ", "missing key 'why'"),
+        (WITHOUT, f"mpi: openmpi-4.1.4\n    {WITHOUT}", "leave `mpi` out"),
         ("  2.3.0:\n", "  2.03.0:\n", "'2.03.0' is not a release of three numbers"),
         ("git: 2.39.5", "git: [1]", "git must be a mapping"),
         ("      git: 2.39.5\n", "", "pin 'git' is missing; set it here or in stacks.debian.pins"),

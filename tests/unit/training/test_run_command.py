@@ -52,6 +52,7 @@ def _train(text: str) -> list[str]:
         (("--image", "a:1", "--tf", "2.2", *PROGRAM), "only --cpu, --gpu and --mpi can say"),
         (("--image", "a:1", "--mpi", "mpich", *PROGRAM), "--mpi 'mpich'"),
         (("--tf", "2.1", "--tf", "2.2", *PROGRAM), "`run` "),
+        (("--tf", "2.21", "--mpi", "no-mpi", "-np", "2", *PROGRAM), "has no MPI"),
         (("--tf", "2.2", "--gpu", "--stack", "none", *PROGRAM), "--stack 'none'"),
     ],
 )
