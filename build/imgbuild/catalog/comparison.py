@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from typing import get_args
 
 from imgbuild.build.context import image_locks
 from imgbuild.catalog.entries import KnownImage, Say, built_images, published_image, suite_lines
@@ -12,6 +13,7 @@ from imgbuild.dockerfile.labels import NAMESPACE
 from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.engine.client import open_engine
 from imgbuild.errors import InputError, MachineError
+from imgbuild.matrix.components import Flavour
 from imgbuild.matrix.gpus import KernelSupport, gpu_support
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
@@ -32,7 +34,7 @@ from imgbuild.suites.runner import folder_name
 PUBLISHED = "published"
 #: What a size is of: a layer is unpacked in an engine, packed in a registry.
 UNPACKED, PACKED, BUDGET = "unpacked", "packed", "budget"
-_FLAVOURS = re.compile("openmpi|intelmpi|no-mpi")
+_FLAVOURS = re.compile("|".join(get_args(Flavour)))
 _PIN, _FLAVOUR = f"{NAMESPACE}.pin.", f"{NAMESPACE}.mpi-flavour"
 _MPI = "mpi flavour"
 

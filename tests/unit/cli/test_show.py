@@ -32,6 +32,11 @@ def test_value_source_and_reason(images: dict[str, Image], project: Project) -> 
     assert "minimum driver" not in text
 
 
+def test_an_image_without_horovod_says_why(images: dict[str, Image], project: Project) -> None:
+    text = _text(images["tf-2.21-cpu-debian-no-mpi"], project)
+    assert "horovod, mpi -\n    why: for training on one machine" in text
+
+
 def test_a_corrected_pin_of_a_gpu_image(images: dict[str, Image], project: Project) -> None:
     text = _text(images["tf-2.1-gpu-ubuntu"], project)
     repository = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu1804/x86_64"

@@ -203,6 +203,12 @@ def test_resolve_returns_a_lock_that_satisfies(
     assert "--no-deps" not in asked.read_text()
     resolve(replace(REQUEST, alone=True), tmp_path, upgrade=False)
     assert "--no-deps" in asked.read_text()
+    fake_uv(
+        f"case \" $* \" in *' --override overrides.txt '*) cp overrides.txt {asked};; esac\n"
+        f"cat > lock.txt <<'EOT'\n{body}EOT"
+    )
+    resolve(replace(REQUEST, provided=("tensorflow",)), tmp_path, upgrade=False)
+    assert asked.read_text() == "tensorflow; sys_platform == 'never'\n"
     (tmp_path / "x.txt").write_text(text)
     assert resolve(REQUEST, tmp_path, upgrade=False) == text
     assert lock_problems(REQUEST, tmp_path) == []

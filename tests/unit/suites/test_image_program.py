@@ -53,11 +53,19 @@ def test_installed_packages(packages: Packages) -> None:
         *("tensorflow-1.10.0.dist-info", "tensorflow_cpu-2.2.0.dist-info", "x.data"),
         *("horovod-0.19.5-py3.6.egg-info", "tensorflow_estimator-2.3.0.dist-info"),
         *("tensorflow_gpu-2.2.0.data", "absl_py-1.4.0.dist-info"),
+        "tensorflow_gpu-2.2.0+imgbuild.dist-info",  # what stands for another is not one
     )
     found = [["horovod", "0.19.5"], ["tensorflow", "1.10.0"], ["tensorflow-cpu", "2.2.0"]]
     assert image_program.installed(image_program.DISTRIBUTION) == found
     others = [["absl-py", "1.4.0"], ["tensorflow-estimator", "2.3.0"]]
+    others.append(["tensorflow-gpu", "2.2.0+imgbuild"])
     assert image_program.installed(image_program.PACKAGE) == sorted(found + others)
+
+
+def test_a_horovod_with_patches_says_so(packages: Packages) -> None:
+    packages("horovod-0.28.1+imgbuild.1.dist-info")
+    found = image_program.installed(image_program.DISTRIBUTION)
+    assert found == [["horovod", "0.28.1+imgbuild.1"]]
 
 
 @pytest.mark.parametrize(
