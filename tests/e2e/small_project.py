@@ -8,7 +8,7 @@ import json
 import re
 import subprocess
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checkout import Checkout
@@ -96,6 +96,9 @@ def test_end():
 class SmallProject(Checkout):
     """A checkout of small images, and what became of them on its engine."""
 
+    #: Containers and networks that were on the engine before, of a run that was killed.
+    before: frozenset[str] = frozenset()
+
     def pause(self, place: str, seconds: float) -> None:
         """Let a build or test wait at a place; 0 takes the wait away."""
         for path in (self.root / TEMPLATE, self.root / SUITES / "test_second.py"):
@@ -161,12 +164,16 @@ class SmallProject(Checkout):
     def left(self) -> list[str]:
         """Return what is left of builds and tests: containers, networks, work folders, locks."""
         place = self.state / "imgbuild"
-        of = f"--filter=label={CONTAINER_LABEL}"
-        listed = [*self.printed("ps", "-aq", of).split()]
-        listed += self.printed("network", "ls", "-q", of).split()
+        listed = sorted(self.beside() - self.before)
         listed += [str(path) for path in (place / "work").glob("*")]
         locks = sorted((place / "locks").glob("*.lock"))
         return listed + [str(path) for path in locks if is_locked(path)]
+
+    def beside(self) -> frozenset[str]:
+        """Return the containers and networks of all that builds and tests on the engine."""
+        of = f"--filter=label={CONTAINER_LABEL}"
+        containers = self.printed("ps", "-aq", of).split()
+        return frozenset(containers + self.printed("network", "ls", "-q", of).split())
 
     def forget(self) -> None:
         """Take away the names and the images, so that the next build begins anew."""
@@ -182,4 +189,4 @@ def small_project(folder: Path, host: str, cache: Path | None = None) -> SmallPr
     copied_checkout(project.root, REPOSITORY, files=files, host=host)
     substitute_cpython(project.root, cache or cache_dir().parent)
     project.render()
-    return project
+    return replace(project, before=project.beside())

@@ -72,7 +72,7 @@ class CiProject:
         """Run images.yml: the plan, then the two jobs of each shard."""
         self.runs += 1
         plan = self.run("images.yml", "plan")
-        assert plan.succeeded, plan.printed
+        assert plan.succeeded, str(plan.printed)
         release = plan.outputs["release"]
         entries = json.loads(plan.outputs["shards"])["include"]
         shards = [self._shard(entry["names"], release) for entry in entries]
@@ -179,7 +179,7 @@ def _make_tiny(project: CiProject, folder: Path) -> None:
 
 def _succeeded(publication: Publication) -> None:
     for shard in publication.shards:
-        assert shard.succeeded, shard.printed
+        assert shard.succeeded, str(shard.printed)
         assert PASSWORD not in str(shard.printed)
 
 
@@ -250,7 +250,7 @@ def test_a_shard_that_fails_publishes_nothing_and_the_next_run_publishes_it(
 def test_a_night_rebuilds_its_part_and_publishes_nothing(project: CiProject) -> None:
     project.selection = "--all --stack debian"
     night = project.run("nightly.yml", "rebuild")
-    assert night.succeeded, night.printed
+    assert night.succeeded, str(night.printed)
     part = night.printed["Tonight's part of the family"]
     assert re.fullmatch(r"NAMES=--name tf-\S+-debian\S*\n", part)  # 14 images in 14 nights
     build = night.printed["Build and test it from its upstreams, without caches"]
@@ -263,6 +263,6 @@ def test_a_night_rebuilds_its_part_and_publishes_nothing(project: CiProject) -> 
 @pytest.mark.parametrize("project", ["own"], indirect=True)
 def test_one_image_is_built_tested_and_used_for_a_pull_request(project: CiProject) -> None:
     run = project.run("ci.yml", "image")
-    assert run.succeeded, run.printed
+    assert run.succeeded, str(run.printed)
     assert "1 of 1 image passed" in run.summary
     assert "learnt: y = " in run.printed["Train with it, on two ranks"]
