@@ -28,8 +28,9 @@ NAMED_APART = {
 #: Since when no function of DsoLoader names cuRAND, so that TensorFlow opens it no more.
 WITHOUT_CURAND = (2, 14)
 NCCL = "libnccl.so.2"
-#: Which cuDNN the wheels open: 7 up to CUDA 10, 8 for 11 and 12.
-CUDNN, CUDNN_8 = "libcudnn.so.7", "libcudnn.so.8"
+#: Which cuDNN the wheels open: 7 up to CUDA 10, 8 for 11 and 12, and 9 since a version.
+CUDNN, CUDNN_8, CUDNN_9 = "libcudnn.so.7", "libcudnn.so.8", "libcudnn.so.9"
+WITH_CUDNN_9 = (2, 18)
 
 
 def opened_sonames(tensorflow: tuple[int, int], cuda: str) -> list[str]:
@@ -45,13 +46,17 @@ def opened_sonames(tensorflow: tuple[int, int], cuda: str) -> list[str]:
     True
     >>> "libcurand.so.10" in opened_sonames((2, 14), "11.8")
     False
+    >>> [opened_sonames((2, minor), "12.5")[3] for minor in (17, 18)]
+    ['libcudnn.so.8', 'libcudnn.so.9']
     """
     if tensorflow < (1, 13):
         return [NCCL]
     if apart := NAMED_APART.get(cuda.partition(".")[0]):
         names = {soname(library, cuda) for library in apart}
         unasked = {soname("curand", cuda)} if tensorflow >= WITHOUT_CURAND else set()
-        return sorted([*(names - unasked), CUDNN_8, NCCL])
+        return sorted(
+            [*(names - unasked), CUDNN_9 if tensorflow >= WITH_CUDNN_9 else CUDNN_8, NCCL]
+        )
     libraries = OPENED if tensorflow >= (1, 14) else OPENED_LATER
     later = [CUDNN] if tensorflow >= (1, 14) else []
     return sorted([*(soname(library, cuda) for library in libraries), *later, NCCL])
@@ -91,6 +96,8 @@ def version_number(component: str, pin: str) -> int:
 
     >>> version_number("cuda", "10.1"), version_number("cudnn", "7.6.3.30")
     (10010, 7603)
+    >>> version_number("cudnn", "9.3.0.75")
+    90300
     >>> version_number("nccl", "2.4.8"), version_number("nccl", "2.10.3")
     (2408, 21003)
     """
@@ -98,6 +105,6 @@ def version_number(component: str, pin: str) -> int:
     major, minor, patch = [*numbers, 0][:3]
     if component == "cuda":
         return major * 1000 + minor * 10
-    if component == "nccl" and (major, minor) >= (2, 9):
+    if (component == "nccl" and (major, minor) >= (2, 9)) or (component == "cudnn" and major >= 9):
         return major * 10000 + minor * 100 + patch
     return major * 1000 + minor * 100 + patch

@@ -29,7 +29,12 @@ ALWAYS_OPENED = (
     *("GetCusparseDsoHandle", "GetCudnnDsoHandle", "GetCuptiDsoHandle"),
     "MaybeTryDlopenGPULibraries",
 )
-NOT_IN_THE_IMAGE = ("GetCudaDriverDsoHandle", "GetNvInferDsoHandle", "GetNvInferPluginDsoHandle")
+#: The driver's own two, TensorRT's, and since 2.20 NVSHMEM, without which TensorFlow uses all GPUs:
+#: MaybeTryDlopenGPULibraries does not ask for it.
+NOT_IN_THE_IMAGE = (
+    *("GetCudaDriverDsoHandle", "GetNvmlDsoHandle"),
+    *("GetNvInferDsoHandle", "GetNvInferPluginDsoHandle", "GetNvshmemDsoHandle"),
+)
 CACHED = re.compile(
     r"^\t(lib(?:cu(?:blas|d|fft|pti|rand|s)|nccl|nv)\S+) \(.*\) => (\S+)$", re.MULTILINE
 )
