@@ -186,13 +186,15 @@ def _rebuilt(item: PlanItem, commit: str | None, context: BuildContext, stack: E
     downloads, failed = prepare([image], context)
     for error in failed.values():
         raise error
-    target = bake_target(item, context.inputs, downloads[image.name], context.project, commit)
+    buildx, folders = context.builders[0], downloads[image.name]
+    own, inputs, project = buildx.is_engines_own, context.inputs, context.project
+    target = bake_target(item, inputs, folders, project, commit, in_engine=own)
     before = {stored.id for stored in context.stored}  # the same again has the same id
     stack.callback(lambda: [context.engine.discard(one) for one in made - before])
-    stack.callback(forget_cache, f"description~={mark}", context.buildx, context.host)
+    stack.callback(forget_cache, f"description~={mark}", buildx, context.host)
     with work_folder("reproduce") as folder, BuildDisplay([image.name]) as display:
         built = run_bake(
-            context.buildx,
+            buildx,
             context.host,
             [_anew(target, folder, mark)],
             log=log_path(image.name, context),

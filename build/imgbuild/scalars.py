@@ -183,6 +183,8 @@ _ENGINE_HOST = _matching(
     r"(unix:///[A-Za-z0-9._@+/-]+|(tcp|https?)://[A-Za-z0-9._@:/-]+)",
     f"an engine address, such as unix:///var/run/docker.sock; {NO_SSH}",
 )
+#: As buildx's store has it.
+_BUILDER = _matching(r"[A-Za-z][A-Za-z0-9._-]{0,62}", "a builder's name, as in `docker buildx ls`")
 _PROSE = _matching(r"[^\x00-\x1f\x7f]+", "one line of text (no line ends or control characters)")
 
 
@@ -256,5 +258,6 @@ Snapshot = Annotated[str, *_SNAPSHOT]
 AbsolutePath = Annotated[str, *_ABSOLUTE_PATH]
 SigningKey = Annotated[str, *_SIGNING_KEY]
 EngineHost = Annotated[str, *_ENGINE_HOST]
+BuilderName = Annotated[str, *_BUILDER]
 #: For people only: shown by ``imgbuild show``, never written into a Dockerfile or a command.
 Prose = Annotated[str, *_PROSE]

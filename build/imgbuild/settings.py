@@ -23,6 +23,8 @@ from imgbuild.yaml_file import Section, load_model
 
 #: Mirrors of the command line, as words NAME=URL: ``imgbuild --mirror`` sets it.
 MIRRORS_VARIABLE = "IMGBUILD_MIRRORS"
+#: Builders in place of ``engine.builder``, as words: ``--builder`` sets it.
+BUILDERS_VARIABLE = "IMGBUILD_BUILDER"
 
 Seconds = Annotated[
     float | None,
@@ -35,11 +37,17 @@ class EngineSettings(Section):
     """Which engine builds. ``None`` means: the Docker client's own choice.
 
     ``step_timeout`` is how long a step of a build may run (``30m``; 0: for ever), in seconds.
+    ``builder`` are buildx's builders that build for the engine, in place of its own BuildKit.
     """
 
     host: scalars.EngineHost | None = None
     buildx: scalars.AbsolutePath | None = None
     step_timeout: Seconds = None
+    builder: scalars.BuilderName | tuple[scalars.BuilderName, ...] | None = None
+
+    @property
+    def builders(self) -> tuple[str, ...]:
+        return (self.builder,) if isinstance(self.builder, str) else self.builder or ()
 
 
 class BootstrapBase(Section):
@@ -194,16 +202,29 @@ class Settings(Section):
         return self.cpython.get(version, SourceInterpreter())
 
 
+def _with_builders(settings: Settings, names: list[str]) -> Settings:
+    try:
+        engine = EngineSettings.model_validate({"builder": names})
+    except ValidationError as error:
+        raise InputError(f"--builder: {scalars.refusal_reason(error)}.") from None
+    engine = settings.engine.model_copy(update={"builder": engine.builder})
+    return settings.model_copy(update={"engine": engine})
+
+
 def load_settings(path: Path, *, new: bool = False) -> Settings:
     """Return the settings in ``path``, or the defaults if there is no such file.
 
     One that the user names must be there, unless it is a ``new`` one.
     Mirrors of ``imgbuild --mirror NAME=URL`` take the place of the file's; with them goes what
-    `remember_made` wrote. InputError: the file (each fault with its line) or a mirror does not fit.
+    `remember_made` wrote. So do builders of ``--builder``.
+
+    InputError: the file (each fault with its line), a mirror or a builder's name does not fit.
     """
     if os.environ.get(SETTINGS_VARIABLE) and not new and not path.exists():
         raise InputError(f"--settings {path}: no such file.")
     settings = load_model(path, Settings) if path.exists() else Settings()
+    if builders := os.environ.get(BUILDERS_VARIABLE):
+        settings = _with_builders(settings, builders.split())
     mirrors = {**settings.mirrors}
     for word in os.environ.get(MIRRORS_VARIABLE, "").split():
         name, separator, url = word.partition("=")

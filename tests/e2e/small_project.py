@@ -8,12 +8,13 @@ import json
 import re
 import subprocess
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from checkout import Checkout
 from copied_checkout import SUITES, TEMPLATE, copied_checkout, substitute_cpython, tiny
 
+from imgbuild.dockerfile.labels import REPOSITORY as REPOSITORY_LABEL
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
 from imgbuild.files import is_locked
@@ -96,9 +97,6 @@ def test_end():
 class SmallProject(Checkout):
     """A checkout of small images, and what became of them on its engine."""
 
-    #: Containers and networks that were on the engine before, of a run that was killed.
-    before: frozenset[str] = frozenset()
-
     def pause(self, place: str, seconds: float) -> None:
         """Let a build or test wait at a place; 0 takes the wait away."""
         for path in (self.root / TEMPLATE, self.root / SUITES / "test_second.py"):
@@ -164,20 +162,16 @@ class SmallProject(Checkout):
     def left(self) -> list[str]:
         """Return what is left of builds and tests: containers, networks, work folders, locks."""
         place = self.state / "imgbuild"
-        listed = sorted(self.beside() - self.before)
+        with closing(Engine(self.host)) as engine:
+            listed = sorted(self.started(engine))
         listed += [str(path) for path in (place / "work").glob("*")]
         locks = sorted((place / "locks").glob("*.lock"))
         return listed + [str(path) for path in locks if is_locked(path)]
 
-    def beside(self) -> frozenset[str]:
-        """Return the containers and networks of all that builds and tests on the engine."""
-        of = f"--filter=label={CONTAINER_LABEL}"
-        containers = self.printed("ps", "-aq", of).split()
-        return frozenset(containers + self.printed("network", "ls", "-q", of).split())
-
     def forget(self) -> None:
         """Take away the names and the images, so that the next build begins anew."""
-        images = self.printed("images", "-q", "--no-trunc", "--filter=label=imgbuild.name").split()
+        own = f"--filter=label={REPOSITORY_LABEL}={REPOSITORY}"
+        images = self.printed("images", "-q", "--no-trunc", own).split()
         if images:
             self.docker("rmi", "--force", *{*images})
 
@@ -189,4 +183,4 @@ def small_project(folder: Path, host: str, cache: Path | None = None) -> SmallPr
     copied_checkout(project.root, REPOSITORY, files=files, host=host)
     substitute_cpython(project.root, cache or cache_dir().parent)
     project.render()
-    return replace(project, before=project.beside())
+    return project

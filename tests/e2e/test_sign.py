@@ -228,3 +228,13 @@ def test_what_is_not_verified_is_neither_pulled_nor_extended(
         # Signed afterwards, it is taken: the very image, not one that is built there.
         project.push(registry.host, "--sign-key", str(keys / "own.key"), selection=ONE)
         other.run(*words)
+        # So do its results: nothing is tested again, and it may be published under another name.
+        other.docker("rmi", "--force", *{*other.printed("images", "--quiet").split()})
+        (taken,) = other.json("build", *ONE, *source)
+        assert (taken["state"], taken["report"]) == ("done", None)
+        mirrored = replace(other, repository=f"{project.repository}-mirror")
+        mirrored.push(registry.host, selection=ONE)
+        # Somebody else's signature would not do, nor would none.
+        other.set_up(engine={"host": engine.host}, verify={"key": str(keys / "other.pub")})
+        refused = mirrored.push(f"{registry.host}/second", selection=ONE, code=1)
+        assert "--allow-cached" in refused.stderr

@@ -206,3 +206,29 @@ def test_a_mirror_is_advised_as_one_of_the_settings_or_the_command_line() -> Non
     sites = Sites(UPSTREAMS, Settings.model_validate({"mirrors": MIRRORS}))
     assert "the settings or --mirror" in sites.advice("http://m.example/files/f")
     assert "name a mirror" in sites.advice("https://up.example/f")
+
+
+def test_builders_of_the_command_line_take_the_place_of_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    absent = tmp_path / "absent.yaml"
+    assert load_settings(absent).engine.builders == ()
+    one = written(tmp_path, "engine: {builder: farm, step_timeout: 5m}\n")
+    assert load_settings(one).engine.builders == ("farm",)
+    several = written(tmp_path, "engine: {builder: [farm, mill-2], step_timeout: 5m}\n")
+    assert load_settings(several).engine.builders == ("farm", "mill-2")
+    monkeypatch.setenv("IMGBUILD_BUILDER", "x y")
+    engine = load_settings(several).engine
+    assert (engine.builders, engine.step_timeout) == (("x", "y"), 300)
+    assert load_settings(absent).engine.builders == ("x", "y")
+
+
+@pytest.mark.parametrize("name", ["-f", "a;b", "$(x)", "1x", "a/b", "a" * 64])
+def test_a_builders_name_that_buildx_does_not_know_of_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with pytest.raises(InputError, match=r"imgbuild\.local\.yaml:1"):
+        load_settings(written(tmp_path, f"engine: {{builder: '{name}'}}\n"))
+    monkeypatch.setenv("IMGBUILD_BUILDER", name)
+    with pytest.raises(InputError, match="--builder"):
+        load_settings(tmp_path / "absent.yaml")

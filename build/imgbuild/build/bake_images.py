@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from imgbuild.build.context import BuildContext
@@ -11,69 +11,126 @@ from imgbuild.build.prepare import Downloads
 from imgbuild.build.result import BuildResult, CancelledBuildError, concerns_all
 from imgbuild.build.targets import bake_target, share_packages
 from imgbuild.dockerfile.variables import epoch_seconds
-from imgbuild.engine.bake import BakeTarget, BuiltImage, run_bake
+from imgbuild.engine.bake import BakeCancelledError, BakeTarget, BuiltImage, run_bake
+from imgbuild.engine.discovery import Buildx, answers
 from imgbuild.engine.failure import BuildFailedError, BuildFailure
+from imgbuild.engine.progress import BakeEvent
+from imgbuild.errors import MachineError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
 
+#: Of the tags of BuildKit's own cache, before an image's name.
+CACHE_PREFIX = "buildkit-"
 
-def bake_images(
-    items: Sequence[PlanItem],
-    downloads: Downloads,
-    wheels: WheelCache,
-    context: BuildContext,
-    submit: Callable[[BuildResult], None],
-) -> None:
-    """Build ``items`` in one bake; ``submit`` gets each image as soon as it is built, or its error.
+
+@dataclass(frozen=True)
+class Builder:
+    """Who builds: buildx with a builder, who listens to it, and when it has to stop."""
+
+    buildx: Buildx
+    listener: Callable[[BakeEvent], None]
+    stopped: Callable[[], bool] = lambda: False
+
+    @property
+    def name(self) -> str | None:
+        """Its name, unless it is the engine's own."""
+        return None if self.buildx.is_engines_own else self.buildx.builder
+
+
+class BuilderLostError(MachineError):
+    """A builder cannot be reached any more; ``left`` are the images that it has not built."""
+
+    def __init__(self, name: str, left: Sequence[PlanItem], failure: BuildFailure) -> None:
+        self.name, self.left = name, left
+        super().__init__(
+            f"The builder {name} no longer answers: {failure.error}. `docker buildx inspect "
+            f"{name}` shows its nodes. The whole output is in {failure.log}."
+        )
+
+
+@dataclass(frozen=True)
+class BakeJob:
+    """What all bakes of a build share; ``submit`` gets each image that is built, or its error."""
+
+    downloads: Downloads
+    wheels: WheelCache
+    context: BuildContext
+    submit: Callable[[BuildResult], None]
+
+
+def bake_images(items: Sequence[PlanItem], job: BakeJob, builder: Builder) -> None:
+    """Build ``items`` in one bake; each image, or its error, is submitted as soon as it is there.
 
     Bake cancels the rest when one target fails. With ``keep_going`` the rest is built again without
     it (finished steps come from the cache), unless the failure concerns the whole engine.
+
+    BuilderLostError: the builder, another than the engine's own, cannot be reached any more.
     """
     left, started = {item.image.name: item for item in items}, time.monotonic()
+    host = job.context.host
 
     def exported(name: str, image: BuiltImage) -> None:
         if item := left.pop(name, None):
             seconds = image.seconds
             took = time.monotonic() - started if seconds is None else seconds
             built = BuildResult(item, image.image_id, build_seconds=took, work_seconds=image.work)
-            submit(built)
+            job.submit(replace(built, builder=builder.name))
 
     while left:
         names = [*left]
         try:
-            built = _bake([*left.values()], downloads, wheels, context, exported)
+            built = _bake([*left.values()], job, exported, builder)
             for name in names:
                 exported(name, built[name])
+        except BakeCancelledError as error:
+            for name in [*left]:
+                job.submit(BuildResult(left.pop(name), error=CancelledBuildError(str(error))))
         except BuildFailedError as error:
+            if builder.name and error.failure.fault and not answers(builder.buildx, host):
+                raise BuilderLostError(builder.name, [*left.values()], error.failure) from error
             seconds = time.monotonic() - started
             failure = _of_images(error.failure, names)
-            goes_on = context.options.keep_going and not concerns_all(error)
+            goes_on = job.context.options.keep_going and not concerns_all(error)
             failed = type(error)(failure)
             cancelled = CancelledBuildError(f"cancelled, since {', '.join(failure.failed)} failed")
             faulty = left.keys() & failure.failed  # none, where it failed after its export
             for name in faulty if goes_on else [*left]:
                 own = failed if name in (faulty or left) else cancelled
-                submit(BuildResult(left.pop(name), build_seconds=seconds, error=own))
+                job.submit(BuildResult(left.pop(name), build_seconds=seconds, error=own))
 
 
 def stage_target(
-    image: Image, stage: str, downloads: Mapping[str, Path], context: BuildContext
+    image: Image,
+    stage: str,
+    downloads: Mapping[str, Path],
+    context: BuildContext,
+    buildx: Buildx | None = None,
 ) -> BakeTarget:
+    """Return the target of one stage of an image; ``buildx`` as for `export_stage`."""
     item = PlanItem(image, context.digests[image.name], Action.BUILD, "")
-    target = bake_target(item, context.inputs, downloads, context.project, context.revision)
+    own = (buildx or context.buildx).is_engines_own
+    inputs, project, revision = context.inputs, context.project, context.revision
+    target = bake_target(item, inputs, downloads, project, revision, in_engine=own)
     return replace(target, target=stage, labels={})
 
 
 def export_stage(
-    target: BakeTarget, folder: Path, context: BuildContext, *, shown: bool = False
+    target: BakeTarget,
+    folder: Path,
+    context: BuildContext,
+    buildx: Buildx | None = None,
+    *,
+    shown: bool = False,
 ) -> None:
     """Write the files of a stage into ``folder``; the display follows it if ``shown``.
+
+    ``buildx`` has the builder, by default the engine's own.
 
     CheckFailedError: the stage cannot be built.
     MachineError: this machine cannot build.
     """
     run_bake(
-        context.buildx,
+        buildx or context.buildx,
         context.host,
         [replace(target, output=f"type=local,dest={folder}")],
         log=log_path(f"{target.name}-{target.target}", context),
@@ -87,29 +144,37 @@ def log_path(name: str, context: BuildContext) -> Path:
 
 def _bake(
     items: Sequence[PlanItem],
-    downloads: Downloads,
-    wheels: WheelCache,
-    context: BuildContext,
+    job: BakeJob,
     exported: Callable[[str, BuiltImage], None],
+    builder: Builder,
 ) -> Mapping[str, BuiltImage]:
+    context = job.context
     stacks = {item.image.name: item.image.stack for item in items}
     images = [item.image for item in items]
     own = [
         bake_target(
-            item, context.inputs, downloads[item.image.name], context.project, context.revision
+            item,
+            context.inputs,
+            job.downloads[item.image.name],
+            context.project,
+            context.revision,
+            in_engine=builder.buildx.is_engines_own,
         )
         for item in items
     ]
+    if repository := context.options.buildkit_cache:
+        own = [replace(one, cache=f"{repository}:{CACHE_PREFIX}{one.name}") for one in own]
     keys = {image.name: wheel_key(image, context.project, context.inputs) for image in images}
-    with with_wheels(share_packages(own, stacks), keys, wheels) as targets:
+    with with_wheels(share_packages(own, stacks), keys, job.wheels) as targets:
         return run_bake(
-            context.buildx,
+            builder.buildx,
             context.host,
             targets,
             log=log_path(images[0].name if len(items) == 1 else f"{len(items)}-images", context),
-            listener=context.display.on_event,
+            listener=builder.listener,
             epoch=epoch_seconds(images[0]),
             exported=exported,
+            stopped=builder.stopped,
         )
 
 

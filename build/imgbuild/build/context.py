@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import resolve_host
-from imgbuild.engine.types import StoredImage
+from imgbuild.engine.types import ENGINES_OWN, StoredImage
 from imgbuild.errors import MachineError
 from imgbuild.files import lock_owner, locked
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs
@@ -39,7 +39,7 @@ class BuildOptions:
 
     ``make_inputs`` false makes no base image. ``offline`` is a folder of ``imgbuild fetch``.
     ``step_seconds`` is how long a step may run (0: no limit), in place of what the settings say.
-    ``jobs`` images are tested at once.
+    ``jobs`` images are tested at once. ``buildkit_cache`` is a repository for BuildKit's own cache.
     """
 
     test: bool = True
@@ -50,6 +50,7 @@ class BuildOptions:
     offline: Path | None = None
     step_seconds: float | None = None
     reports: Path | None = None
+    buildkit_cache: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +84,18 @@ class BuildContext:
 
     @cached_property
     def buildx(self) -> "Buildx":
+        """The program, with the engine's own builder."""
         from imgbuild.engine.discovery import find_buildx  # noqa: PLC0415
 
         return find_buildx(self.settings.engine, self.options.step_seconds)
+
+    @cached_property
+    def builders(self) -> "tuple[Buildx, ...]":
+        """The program with each builder that images are built by."""
+        from imgbuild.engine.discovery import with_builder  # noqa: PLC0415
+
+        names = dict.fromkeys(self.settings.engine.builders or (ENGINES_OWN,))
+        return tuple(with_builder(self.buildx, name, self.host) for name in names)
 
     @cached_property
     def display(self) -> "BuildDisplay":

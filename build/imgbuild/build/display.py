@@ -189,7 +189,8 @@ class BuildDisplay:
 
     def _line(self, image: ImageStatus, column: str, text: str) -> None:
         width = max(map(len, self._status.images))
-        self._print(f"{image.image:<{width}}  {column:>10}  {text}".rstrip())
+        where = f"{image.builder}  " if image.builder else ""
+        self._print(f"{image.image:<{width}}  {where}{column:>10}  {text}".rstrip())
 
     def _print(self, line: str) -> None:
         self._latest = self._now
@@ -206,6 +207,7 @@ class BuildDisplay:
             log.emit(
                 "step",
                 image=image.image,
+                builder=image.builder,
                 step=event.step,
                 stage=stage[1] if stage else None,
                 state=event.state,
@@ -218,6 +220,7 @@ class BuildDisplay:
             log.emit(
                 "image",
                 image=image.image,
+                builder=image.builder,
                 state=image.state,
                 text=image.text or None,
                 seconds=None if elapsed is None else round(elapsed, 1),
@@ -246,7 +249,8 @@ def picture(status: BuildStatus, height: int, now: float) -> Group:
     for one in (one for one in images if one.image in shown):
         elapsed, moved = one.elapsed(now), sum(one.moved.values())
         clock = "" if elapsed is None else clock_time(elapsed)
-        rest = f" {clock:>6} {size_text(moved) if moved else '':>9} {shortened(one.step)}"
+        where = f" {one.builder}" if one.builder else ""
+        rest = f"{where} {clock:>6} {size_text(moved) if moved else '':>9} {shortened(one.step)}"
         state = (f"{one.state:<10}", _STYLES.get(one.state, "cyan"))
         lines.append(line(f"{one.image:<{width}} ", state, rest))
     if len(images) > 1:

@@ -88,7 +88,9 @@ def export_stub(image: Image, image_id: str, context: BuildContext, folder: Path
     downloads, failed = fetch_downloads([image], context, keep_going=False)
     for error in failed.values():
         raise error
-    export_stage(stage_target(image, STUB, downloads[image.name], context), folder, context)
+    buildx = context.builders[0]
+    target = stage_target(image, STUB, downloads[image.name], context, buildx)
+    export_stage(target, folder, context, buildx)
 
 
 @contextmanager

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from imgbuild.build.bake_images import bake_images
+from imgbuild.build.bake_images import BakeJob
+from imgbuild.build.builders import build_all
 from imgbuild.build.context import BuildContext
 from imgbuild.build.gate import open_gate
 from imgbuild.build.horovod_wheels import WheelCache
 from imgbuild.build.prepare import full_disk, pinned_bases, prepare, require_disk_space
 from imgbuild.build.remote import RemoteStores, store_results, take_from_stores, untag_pulled
 from imgbuild.build.result import Build, BuildResult, CancelledBuildError
-from imgbuild.build.targets import phases
 from imgbuild.errors import ImgbuildError
 from imgbuild.events import ImagesPlanned, ImageState, State
 from imgbuild.plan.plan import Action, PlanItem
@@ -26,7 +26,7 @@ def carry_out(planned: Sequence[PlanItem], stores: RemoteStores, context: BuildC
     remove_leftovers(names, context.engine)
     items = take_from_stores(planned, stores, context)
     if images := [item.image for item in _with(items, Action.BUILD)]:
-        context.buildx  # noqa: B018 - a missing one ends the build before anything is fetched
+        context.builders  # noqa: B018 - a missing one ends the build before anything is fetched
         require_disk_space(images, context.engine)
         settings, inputs = pinned_bases(images, context)
         if inputs is not context.inputs:  # other bases are other inputs
@@ -69,12 +69,8 @@ def _work(
         if error := failed.get(item.image.name):
             results.add(BuildResult(item, error=error))
     ready = [item for item in to_build if item.image.name not in failed]
-    # Such a store unpacks a layer again for each image that is exported at the same moment.
-    in_phases = context.engine.version().containerd_store
     with open_gate(context, results.add, results.must_stop) as submit:
-        for phase in phases(ready, context.project) if in_phases else [ready]:
-            if not results.must_stop():
-                bake_images(phase, downloads, wheels, context, submit)
+        build_all(ready, BakeJob(downloads, wheels, context, submit), results.must_stop)
 
 
 def _with(items: Sequence[PlanItem], *actions: Action) -> list[PlanItem]:

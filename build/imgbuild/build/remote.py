@@ -33,7 +33,8 @@ class RemoteStore:
 
     client: RegistryClient
     say: Callable[[str], None]
-    #: Whose signature images must have; then verdicts and wheels, which have none, are not taken.
+    #: Whose signature images must have; then wheels, which have none, are not taken, and verdicts
+    #: only from the images' provenance.
     trust: Trust | None = None
     failed: bool = False
 
@@ -87,6 +88,24 @@ class RemoteStore:
         engine.untag(reference)
         self.say(f"{reference} is not {item.image.name}, as its tag says; it is built here.")
         return None
+
+    def verdicts(self, item: PlanItem, image: StoredImage) -> tuple[Mapping[str, Any], str] | None:
+        """Return what is known here of suites on an image, and the fingerprint of who signed it.
+
+        With ``trust`` it is what the image's provenance says, else nobody's.
+        """
+        if not self.trust:
+            known = self.artifacts.verdicts(item.digest.total, image.layers)
+            return (known, "") if known else None
+        manifest = self.client.manifest(input_tag(item.digest.total))
+        if manifest is None or not manifest.is_image(image.id):
+            return None
+        try:
+            signed = self.trust.attested(f"{self.name}@{manifest.digest}", "slsaprovenance1")
+        except CheckFailedError as error:
+            self.say(f"{item.image.name} is tested here, since its results are not signed: {error}")
+            return None
+        return _signed_verdicts(signed), self.trust.fingerprint
 
     def push(self, item: PlanItem, image_id: str, engine: Engine) -> None:
         """Push an image; layers that the registry has are not sent."""
@@ -191,18 +210,25 @@ def _taken(item: PlanItem, stores: RemoteStores, context: BuildContext) -> PlanI
         source, image = pulled
     if image is None:
         return item
-    layers = image.layers
-
-    def verdicts(store: RemoteStore) -> Mapping[str, Any]:
-        return {} if store.trust else store.artifacts.verdicts(item.digest.total, layers)
-
-    if found := stores.first(verdicts):
-        context.store.import_results(image.id, found[1], found[0])
+    if found := stores.first(lambda store: store.verdicts(item, image)):
+        place, (suites, signed_by) = found
+        context.store.import_results(image.id, suites, place, signed_by=signed_by)
     left = context.planned(item.image, [image])
     if not source:
         return left
     untested = ", not tested yet" if left.action is Action.TEST else ""
     return replace(left, reason=f"taken from {source}{untested}")
+
+
+def _signed_verdicts(predicates: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the entries of suites in provenances, by suite. Source: trust/provenance.py."""
+    found = {}
+    for predicate in predicates:
+        for one in predicate.get("runDetails", {}).get("byproducts", ()):
+            kind, _, suite = str(one.get("name")).partition(" ")
+            if kind == "suite":
+                found[suite] = one.get("annotations")
+    return found
 
 
 def untag_pulled(items: Iterable[PlanItem], stores: RemoteStores, context: BuildContext) -> None:

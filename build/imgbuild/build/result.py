@@ -31,6 +31,7 @@ class BuildResult:
 
     ``build_seconds`` is the image's own time: from its first step that was not cached to its
     export, with what is built beside it; ``work_seconds`` is the sum of the times of its steps.
+    ``builder`` built it, unless that was the engine.
     """
 
     item: PlanItem
@@ -42,6 +43,7 @@ class BuildResult:
     tagged: bool = False
     error: ImgbuildError | None = None
     work_seconds: float = 0.0
+    builder: str | None = None
 
     @property
     def name(self) -> str:
@@ -71,6 +73,7 @@ class BuildResult:
             **self.item.as_json(),
             "image_id": self.image_id or self.item.image_id,
             "state": self.state,
+            "builder": self.builder,
             "tags": list(self.item.image.tags) if self.ok else [],
             "size": self.size,
             "build_seconds": round(self.build_seconds, 1),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from imgbuild.engine import progress
 from imgbuild.engine.failure import works
+from imgbuild.engine.types import ENGINES_OWN
 from imgbuild.events import Event, ImageNote, ImagesPlanned, ImageState, State
 
 
@@ -28,6 +29,7 @@ class ImageStatus:
 
     Its clock runs from its first step that was not cached (``since``) to ``until``.
     ``moved`` are the bytes of each part of a step, by the step's number and the part's name.
+    ``builder`` is who builds it, unless that is the engine.
     """
 
     image: str
@@ -38,6 +40,7 @@ class ImageStatus:
     until: float | None = None
     steps: dict[int, Step] = field(default_factory=dict)
     moved: dict[tuple[int, str], int] = field(default_factory=dict)
+    builder: str | None = None
 
     def apply(self, step: Step, event: progress.BuildEvent, now: float) -> None:
         step.state, step.since = event.state, now
@@ -112,8 +115,10 @@ class BuildStatus:
                     self.images[name].action = action
             case progress.BakeBegun():
                 # Steps get new numbers, and what was done comes from the cache.
+                builder = event.builder if event.builder != ENGINES_OWN else None
                 for one in self._known(event.targets):
-                    self.images[one.image] = ImageStatus(one.image, one.action, since=one.since)
+                    new = ImageStatus(one.image, one.action, since=one.since, builder=builder)
+                    self.images[one.image] = new
             case progress.Transfer():
                 for one in self._known(event.targets):
                     one.moved[event.number, event.name] = event.current

@@ -21,16 +21,19 @@ PACKAGES = "packages"
 INSTALLER = "installer"
 
 
-def bake_target(
+def bake_target(  # noqa: PLR0913 - what is built, from what, and by whom
     item: PlanItem,
     inputs: BuildInputs,
     downloads: Mapping[str, Path],
     project: Project,
     revision: str | None,
+    *,
+    in_engine: bool = True,
 ) -> BakeTarget:
     """Return what bake has to build for ``item``: an image without any tag.
 
-    ``downloads`` are the folders of its downloads by named context.
+    ``downloads`` are the folders of its downloads by named context; ``in_engine`` is whether the
+    builder is the engine's own, and has its images.
     """
     image = item.image
     contexts = {**downloads} | ({"uv": inputs.uv} if inputs.uv else {})
@@ -38,7 +41,7 @@ def bake_target(
         contexts["keyrings"] = inputs.keyrings
     if dated := inputs.snapshots.get(image.os.distribution):
         contexts.setdefault("offline", dated)
-    base = {"base": f"docker-image://{inputs.bases[image.os_name].reference}"}
+    base = {"base": inputs.bases[image.os_name].context(in_engine=in_engine)}
     target = BakeTarget(
         name=image.name,
         context=project.root / "images",

@@ -55,6 +55,7 @@ def build(
         envvar="IMGBUILD_LOG_FORMAT",
         default=LogFormat.TEXT,
     ),
+    builder: list[str] | None = options.BUILDER,
     cache_from: list[str] | None = option(
         "--cache-from REPOSITORY",
         "Take images, Horovod wheels and suite results from HOST[:PORT]/REPOSITORY; repeatable.",
@@ -63,6 +64,10 @@ def build(
         "--cache-to REPOSITORY",
         "Store images that passed, Horovod wheels and suite results in "
         "HOST[:PORT]/REPOSITORY; repeatable.",
+    ),
+    buildkit_cache: str | None = option(
+        "--buildkit-cache REPOSITORY",
+        "Let BuildKit take steps from HOST[:PORT]/REPOSITORY, and keep all of its steps there.",
     ),
     pull: bool = flag(
         "--pull", "Take published images with the same inputs instead of building them."
@@ -88,7 +93,7 @@ def build(
     from imgbuild.settings import load_settings
     from imgbuild.suites.container import require_docker_client
 
-    del log_format  # imgbuild.json_log reads it before the command starts
+    del log_format, builder  # imgbuild.json_log and imgbuild.settings read them
     if refresh_base and plan:
         raise InputError("--plan cannot be combined with --refresh-base, which makes base images.")
     if refresh_base and offline:
@@ -111,6 +116,7 @@ def build(
         offline=offline.absolute() if offline else None,
         step_seconds=options.seconds("--step-timeout", step_timeout),
         reports=report.absolute() if report else None,
+        buildkit_cache=_repository(buildkit_cache),
     )
     if not (plan or no_test):
         require_docker_client()
@@ -130,6 +136,12 @@ def build(
             _plan(context, stores, as_json=as_json)
         else:
             _build(context, stores, as_json=as_json)
+
+
+def _repository(name: str | None) -> str | None:
+    from imgbuild.registry.repository import parse_repository
+
+    return str(parse_repository(name, "--buildkit-cache")) if name else None
 
 
 def _plan(context: "BuildContext", stores: "RemoteStores | None", *, as_json: bool) -> None:
@@ -179,8 +191,9 @@ def build_lines(build: "Build") -> str:
 def _row(result: "BuildResult", *, brief: bool) -> tuple[str, ...]:
     # What was done in this build, whether it led to a tag or not.
     action = result.item.action
+    where = f" on {result.builder}" if result.builder else ""
     done = {
-        "built": action == "build" and result.image_id is not None,
+        f"built{where}": action == "build" and result.image_id is not None,
         "tested": result.report is not None,
         "tagged": action == "tag" and result.tagged,
     }

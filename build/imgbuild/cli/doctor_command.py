@@ -26,6 +26,7 @@ def doctor(
     write: bool = flag(
         "--write", "Write the inputs that this machine offers to imgbuild.local.yaml."
     ),
+    builder: list[str] | None = options.BUILDER,
     as_json: bool = options.JSON,
     project: Path | None = options.PROJECT,
 ) -> None:
@@ -37,6 +38,7 @@ def doctor(
     from imgbuild.inputs.build_inputs import check_settings
     from imgbuild.settings import load_settings
 
+    del builder  # imgbuild.settings reads it
     homeless = [*check_home()]
     checkout = options.open_project(project)
     images = select(checkout, selection)

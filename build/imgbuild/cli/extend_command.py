@@ -49,6 +49,7 @@ def extend(
     print_only: bool = flag("--print", "Print the Dockerfile; build nothing."),
     no_test: bool = flag("--no-test", "Tag without running the base's suites."),
     jobs: int = options.JOBS,
+    builder: list[str] | None = options.BUILDER,
     project: Path | None = options.PROJECT,
 ) -> None:
     """Put packages, files and settings on an image, locked and tested.
@@ -56,6 +57,8 @@ def extend(
     Packages that do not fit the base's own are refused before anything is built.
     """
     from imgbuild.build.context import BuildOptions
+
+    del builder  # imgbuild.settings reads it
     from imgbuild.extend.extension import extension_of, read_extension
 
     if wrong := [one for one in env or () if "=" not in one]:

@@ -77,6 +77,21 @@ JOBS = option(
 )
 
 
+def _use_builders(names: list[str] | None) -> list[str] | None:
+    """Put the builders where `load_settings` looks for them: they are for the whole command."""
+    if names:
+        os.environ["IMGBUILD_BUILDER"] = " ".join(names)
+    return names
+
+
+BUILDER = option(
+    "--builder NAME",
+    "A builder of `docker buildx` that builds in place of the engine's own BuildKit; repeatable "
+    "for `build`, which divides the images between them.",
+    callback=_use_builders,
+)
+
+
 def echo(text: str, *, err: bool = False) -> None:
     """Print a part of the result; nothing of it is obeyed by a terminal."""
     typer.echo(printable(text), err=err)

@@ -25,6 +25,7 @@ def reproduce(
     image: str | None = option(
         "--image IMAGE", "This image of the engine or of a registry, not an image of the matrix."
     ),
+    builder: list[str] | None = options.BUILDER,
     as_json: bool = options.JSON,
     project: Path | None = options.PROJECT,
 ) -> None:
@@ -37,6 +38,7 @@ def reproduce(
     from imgbuild.reproduction import reproduce as compare
     from imgbuild.settings import load_settings
 
+    del builder  # imgbuild.settings reads it
     if image and selection != Selection():
         raise InputError("--image cannot be combined with the selection options.")
     checkout = options.open_project(project)

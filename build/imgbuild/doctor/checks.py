@@ -15,7 +15,14 @@ from typing import Any, TypeVar
 from imgbuild.build.prepare import needed_bytes
 from imgbuild.doctor.host_system import WITHOUT_ROOT, as_root, engine_setup, install_command
 from imgbuild.engine.client import Engine
-from imgbuild.engine.discovery import DEFAULT_HOST, Buildx, find_buildx, resolve_host
+from imgbuild.engine.discovery import (
+    DEFAULT_HOST,
+    Buildx,
+    answers,
+    find_buildx,
+    resolve_host,
+    with_builder,
+)
 from imgbuild.engine.faults import DOCTOR
 from imgbuild.engine.features import broken_feature
 from imgbuild.engine.types import EngineVersion
@@ -131,7 +138,8 @@ def check_engine(
         fix = f"{engine_setup(root)}\nor put its program into ~/.docker/cli-plugins: {_BUILDX}"
         yield Finding(Status.MISSING, "buildx", problem, fix)
     if version and buildx:
-        yield _check_features(buildx, host, root)
+        for name in settings.builders or (buildx.builder,):
+            yield _check_features(buildx, name, host, root)
     else:
         yield Finding(Status.SKIPPED, "BuildKit", "unknown without an engine and buildx")
     if version and (host or DEFAULT_HOST).startswith("unix://"):
@@ -146,15 +154,24 @@ def _engine_text(host: str | None, engine: EngineVersion) -> str:
     return f"{engine.version} at {host or DEFAULT_HOST}, {store}, {engine.architecture}{slow}"
 
 
-def _check_features(buildx: Buildx, host: str | None, root: Path) -> Finding:
+def _check_features(buildx: Buildx, builder: str, host: str | None, root: Path) -> Finding:
+    """Return whether a builder does all that builds need, and the engine gets what it made."""
+    own = builder == buildx.builder
+    what = "BuildKit" if own else f"builder {builder}"
     tried = "a build with every feature that imgbuild uses"
-    broken, problem = answer_of(lambda: broken_feature(buildx, host), PROBE_SECONDS)
+    of, problem = answer_of(lambda: with_builder(buildx, builder, host))
+    if of is None:
+        return Finding(Status.MISSING, what, problem)
+    if not own and not answers(of, host):
+        start = f"docker buildx inspect --bootstrap {builder}"
+        return Finding(Status.MISSING, what, "none of its nodes answers", start)
+    broken, problem = answer_of(lambda: broken_feature(of, host), PROBE_SECONDS)
     if broken:
-        fix = f"if that engine is old, upgrade it: {engine_setup(root)}"
-        return Finding(Status.MISSING, "BuildKit", f"{tried} fails: {broken}", fix)
+        fix = f"if that engine is old, upgrade it: {engine_setup(root)}" if own else None
+        return Finding(Status.MISSING, what, f"{tried} fails: {broken}", fix)
     if problem:
-        return Finding(Status.MISSING, "BuildKit", problem)
-    return Finding(Status.FINE, "BuildKit", f"{tried} succeeded")
+        return Finding(Status.MISSING, what, problem)
+    return Finding(Status.FINE, what, f"{tried} succeeded")
 
 
 def check_home() -> Iterator[Finding]:

@@ -23,8 +23,8 @@ from imgbuild.engine.progress import (
     is_export,
     log_line,
 )
-from imgbuild.engine.types import IMAGE_PLATFORM
-from imgbuild.errors import MachineError
+from imgbuild.engine.types import ENGINES_OWN, IMAGE_PLATFORM
+from imgbuild.errors import ImgbuildError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.process import Process, lines_of, run, start
 from imgbuild.text import duration_text
@@ -37,6 +37,9 @@ TOGETHER_SECONDS = 1.0
 #: Source: images/files/compiling.sh.
 WAITS = "imgbuild: waits for a place to compile"
 GOES_ON = "imgbuild: has a place to compile"
+#: How BuildKit keeps its cache: every step, in the form that all registries take; one that cannot
+#: be written fails no build.
+_KEPT = "mode=max,image-manifest=true,oci-mediatypes=true,ignore-error=true"
 #: A cached step whose files are gone. In a graph driver, steps that wrote the same bytes share one
 #: layer; after a restart of the engine, it goes with the first of them that is pruned (Docker 28).
 _LOST = re.compile(r"failed to prepare (\w+) as \w+: .*no such file or directory")
@@ -51,7 +54,7 @@ class BakeTarget:
     last one by default. ``type=docker`` is the engine's own store, whichever kind it has.
     ``uncached`` are stages that are always built anew; with ``anew`` all are. ``linked`` is built
     only for the targets whose contexts name it; ``needs`` are such targets that this one's contexts
-    name.
+    name. ``cache`` is a reference in a registry where BuildKit finds and keeps all of its steps.
     """
 
     name: str
@@ -67,6 +70,7 @@ class BakeTarget:
     anew: bool = False
     linked: bool = False
     needs: tuple["BakeTarget", ...] = ()
+    cache: str | None = None
 
 
 def bake_definition(
@@ -98,6 +102,8 @@ def _described(target: BakeTarget, epoch: int | None) -> dict[str, object]:
         "output": [target.output] if target.output else [],
         "no-cache-filter": list(target.uncached),
         "no-cache": target.anew,
+        "cache-from": [f"type=registry,ref={target.cache}"] if target.cache else [],
+        "cache-to": [f"type=registry,ref={target.cache},{_KEPT}"] if target.cache else [],
     }
     return {key: value for key, value in described.items() if value}
 
@@ -122,12 +128,17 @@ class BuiltImage:
 
     ``image_id`` is what the engine calls it: the digest of the manifest in a containerd store, of
     the configuration in a graph driver. ``seconds`` is the wall time from its first step that was
-    not cached to its export, ``work`` the sum of the times of all these steps.
+    not cached to its export, ``work`` that of the times of all these steps.
     """
 
     image_id: str
     seconds: float | None = None
     work: float = 0.0
+    builder: str = ENGINES_OWN
+
+
+class BakeCancelledError(ImgbuildError):
+    """A build was stopped by who asked for it; nothing of it failed."""
 
 
 @dataclass
@@ -202,23 +213,28 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
     listener: Callable[[BakeEvent], None],
     epoch: int | None = None,
     exported: Callable[[str, BuiltImage], None] = lambda *_: None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> dict[str, BuiltImage]:
     """Build the targets, those that they need too, and return those that are images, by name.
 
     The images get no tags; ``exported`` gets each as soon as the engine has it. When it is
-    interrupted, or a step runs for longer than ``buildx.step_seconds``, the build is stopped in the
-    engine too.
+    interrupted, ``stopped()`` is true, or a step runs for longer than ``buildx.step_seconds``, the
+    build is stopped in the engine too.
 
+    BakeCancelledError: it was to stop.
     BuildFailedError: a step failed or hung, or a download has another sha256 than pinned.
     BuildStoppedError: the disk is full, or the engine or an upstream cannot be reached.
     """
 
+    def built_image(name: str, image_id: str) -> BuiltImage:
+        return BuiltImage(image_id, record.seconds(name), record.work(name), buildx.builder)
+
     def tell(event: BakeEvent) -> None:
         listener(event)
         match event:
-            case BuildEvent(state="done", target=str(name)) if is_export(event.step):
-                if image_id := record.images.get(event.number):
-                    exported(name, BuiltImage(image_id, record.seconds(name), record.work(name)))
+            case BuildEvent(state="done", target=str(name)) if name in record.images:
+                if is_export(event.step):
+                    exported(name, built_image(name, record.images[name]))
 
     if not targets:
         return {}
@@ -228,17 +244,17 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
         definition, metadata = folder / "bake.json", folder / "metadata.json"
         definition.write_text(json.dumps(bake_definition(targets, epoch)), encoding="utf-8")
         command = [
-            *(str(buildx.path), "bake", "--builder=default", "--progress=rawjson"),
+            *(str(buildx.path), "bake", f"--builder={buildx.builder}", "--progress=rawjson"),
             *(f"--file={definition}", f"--metadata-file={metadata}"),
         ]
         names = tuple(target.name for target in targets)
         forgotten: set[str] = set()
         while True:
             record = BuildRecord(names)
-            listener(BakeBegun(names))
+            listener(BakeBegun(names, buildx.builder))
             with start(command, env=build_environment(host)) as process:
                 limit = StepLimit(buildx.step_seconds, time.monotonic())
-                hung = _follow(process, limit, record, file, tell)
+                hung = _follow(process, limit, record, file, tell, stopped)
                 code = 1 if hung else process.wait()
             if code == 0:
                 break
@@ -249,31 +265,40 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
             forgotten.add(lost[1])
             forget_cache(f"id={lost[1]}", buildx, host)
         found = json.loads(metadata.read_text(encoding="utf-8")) if metadata.is_file() else {}
-    built = {}
-    for name in (one.name for one in targets if one.output.startswith("type=docker")):
-        image_id = found.get(bake_name(name), {}).get("containerimage.digest")
-        if image_id is None:
-            raise MachineError(f"buildx built {name} but gave no image id.")
-        built[name] = BuiltImage(image_id, record.seconds(name), record.work(name))
-    return built
+    names = tuple(one.name for one in targets if one.output.startswith("type=docker"))
+    return {name: built_image(name, _image_id(name, record, found, buildx)) for name in names}
+
+
+def _image_id(
+    name: str, record: BuildRecord, found: Mapping[str, Mapping[str, str]], buildx: Buildx
+) -> str:
+    """Return what the engine calls an image: as buildx tells, of its own builder's alone."""
+    told = found.get(bake_name(name), {}).get("containerimage.digest")
+    image_id = told if buildx.is_engines_own else record.images.get(name)
+    if image_id is None:
+        raise MachineError(f"buildx built {name} but gave no image id.")
+    return image_id
 
 
 def forget_cache(entries: str, buildx: Buildx, host: str | None) -> None:
     """Take entries out of the build cache: by buildx's filter, such as ``id=IDENTIFIER``."""
-    prune = ("prune", f"--filter={entries}", "--builder=default", "--force", "--all")
+    prune = ("prune", f"--filter={entries}", f"--builder={buildx.builder}", "--force", "--all")
     run([str(buildx.path), *prune], env=build_environment(host), timeout=ANSWER_SECONDS)
 
 
-def _follow(
+def _follow(  # noqa: PLR0913, PLR0917 - what is read, who hears of it, what ends it
     process: Process,
     limit: StepLimit,
     record: BuildRecord,
     log: TextIO,
     listener: Callable[[BakeEvent], None],
+    stopped: Callable[[], bool],
 ) -> bool:
     """Read until the program ends, or a step reaches the limit; return whether one did."""
     parser = ProgressParser(record.targets)
-    for line in lines_of(process, lambda: limit.wait(time.monotonic())):
+    for line in lines_of(process, lambda: limit.wait(time.monotonic()) or LOOK_SECONDS):
+        if stopped():
+            raise BakeCancelledError("cancelled, since another image failed")
         items = parser.feed(line or "")
         now = time.monotonic()
         for item in items:

@@ -5,15 +5,17 @@ plugins, whose ``docker build`` silently uses the legacy builder.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from imgbuild.engine.types import ENGINES_OWN
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import parse_json, sha256
-from imgbuild.process import run
+from imgbuild.process import Finished, run
 from imgbuild.project import home
 from imgbuild.scalars import NO_SSH
 from imgbuild.settings import EngineSettings
@@ -44,12 +46,19 @@ _INSTALL = (
 class Buildx:
     """The program and the version it gives itself, for reports only: features are probed.
 
-    ``step_seconds`` is how long a step of a build may run with it; 0 is for ever.
+    ``step_seconds`` is how long a step of a build may run with it; 0 is for ever. ``builder`` is
+    whose BuildKit it uses: by default the engine's own.
     """
 
     path: Path
     version: str
     step_seconds: float = STEP_SECONDS
+    builder: str = ENGINES_OWN
+
+    @property
+    def is_engines_own(self) -> bool:
+        """Whether BuildKit is the engine's, which sees the engine's images and keeps them there."""
+        return self.builder == ENGINES_OWN
 
 
 def resolve_host(settings: EngineSettings, environ: Mapping[str, str] = os.environ) -> str | None:
@@ -148,6 +157,38 @@ def find_buildx(
         )
     version = words[1].removeprefix("v") if len(words) > 1 else "unknown"
     return Buildx(Path(found), version, next(one for one in limits if one is not None))
+
+
+def with_builder(buildx: Buildx, name: str, host: str | None) -> Buildx:
+    """Return the program with another builder, of any driver that loads images into an engine.
+
+    InputError: buildx does not know it, or it is another engine, where its images would stay.
+    """
+    if name == ENGINES_OWN:
+        return buildx
+    known = _inspected(buildx, name, host)
+    if not known.ok:
+        raise InputError(
+            f"--builder {name} (or engine.builder of the settings): {known.last(1)}. `docker "
+            "buildx ls` shows the builders, `docker buildx create` makes one."
+        )
+    if re.search(r"^Driver: +docker$", known.output, re.MULTILINE):
+        raise InputError(
+            f"--builder {name}: it is the engine of a Docker context, where its images stay. To "
+            "build and test there, set DOCKER_HOST or engine.host."
+        )
+    return replace(buildx, builder=name)
+
+
+def answers(buildx: Buildx, host: str | None) -> bool:
+    """Return whether a node of the builder runs and can be reached."""
+    found = _inspected(buildx, buildx.builder, host)
+    return found.ok and bool(re.search(r"^Status: +running$", found.output, re.MULTILINE))
+
+
+def _inspected(buildx: Buildx, name: str, host: str | None) -> Finished:
+    command = [str(buildx.path), "inspect", name]
+    return run(command, env=build_environment(host), timeout=ANSWER_SECONDS)
 
 
 def build_environment(host: str | None, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -25,8 +25,16 @@ FOUND_SECONDS = 1.0
 #: How near to its end a step's output can say why it failed.
 LAST_LINES = 10
 _ERROR = "ERROR: "
-#: An export's words in a graph driver, and in a containerd store, for what the image's id is.
-_WRITTEN = re.compile(r"(?:writing image|exporting manifest) (sha256:[0-9a-f]{64}) done")
+#: An export's words for what it wrote, and which of them the engine will call the image by: in a
+#: graph driver the configuration, in a containerd store the manifest. Another builder than the
+#: engine's own asks the engine which format it loads.
+_IMAGE, _MANIFEST, _CONFIG = "writing image", "exporting manifest", "exporting config"
+_WRITTEN = re.compile(rf"({_IMAGE}|{_MANIFEST}|{_CONFIG}) (sha256:[0-9a-f]{{64}}) done")
+_ID_OF = {
+    "exporting to image": (_IMAGE, _MANIFEST),
+    "exporting to docker image format": (_CONFIG,),
+    "exporting to oci image format": (_MANIFEST,),
+}
 _TARGET_ERROR = re.compile(r"ERROR: target ([A-Za-z0-9_-]+): ")
 
 
@@ -186,11 +194,12 @@ def works(event: BuildEvent) -> bool:
 class BuildRecord:
     """What the report of a failed build needs, and what each target led to, after how long.
 
-    ``images`` are the ids that exports wrote, by the number of the step.
+    ``images`` are the ids of the images that were exported, by target.
     """
 
     targets: Sequence[str]
-    images: dict[int, str] = field(default_factory=dict)
+    images: dict[str, str] = field(default_factory=dict)
+    _written: dict[tuple[int, str], str] = field(default_factory=dict)
     _tails: dict[int, deque[str]] = field(default_factory=dict)
     _failed: list[BuildEvent] = field(default_factory=list)
     _began: dict[str, float] = field(default_factory=dict)
@@ -204,7 +213,7 @@ class BuildRecord:
             case StepOutput():
                 self._tails.setdefault(item.number, deque(maxlen=TAIL_LINES)).append(item.text)
                 if found := _WRITTEN.fullmatch(item.text):
-                    self.images[item.number] = found[1]
+                    self._written[item.number, found[1]] = found[2]
             case Remark():
                 self._remarks.append(item.text)
             case BuildEvent(state="failed"):
@@ -212,6 +221,9 @@ class BuildRecord:
             case BuildEvent(state="done", target=str(target)):
                 if is_export(item.step):
                     self._exported[target] = now
+                    for kind in _ID_OF.get(item.step, ()):
+                        if image_id := self._written.get((item.number, kind)):
+                            self.images[target] = image_id
                 if works(item):
                     began = now - item.elapsed
                     self._began[target] = min(self._began.get(target, began), began)

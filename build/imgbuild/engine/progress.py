@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from imgbuild.engine.types import ENGINES_OWN
+
+#: Steps that a build does without, as on a first build, for which a registry has nothing yet.
+_OF_CACHE = ("importing cache manifest from ", "exporting cache to ")
 StepState = Literal["planned", "running", "cached", "done", "failed", "cancelled"]
 Message = Mapping[str, Any]
 
@@ -39,6 +43,7 @@ class BakeBegun:
     """A bake of these images begins: step numbers start anew, what was done before is cached."""
 
     targets: tuple[str, ...]
+    builder: str = ENGINES_OWN
 
 
 @dataclass(frozen=True)
@@ -193,6 +198,9 @@ def _changed(vertex: _Vertex, target: str | None, step: str, message: Message) -
     A step can run again after it was done: once for its metadata, once for its content.
     """
     state = _state(message)
+    if state == "failed" and step.startswith(_OF_CACHE):
+        yield Remark(f"warning: {step}: {message['error']}")
+        state, message = "done", {**message, "error": ""}
     if state is None or state == vertex.states[target]:
         return
     vertex.states[target] = state

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tarfile
 import threading
 import time
 from collections.abc import Sequence
@@ -18,7 +19,8 @@ from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeTarget, run_bake
-from imgbuild.errors import CheckFailedError
+from imgbuild.engine.types import StoredImage
+from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.extend.base_image import BaseImage
 from imgbuild.extend.extension import Extension
 from imgbuild.files import sha256, work_folder
@@ -121,7 +123,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             name,
             folder,
             work / "Dockerfile",
-            contexts={"base": f"docker-image://{base.reference}", **uv},
+            contexts={"base": _base_context(base, stored, work, context), **uv},
             # Its id where no registry has it.
             labels={f"{OCI}.base.digest": digests.get(repository, stored.id)},
             # BuildKit's cache knows neither the date nor any other secret.
@@ -136,7 +138,8 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
         def bake(stage: str) -> str:
             stages = [replace(target, target=stage)]
             listener = display.on_event
-            built = run_bake(context.buildx, context.host, stages, log=log, listener=listener)
+            buildx = context.builders[0]
+            built = run_bake(buildx, context.host, stages, log=log, listener=listener)
             made.add(built[name].image_id)
             return built[name].image_id
 
@@ -154,6 +157,24 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             for one in made:
                 engine.discard(one)
     return Extended(tag, size, time.monotonic() - started, report)
+
+
+def _base_context(base: BaseImage, stored: StoredImage, folder: Path, context: BuildContext) -> str:
+    """Return the base as a named build context; another builder than the engine's gets a copy."""
+    if context.builders[0].is_engines_own:
+        return f"docker-image://{base.reference}"
+    archive, layout = folder / "base.tar", folder / "base"
+    with archive.open("wb") as file:
+        file.writelines(context.engine.save(stored.id))
+    with tarfile.open(archive) as tar:
+        tar.extractall(layout, filter="data")
+    archive.unlink()
+    if not (layout / "index.json").is_file():  # Docker before 25
+        raise MachineError(
+            f"The engine is too old to hand {base.reference} over to another builder. Extend it "
+            "without --builder (or engine.builder of the settings), or upgrade the engine."
+        )
+    return f"oci-layout://{layout}"
 
 
 def _passed(  # noqa: PLR0913, PLR0917 - what, and how it is tested

@@ -47,6 +47,12 @@ class BaseInput:
     layout: BaseLayout | None = None
     require_whole: Callable[[], object] = lambda: None
 
+    def context(self, *, in_engine: bool = True) -> str:
+        """Return it as a named build context: of the engine's images, or for who lacks those."""
+        if in_engine or not self.layout:
+            return f"docker-image://{self.reference}"
+        return f"oci-layout://{self.layout.path}"
+
 
 @dataclass(frozen=True)
 class InterpreterInput:

@@ -25,6 +25,7 @@ from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.images import STANDIN_HOST, Image
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.publish.record import skip_reasons
+from imgbuild.registry.signing import trust_of
 from imgbuild.suites.results import NEEDS_GPU, Entry, Verdict
 
 _NOT_SAID = "nowhere that its labels say"
@@ -81,12 +82,15 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
     CheckFailedError: one may not; each of these is named, with every reason.
     """
     candidates, refused = [], []
+    trust = trust_of(context.settings)
+    trusted = trust.fingerprint if trust else None
     for item in context.plan(test=True):
         name, image_id = item.image.name, item.image_id or ""
         stored = context.engine.inspect(image_id) if image_id else None
         report, keys = context.store.document(image_id), context.suite_keys[name]
         built = context.store.was_built_here(image_id)
-        found = [*objections(item, stored, report, keys, built=built)]
+        signed = trusted if context.store.signed_by(image_id) == trusted else None
+        found = [*objections(item, stored, report, keys, built=built, signed_by=signed)]
         reasons = refusals(found, allowed)
         if reasons or stored is None:
             refused.append(f"{name} is not published: {'; '.join(reasons)}.")
@@ -113,18 +117,20 @@ def refusals(found: Collection[Objection], allowed: Collection[str]) -> list[str
     ]
 
 
-def objections(
+def objections(  # noqa: PLR0913 - the image, and what is known of it
     item: PlanItem,
     stored: StoredImage | None,
     report: Mapping[str, Any],
     keys: Mapping[str, str],
     *,
     built: bool,
+    signed_by: str | None = None,
 ) -> Iterator[Objection]:
     """Yield every objection to the engine's image of a plan.
 
     ``report`` and ``built`` are what the `ReportStore` holds for its id; ``keys`` are those of the
-    suites that it must have passed, as `suite_keys` makes them.
+    suites that it must have passed, as `suite_keys` makes them. ``signed_by`` is who signed the
+    image and some of the results, if that is whom the settings trust: these count as if made here.
     """
     absent = _absent(item, stored)
     if absent or stored is None:
@@ -136,7 +142,9 @@ def objections(
     for text in _substitutes(item.image, stored.labels):
         yield Objection(text, ALLOW_SUBSTITUTED)
     entries = {suite: report[suite] for suite in keys if isinstance(report.get(suite), dict)}
-    yield from _cached(stored, entries, built=built)
+    if not signed_by:
+        yield from _cached(stored, built=built)
+    yield from _taken(entries, signed_by)
     yield from _unproved(stored.id, entries, keys)
     if item.action is Action.TAG:
         yield Objection(
@@ -155,9 +163,7 @@ def _absent(item: PlanItem, stored: StoredImage | None) -> str:
     return ""
 
 
-def _cached(
-    stored: StoredImage, entries: Mapping[str, Entry], *, built: bool
-) -> Iterator[Objection]:
+def _cached(stored: StoredImage, *, built: bool) -> Iterator[Objection]:
     """Yield what was not made here: who can write a cache, or an engine, must not publish by it."""
     if not built or TAKEN_WHEEL in stored.labels:
         wheel = "its Horovod wheel was taken from a cache"
@@ -166,9 +172,14 @@ def _cached(
             f"{stored.id}`, then `imgbuild build` without --cache-from and --pull",
             ALLOW_CACHED,
         )
+
+
+def _taken(entries: Mapping[str, Entry], signed_by: str | None) -> Iterator[Objection]:
+    """Yield that results were not found here, unless ``signed_by`` signed them."""
     origins = {
         suite: one.get("found", "a report that does not say where")
         for suite, one in entries.items()
+        if not signed_by or one.get("signed_by") != signed_by
     }
     found = {suite: str(place) for suite, place in sorted(origins.items()) if place is not None}
     if found:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.files import parse_json, work_folder
+from imgbuild.files import json_sha256, parse_json, work_folder
 from imgbuild.process import NOT_FOUND, Finished, run
 from imgbuild.registry.repository import split_reference
 from imgbuild.settings import Settings
@@ -117,6 +117,14 @@ class Trust:
     identity: str | None = None
     issuer: str | None = None
     public_key: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """A sha256 of who is trusted: the key's content, the address of a KMS, or the identity."""
+        key = self.public_key or self.key or ""
+        if (path := Path(key)).is_file():
+            key = path.read_text(encoding="ascii", errors="replace")
+        return json_sha256([key, self.identity, self.issuer])
 
     def require_signature(self, reference: str) -> None:
         """Return if the image at a reference by digest is signed; CheckFailedError with why not."""

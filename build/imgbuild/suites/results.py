@@ -273,7 +273,7 @@ class ReportStore:
         suites = self._read(image_id).get("suites")
         return suites if isinstance(suites, dict) else {}
 
-    def import_results(
+    def import_results(  # noqa: PLR0913 - what was found, and of whom
         self,
         image_id: str,
         suites: Mapping[str, Any],
@@ -281,23 +281,30 @@ class ReportStore:
         *,
         built: bool = False,
         seconds: float = 0.0,
+        signed_by: str = "",
     ) -> None:
         """Take over results of the same image, found in a repository; those of this machine win.
 
         Without any it is kept that this machine is to test the image, and if so, ``built`` it, with
-        how much work.
+        how much work. ``signed_by`` is the fingerprint of who signed the image with its results.
         """
+        signature = {"signed_by": signed_by} if signed_by else {}
         theirs = {
-            suite: {**entry, "found": found}
+            suite: {**entry, "found": found, **signature}
             for suite, entry in suites.items()
             if isinstance(entry, Mapping)
         }
         made = {"built": True, "seconds": seconds} if built else {}
-        self._write(image_id, {**theirs, **self.document(image_id)}, **made)
+        self._write(image_id, {**theirs, **self.document(image_id)}, **made, **signature)
 
     def was_built_here(self, image_id: str) -> bool:
         """Return whether this machine is known to have built the image: labels can be forged."""
         return self._read(image_id).get("built") is True
+
+    def signed_by(self, image_id: str) -> str | None:
+        """Return the fingerprint of who signed the image, with results that were taken; or None."""
+        found = self._read(image_id).get("signed_by")
+        return found if isinstance(found, str) else None
 
     def work_seconds(self, image_id: str) -> float:
         """Return the sum of the times of the steps that built the image here; 0 if unknown."""

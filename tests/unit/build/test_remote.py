@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from bench import NEW, OLD, Bench
@@ -20,6 +21,7 @@ from imgbuild.plan.plan import Action
 from imgbuild.registry.repository import OCI_MANIFEST, Manifest, digest_of
 from imgbuild.registry.signing import Cosign, Trust
 from imgbuild.settings import Settings
+from imgbuild.suites.results import ReportStore
 
 
 class PushingEngine(FakeEngine):
@@ -230,3 +232,48 @@ def test_a_name_that_is_no_repository_is_refused() -> None:
     refused = pytest.raises(InputError, match="--cache-to")
     with refused, open_stores(Settings(), print, written=["./folder"]):
         pass
+
+
+class _Signed(Trust):
+    """Trusts all; provenances have what ``reports`` have, but for ``verdict``, or are none."""
+
+    server: MemoryRegistry
+    reports: ReportStore
+    verdict: dict[str, Any] | None
+
+    def require_signature(self, reference: str) -> None:
+        pass
+
+    def attested(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
+        assert "@sha256:" in reference
+        assert kind == "slsaprovenance1"
+        if self.verdict is None:
+            raise CheckFailedError(f"{reference}: nothing of the kind is trusted.")
+        content = self.server.manifests[reference.partition("@")[2]].content
+        document = self.reports.document(json.loads(content)["config"]["digest"])
+        entries = [
+            {"name": f"suite {name}", "annotations": {**one, **self.verdict}}
+            for name, one in document.items()
+        ]
+        return ({"runDetails": {"byproducts": [{"name": "sbom"}, *entries]}},)
+
+
+@pytest.mark.parametrize("verdict", [{}, {"key": "of another form"}, None])
+def test_with_trust_the_results_that_are_signed_count(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, verdict: dict[str, Any] | None
+) -> None:
+    """The image is not tested again, and it is known who signed it; without results it is."""
+    bench = machines.bench
+    machines.build()
+    there = {"server": machines.server, "reports": bench.context.store, "verdict": verdict}
+    for name, value in there.items():
+        monkeypatch.setattr(_Signed, name, value, raising=False)
+    machines.another()
+    trust = _Signed(Cosign(), key="awskms:///x")
+    bench.stores = RemoteStores((RemoteStore(machines.server, bench.said.append, trust),), ())
+    results = bench.build(test=True, keep_going=True)
+    assert not bench.baked
+    assert bool(bench.tested) == (verdict != {})
+    assert all(one.ok for one in results)
+    signed = {bench.context.store.signed_by(one.image_id or "") for one in results}
+    assert signed == ({None} if verdict is None else {trust.fingerprint})

@@ -187,3 +187,12 @@ def test_the_order_of_the_targets_does_not_matter() -> None:
     forth, back = (bake_definition(targets) for targets in (family(), family()[::-1]))
     assert json.dumps(forth) == json.dumps(back)
     assert "SOURCE_DATE_EPOCH" not in json.dumps(forth), "there is no epoch"
+
+
+def test_buildkits_own_cache_is_read_and_written_in_full(tmp_path: Path) -> None:
+    plain = BakeTarget("a", tmp_path, tmp_path / "Dockerfile")
+    made = bake_definition([plain, replace(plain, name="b", cache="h/c:buildkit-b")])["target"]
+    assert not {"cache-from", "cache-to"} & {*made["a"]}  # type: ignore[misc]
+    assert made["b"]["cache-from"] == ["type=registry,ref=h/c:buildkit-b"]  # type: ignore[index]
+    (kept,) = made["b"]["cache-to"]  # type: ignore[index]
+    assert kept.startswith("type=registry,ref=h/c:buildkit-b,mode=max,")

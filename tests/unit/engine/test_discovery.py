@@ -8,7 +8,7 @@ import fake_buildx
 import pytest
 from pydantic import ValidationError
 
-from imgbuild.engine.discovery import find_buildx, resolve_host
+from imgbuild.engine.discovery import Buildx, answers, find_buildx, resolve_host, with_builder
 from imgbuild.errors import InputError, MachineError
 from imgbuild.settings import EngineSettings
 
@@ -142,3 +142,41 @@ def test_the_command_line_then_the_settings_limit_steps(
         settings = EngineSettings.model_construct(step_timeout=setting)
         found = find_buildx(settings, given, environ, (tmp_path / "system",))
         assert found.step_seconds == limit
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "runs"),
+    [
+        ("Name:   farm\nDriver: remote\n\nNodes:\nStatus:  running", 0, True),
+        ("Name:   farm\nDriver: kubernetes\n\nNodes:\nStatus:  inactive", 0, False),
+        ("Name:   farm\nDriver: remote\n\nNodes:\nError:   dial unix: no such file", 0, False),
+    ],
+)
+def test_another_builder_is_asked_for_and_may_run(
+    tmp_path: Path, said: str, code: int, runs: bool
+) -> None:
+    buildx = builders(tmp_path, said, code)
+    own = with_builder(buildx, "default", None)
+    assert own.is_engines_own
+    found = with_builder(buildx, "farm", "unix:///x.sock")
+    assert (found.builder, found.is_engines_own, answers(found, None)) == ("farm", False, runs)
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [('ERROR: no builder "farm" found', 1), ("Name:   farm\nDriver: docker\nStatus: running", 0)],
+)
+def test_a_builder_that_is_not_there_or_is_another_engine_is_refused(
+    tmp_path: Path, said: str, code: int
+) -> None:
+    with pytest.raises(InputError, match="--builder farm") as caught:
+        with_builder(builders(tmp_path, said, code), "farm", None)
+    assert ("buildx ls" if code else "DOCKER_HOST") in str(caught.value)
+
+
+def builders(folder: Path, said: str, code: int) -> Buildx:
+    """Return a buildx that says this of every builder."""
+    path = folder / "buildx"
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\nexit {code}\n")
+    path.chmod(0o755)
+    return Buildx(path, "0")

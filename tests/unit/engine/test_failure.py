@@ -66,16 +66,28 @@ def reported(targets: str, *items: Item) -> BuildFailedError:
     return record.error(LOG)
 
 
-@pytest.mark.parametrize("words", ["writing image", "exporting manifest"])
-def test_the_id_of_an_image_is_in_the_words_of_either_store(words: str) -> None:
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("exporting to image", "writing image"),
+        ("exporting to image", "exporting manifest"),
+        # Of another builder than the engine's own, by what the engine loads.
+        ("exporting to docker image format", "exporting config"),
+        ("exporting to oci image format", "exporting manifest"),
+    ],
+)
+def test_the_id_of_an_image_is_what_its_store_goes_by(step: str, words: str) -> None:
     record = BuildRecord(["a"])
-    for line in (
-        "exporting layers done",
-        f"{words} sha256:{ZEROS} done",
-        "exporting config x done",
-    ):
+    digests = {one: f"sha256:{str(n) * 64}" for n, one in enumerate(("manifest", "config"), 1)}
+    written = {f"exporting {one}": digest for one, digest in digests.items()}
+    written[words] = f"sha256:{ZEROS}"
+    if words == "writing image":
+        written = {words: written[words]}
+    for number, line in enumerate([f"{one} {digest} done" for one, digest in written.items()]):
         record.add(StepOutput(("a",), line, 7))
-    assert record.images == {7: f"sha256:{ZEROS}"}
+        assert not record.images, number
+    record.add(BuildEvent("a", step, "done", number=7))
+    assert record.images == {"a": f"sha256:{ZEROS}"}
 
 
 UNRESOLVED = StepOutput(("a",), "Could not resolve host: x", 3)

@@ -140,3 +140,22 @@ def test_bytes_are_reported_when_they_have_grown() -> None:
 )
 def test_a_vertex_name_is_split(name: str, target: str | None, step: str) -> None:
     assert split_name(name, TARGETS) == (target, step)
+
+
+@pytest.mark.parametrize(
+    "step", ["importing cache manifest from h/c:x", "exporting cache to registry"]
+)
+def test_a_cache_that_cannot_be_read_or_written_fails_no_build_and_is_in_the_log(step: str) -> None:
+    parser = ProgressParser(["one"])
+    ended = {"started": "2026-01-01T00:00:00Z", "completed": "2026-01-01T00:00:02Z"}
+    said = [{"digest": VERTEX, "name": step, "error": "h/c:x: not found", **ended}]
+    planned, remark, event = feed(parser, vertexes=said)
+    assert isinstance(remark, Remark)
+    assert log_line(remark) == f"warning: {step}: h/c:x: not found"
+    assert isinstance(planned, BuildEvent)
+    assert event == BuildEvent("one", step, "done", 2.0, 1)
+    (failed,) = feed(parser, vertexes=[{**said[0], "name": "[1/1] RUN x", "digest": "sha256:2"}])[
+        1:
+    ]
+    assert isinstance(failed, BuildEvent)
+    assert failed.state == "failed"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from bench import Bench
 
-from imgbuild.dockerfile.labels import INPUT_DIGEST, STANDIN
+from imgbuild.dockerfile.labels import INPUT_DIGEST, STANDIN, TAKEN_WHEEL
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, standin_image
@@ -50,13 +50,15 @@ class Judged:
     report: Mapping[str, Any]
     keys: Mapping[str, str]
     built: bool = True
+    signed_by: str | None = None
 
     def labelled(self, **labels: str) -> "Judged":
         changed = {**self.stored.labels, **labels}
         return replace(self, stored=replace(self.stored, labels=changed))
 
     def objections(self) -> list[Objection]:
-        return [*objections(self.item, self.stored, self.report, self.keys, built=self.built)]
+        what = (self.item, self.stored, self.report, self.keys)
+        return [*objections(*what, built=self.built, signed_by=self.signed_by)]
 
     def refusals(self, *allowed: str) -> list[str]:
         return refusals(self.objections(), allowed)
@@ -235,3 +237,23 @@ def test_a_candidate_has_its_snapshot_and_the_suites_that_it_had_to_pass(bench: 
         assert candidate.snapshots == {"debian": "20261101T000000Z"}
         assert candidate.work_seconds == 61.5
         assert candidate.report.keys() == bench.context.suite_keys[candidate.name].keys()
+
+
+def test_what_a_trusted_key_has_signed_counts_as_made_here(good: Judged) -> None:
+    """Image and results, and of results only those that this very signature is of."""
+    entries = {name: {**one, "found": "r.example/x"} for name, one in good.report.items()}
+    taken = replace(good, built=False, report=entries)
+    assert {one.allowed_by for one in taken.objections()} == {CACHED}
+    signed = {name: {**one, "signed_by": "me"} for name, one in entries.items()}
+    assert replace(taken, report=signed, signed_by="me").objections() == []
+    assert (
+        replace(taken, report=signed, signed_by="me").labelled(**{TAKEN_WHEEL: "x"}).objections()
+        == []
+    )
+    mixed = {**signed, "horovod": {**signed["horovod"], "signed_by": "another"}}
+    (left,) = replace(taken, report=mixed, signed_by="me").objections()
+    assert "horovod" in left.text
+    assert "pins" not in left.text
+    assert replace(taken, report=signed, signed_by=None).refusals()
+    failed = {**signed, "pins": {**signed["pins"], "verdict": "failed"}}
+    assert replace(taken, report=failed, signed_by="me").refusals(CACHED)

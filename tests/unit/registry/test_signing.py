@@ -1,5 +1,7 @@
 """Whose signatures count, and of which images; what cosign itself says is tried in tests/e2e."""
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
@@ -61,3 +63,26 @@ def test_an_identity_is_trusted_with_its_issuer() -> None:
     trust = trust_of(Settings.model_validate({"verify": named}))
     assert trust
     assert (trust.key, trust.identity, trust.issuer) == (None, *named.values())
+
+
+def test_a_fingerprint_is_of_the_keys_content_or_of_who_signs(tmp_path: Path) -> None:
+    """The same key in another place is the same; another key in the same place is not."""
+    first, second = tmp_path / "a.pub", tmp_path / "b.pub"
+    first.write_text("one", encoding="ascii")
+    second.write_text("one", encoding="ascii")
+
+    def fingerprint(**verify: str) -> str:
+        trust = trust_of(Settings.model_validate({"verify": verify}))
+        assert trust
+        return trust.fingerprint
+
+    before = fingerprint(key=str(first))
+    assert fingerprint(key=str(second)) == before
+    first.write_text("two", encoding="ascii")
+    people = [
+        fingerprint(identity=who, issuer=f"https://{where}.example")
+        for who in ("me@example.org", "you@example.org")
+        for where in ("a", "b")
+    ]
+    kms = [fingerprint(key="awskms:///alias/x"), fingerprint(key="awskms:///alias/y")]
+    assert len({before, fingerprint(key=str(first)), *people, *kms}) == 8
