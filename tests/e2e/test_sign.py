@@ -230,9 +230,10 @@ def test_what_is_not_verified_is_neither_pulled_nor_extended(
         other.run(*words)
         # So do its results: nothing is tested again, and it may be published under another name.
         other.docker("rmi", "--force", *{*other.printed("images", "--quiet").split()})
-        (taken,) = other.json("build", *ONE, *source)
+        fresh = replace(other, state=tmp_path / "fresh")  # which has built nothing
+        (taken,) = fresh.json("build", *ONE, *source)
         assert (taken["state"], taken["report"]) == ("done", None)
-        mirrored = replace(other, repository=f"{project.repository}-mirror")
+        mirrored = replace(fresh, repository=f"{project.repository}-mirror")
         mirrored.push(registry.host, selection=ONE)
         # Somebody else's signature would not do, nor would none.
         other.set_up(engine={"host": engine.host}, verify={"key": str(keys / "other.pub")})
