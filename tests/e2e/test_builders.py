@@ -134,18 +134,18 @@ def test_a_builder_that_starts_empty_takes_the_steps_that_another_kept(
         registry = stack.enter_context(own_registry(tmp_path / "registry"))
         for one in builders:
             stack.enter_context(forwarded(registry.port, one.dockerd.pid))
-        cache = f"{registry.host}/ml/cache"
+        kept = ("--buildkit-cache", f"{registry.host}/ml/cache")
         for builder in builders:
             project.forget()
             project.forget_logs()
-            command = ("--builder", builder.name, "--buildkit-cache", cache)
-            assert {*_built_by(project, *command).values()} == {builder.name}
+            by = _built_by(project, "--builder", builder.name, *kept)
+            assert {*by.values()} == {builder.name}
             assert project.check_names() == 4
             ran = "# middle (started)" in project.log()
             assert ran == (builder is builders[0]), project.log()
         # Without the registry all is built all the same.
     project.forget()
     project.say(uuid.uuid4().hex)
-    project.run(*BUILD, *command)
+    project.run(*BUILD, "--builder", builders[0].name, *kept)
     assert project.check_names() == 4
     assert "connection refused" in project.log()
