@@ -28,7 +28,7 @@ def build_all(items: Sequence[PlanItem], job: BakeJob, must_stop: Callable[[], b
     """
     left, builders = [*items], [*job.context.builders]
     while left and not must_stop():
-        work = _Round(job, must_stop, Event())
+        work = _Round(job, len(builders) > 1, must_stop, Event())
         parts = _divided(left, len(builders), job.context)
         numbered = [*enumerate(zip(builders, parts, strict=True))]
         lost = in_parallel(work.bake, numbered, len(builders), stop=work.stop.set, grace=None)
@@ -39,9 +39,6 @@ def build_all(items: Sequence[PlanItem], job: BakeJob, must_stop: Callable[[], b
             for item, error in ((item, one) for one in found for item in one.left):
                 job.submit(BuildResult(item, error=error))
             return
-        for one in found:
-            names = ", ".join(item.image.name for item in one.left)
-            job.context.say(f"{one} The others build what it has not: {names}.")
 
 
 def _divided(
@@ -67,9 +64,10 @@ def _seconds(context: BuildContext) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class _Round:
-    """What the builders do side by side; ``stop`` ends all their bakes."""
+    """What the builders, perhaps ``several``, do side by side; ``stop`` ends all their bakes."""
 
     job: BakeJob
+    several: bool
     must_stop: Callable[[], bool]
     stop: Event
 
@@ -87,6 +85,9 @@ class _Round:
             try:
                 bake_images(phase, job, builder)
             except BuilderLostError as error:
+                names = ", ".join(item.image.name for item in error.left)
+                if self.several:
+                    context.say(f"{error} What it has not built goes to the others: {names}.")
                 return error
         return None
 
