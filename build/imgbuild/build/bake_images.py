@@ -1,7 +1,7 @@
 """Build images in one bake, where a failed image need not stop the others; export one stage."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from imgbuild.build.result import BuildResult, CancelledBuildError, concerns_all
 from imgbuild.build.targets import bake_target, share_packages
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeCancelledError, BakeTarget, BuiltImage, run_bake
-from imgbuild.engine.discovery import Buildx, answers
+from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError, BuildFailure
 from imgbuild.engine.progress import BakeEvent
 from imgbuild.errors import MachineError
@@ -25,11 +25,16 @@ CACHE_PREFIX = "buildkit-"
 
 @dataclass(frozen=True)
 class Builder:
-    """Who builds: buildx with a builder, who listens to it, and when it has to stop."""
+    """Who builds: buildx with a builder, who listens to it, and whether it has to stop.
+
+    ``answers()`` asks it whether it is there; ``lost()`` is known without asking.
+    """
 
     buildx: Buildx
     listener: Callable[[BakeEvent], None]
-    stopped: Callable[[], bool] = lambda: False
+    stopped: Callable[[], bool]
+    lost: Callable[[], bool]
+    answers: Callable[[], bool]
 
     @property
     def name(self) -> str | None:
@@ -40,11 +45,11 @@ class Builder:
 class BuilderLostError(MachineError):
     """A builder cannot be reached any more; ``left`` are the images that it has not built."""
 
-    def __init__(self, name: str, left: Sequence[PlanItem], failure: BuildFailure) -> None:
+    def __init__(self, name: str, left: Sequence[PlanItem], why: str) -> None:
         self.name, self.left = name, left
         super().__init__(
-            f"The builder {name} no longer answers: {failure.error}. `docker buildx inspect "
-            f"{name}` shows its nodes. The whole output is in {failure.log}."
+            f"The builder {name} no longer answers ({why}). `docker buildx inspect {name}` shows "
+            "its nodes."
         )
 
 
@@ -67,7 +72,6 @@ def bake_images(items: Sequence[PlanItem], job: BakeJob, builder: Builder) -> No
     BuilderLostError: the builder, another than the engine's own, cannot be reached any more.
     """
     left, started = {item.image.name: item for item in items}, time.monotonic()
-    host = job.context.host
 
     def exported(name: str, image: BuiltImage) -> None:
         if item := left.pop(name, None):
@@ -83,11 +87,13 @@ def bake_images(items: Sequence[PlanItem], job: BakeJob, builder: Builder) -> No
             for name in names:
                 exported(name, built[name])
         except BakeCancelledError as error:
+            _require(builder, left.values(), error, "in the middle of a build")
             for name in [*left]:
                 job.submit(BuildResult(left.pop(name), error=CancelledBuildError(str(error))))
         except BuildFailedError as error:
-            if builder.name and error.failure.fault and not answers(builder.buildx, host):
-                raise BuilderLostError(builder.name, [*left.values()], error.failure) from error
+            said = f"{error.failure.error}; the whole output is in {error.failure.log}"
+            if error.failure.fault:
+                _require(builder, left.values(), error, said)
             seconds = time.monotonic() - started
             failure = _of_images(error.failure, names)
             goes_on = job.context.options.keep_going and not concerns_all(error)
@@ -97,6 +103,12 @@ def bake_images(items: Sequence[PlanItem], job: BakeJob, builder: Builder) -> No
             for name in faulty if goes_on else [*left]:
                 own = failed if name in (faulty or left) else cancelled
                 job.submit(BuildResult(left.pop(name), build_seconds=seconds, error=own))
+
+
+def _require(builder: Builder, left: Iterable[PlanItem], error: Exception, why: str) -> None:
+    """Return if the builder can still be reached; BuilderLostError with ``why`` if not."""
+    if builder.name and (builder.lost() or not builder.answers()):
+        raise BuilderLostError(builder.name, [*left], why) from error
 
 
 def stage_target(

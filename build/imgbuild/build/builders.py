@@ -1,6 +1,7 @@
 """Divide a build between builders; what one that dies has not built goes to the others."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event
@@ -10,14 +11,17 @@ from imgbuild.build.context import BuildContext
 from imgbuild.build.result import BuildResult
 from imgbuild.build.targets import phases
 from imgbuild.dockerfile.labels import NAME
-from imgbuild.engine.discovery import Buildx
+from imgbuild.engine.discovery import Buildx, answers
 from imgbuild.engine.progress import BakeBegun, BakeEvent
-from imgbuild.parallel import in_parallel
+from imgbuild.parallel import background, in_parallel
 from imgbuild.plan.division import divide, estimated_works
 from imgbuild.plan.plan import PlanItem
 
 #: Steps of the bakes that run side by side are told apart: no bake has so many.
 NUMBERS = 1_000_000
+#: How often a builder at work is asked whether it is there, in seconds, and how often in a row it
+#: may not answer: on a busy machine an answer takes long.
+WATCH_SECONDS, MISSED = 15.0, 2
 
 
 def build_all(items: Sequence[PlanItem], job: BakeJob, must_stop: Callable[[], bool]) -> None:
@@ -76,14 +80,16 @@ class _Round:
         number, (buildx, items) = part
         context, job = self.job.context, replace(self.job, submit=self._submit)
         listener = partial(_numbered, context.display.on_event, number * NUMBERS)
-        builder = Builder(buildx, listener, self.stop.is_set)
         # A containerd store unpacks a layer again for each image that is exported at the moment.
         in_phases = buildx.is_engines_own and context.engine.version().containerd_store
         for phase in phases(items, context.project) if in_phases else [items]:
             if not phase or self.stop.is_set() or self.must_stop():
                 break
             try:
-                bake_images(phase, job, builder)
+                with _watched(buildx, context.host) as lost:
+                    stopped = partial(_any, self.stop.is_set, lost)
+                    asked = partial(answers, buildx, context.host)
+                    bake_images(phase, job, Builder(buildx, listener, stopped, lost, asked))
             except BuilderLostError as error:
                 names = ", ".join(item.image.name for item in error.left)
                 if self.several:
@@ -95,6 +101,30 @@ class _Round:
         self.job.submit(result)
         if result.ends_build(keep_going=self.job.context.options.keep_going):
             self.stop.set()
+
+
+@contextmanager
+def _watched(buildx: Buildx, host: str | None) -> Iterator[Callable[[], bool]]:
+    """Give whether a builder has not answered twice: a machine without power ends no connection."""
+    over, lost = Event(), Event()
+
+    def watch() -> None:
+        missed = 0
+        while missed < MISSED and not over.wait(WATCH_SECONDS):
+            missed = 0 if answers(buildx, host) else missed + 1
+        if missed == MISSED:
+            lost.set()
+
+    if not buildx.is_engines_own:
+        background(watch)
+    try:
+        yield lost.is_set
+    finally:
+        over.set()
+
+
+def _any(*conditions: Callable[[], bool]) -> bool:
+    return any(one() for one in conditions)
 
 
 def _numbered(listener: Callable[[BakeEvent], None], more: int, event: BakeEvent) -> None:

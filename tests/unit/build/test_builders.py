@@ -29,8 +29,9 @@ class Farm:
         self.broken = set[str]()
         monkeypatch.setattr("imgbuild.build.bake_images.run_bake", self.bake)
         monkeypatch.setattr(
-            "imgbuild.build.bake_images.answers", lambda buildx, _: buildx.builder not in self.dead
+            "imgbuild.build.builders.answers", lambda buildx, _: buildx.builder not in self.dead
         )
+        monkeypatch.setattr("imgbuild.build.builders.WATCH_SECONDS", 0.05)
         monkeypatch.setattr(
             "imgbuild.engine.discovery.with_builder",
             lambda buildx, name, _host: replace(buildx, builder=name),
@@ -100,6 +101,18 @@ def test_what_a_lost_builder_has_not_built_the_others_build(farm: Farm) -> None:
     assert "builder b " in said
     assert all(name in said for name in lost)
     assert farm.bench.tags() == farm.bench.tags(OLD) | farm.bench.tags(NEW)
+
+
+def test_a_builder_that_falls_silent_is_lost(farm: Farm) -> None:
+    """As a machine without power: its bake neither ends nor says anything."""
+    farm.dead, farm.slow = {"b"}, {"b"}
+    results = farm.bench.build()
+    assert {one.builder for one in results} == {"a"}
+    assert [one for one in farm.bench.said if "builder b no longer answers" in one]
+    farm.use("b")
+    farm.bench.change(inputs=replace(INPUTS, uv_version="99"))
+    (*_, result) = farm.bench.build(keep_going=True)
+    assert "builder b no longer answers" in str(result.error)
 
 
 def test_without_any_builder_left_each_image_says_which_was_lost(farm: Farm) -> None:

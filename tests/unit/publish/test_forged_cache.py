@@ -157,7 +157,7 @@ def test_an_interrupt_after_a_pull_does_not_make_an_image_one_of_here(
     forged.put()
     bench = forged.bench
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **_more: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
