@@ -187,7 +187,7 @@ def _rebuilt(item: PlanItem, commit: str | None, context: BuildContext, stack: E
     for error in failed.values():
         raise error
     buildx, folders = context.builders[0], downloads[image.name]
-    own, inputs, project = buildx.is_engines_own, context.inputs, context.project
+    own, inputs, project = buildx.builder is None, context.inputs, context.project
     target = bake_target(item, inputs, folders, project, commit, in_engine=own)
     before = {stored.id for stored in context.stored}  # the same again has the same id
     stack.callback(lambda: [context.engine.discard(one) for one in made - before])

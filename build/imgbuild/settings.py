@@ -25,6 +25,8 @@ from imgbuild.yaml_file import Section, load_model
 MIRRORS_VARIABLE = "IMGBUILD_MIRRORS"
 #: Builders in place of ``engine.builder``, as words: ``--builder`` sets it.
 BUILDERS_VARIABLE = "IMGBUILD_BUILDER"
+#: What buildx calls the builder of the engine that DOCKER_HOST names.
+ENGINES_OWN = "default"
 
 Seconds = Annotated[
     float | None,
@@ -47,7 +49,9 @@ class EngineSettings(Section):
 
     @property
     def builders(self) -> tuple[str, ...]:
-        return (self.builder,) if isinstance(self.builder, str) else self.builder or ()
+        """The builders' names; without any it is the engine's own."""
+        named = (self.builder,) if isinstance(self.builder, str) else self.builder
+        return named or (ENGINES_OWN,)
 
 
 class BootstrapBase(Section):

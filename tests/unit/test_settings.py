@@ -212,7 +212,7 @@ def test_builders_of_the_command_line_take_the_place_of_the_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent = tmp_path / "absent.yaml"
-    assert load_settings(absent).engine.builders == ()
+    assert load_settings(absent).engine.builders == ("default",)
     one = written(tmp_path, "engine: {builder: farm, step_timeout: 5m}\n")
     assert load_settings(one).engine.builders == ("farm",)
     several = written(tmp_path, "engine: {builder: [farm, mill-2], step_timeout: 5m}\n")

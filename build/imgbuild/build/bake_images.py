@@ -12,7 +12,7 @@ from imgbuild.build.result import BuildResult, CancelledBuildError, concerns_all
 from imgbuild.build.targets import bake_target, share_packages
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeCancelledError, BakeTarget, BuiltImage, run_bake
-from imgbuild.engine.discovery import Buildx
+from imgbuild.engine.discovery import Buildx, answers
 from imgbuild.engine.failure import BuildFailedError, BuildFailure
 from imgbuild.engine.progress import BakeEvent
 from imgbuild.errors import MachineError
@@ -25,21 +25,11 @@ CACHE_PREFIX = "buildkit-"
 
 @dataclass(frozen=True)
 class Builder:
-    """Who builds: buildx with a builder, who listens to it, and whether it has to stop.
-
-    ``answers()`` asks it whether it is there; ``lost()`` is known without asking.
-    """
+    """Who builds: buildx with a builder, who listens to it, and whether it has to stop."""
 
     buildx: Buildx
     listener: Callable[[BakeEvent], None]
     stopped: Callable[[], bool]
-    lost: Callable[[], bool]
-    answers: Callable[[], bool]
-
-    @property
-    def name(self) -> str | None:
-        """Its name, unless it is the engine's own."""
-        return None if self.buildx.is_engines_own else self.buildx.builder
 
 
 class BuilderLostError(MachineError):
@@ -78,7 +68,7 @@ def bake_images(items: Sequence[PlanItem], job: BakeJob, builder: Builder) -> No
             seconds = image.seconds
             took = time.monotonic() - started if seconds is None else seconds
             built = BuildResult(item, image.image_id, build_seconds=took, work_seconds=image.work)
-            job.submit(replace(built, builder=builder.name))
+            job.submit(replace(built, builder=builder.buildx.builder))
 
     while left:
         names = [*left]
@@ -87,13 +77,13 @@ def bake_images(items: Sequence[PlanItem], job: BakeJob, builder: Builder) -> No
             for name in names:
                 exported(name, built[name])
         except BakeCancelledError as error:
-            _require(builder, left.values(), error, "in the middle of a build")
+            _require(builder.buildx, left.values(), job, "in the middle of a build")
             for name in [*left]:
                 job.submit(BuildResult(left.pop(name), error=CancelledBuildError(str(error))))
         except BuildFailedError as error:
             said = f"{error.failure.error}; the whole output is in {error.failure.log}"
             if error.failure.fault:
-                _require(builder, left.values(), error, said)
+                _require(builder.buildx, left.values(), job, said)
             seconds = time.monotonic() - started
             failure = _of_images(error.failure, names)
             goes_on = job.context.options.keep_going and not concerns_all(error)
@@ -105,10 +95,10 @@ def bake_images(items: Sequence[PlanItem], job: BakeJob, builder: Builder) -> No
                 job.submit(BuildResult(left.pop(name), build_seconds=seconds, error=own))
 
 
-def _require(builder: Builder, left: Iterable[PlanItem], error: Exception, why: str) -> None:
+def _require(buildx: Buildx, left: Iterable[PlanItem], job: BakeJob, why: str) -> None:
     """Return if the builder can still be reached; BuilderLostError with ``why`` if not."""
-    if builder.name and (builder.lost() or not builder.answers()):
-        raise BuilderLostError(builder.name, [*left], why) from error
+    if buildx.builder and not answers(buildx, job.context.host):
+        raise BuilderLostError(buildx.builder, [*left], why)
 
 
 def stage_target(
@@ -120,7 +110,7 @@ def stage_target(
 ) -> BakeTarget:
     """Return the target of one stage of an image; ``buildx`` as for `export_stage`."""
     item = PlanItem(image, context.digests[image.name], Action.BUILD, "")
-    own = (buildx or context.buildx).is_engines_own
+    own = (buildx or context.buildx).builder is None
     inputs, project, revision = context.inputs, context.project, context.revision
     target = bake_target(item, inputs, downloads, project, revision, in_engine=own)
     return replace(target, target=stage, labels={})
@@ -170,7 +160,7 @@ def _bake(
             job.downloads[item.image.name],
             context.project,
             context.revision,
-            in_engine=builder.buildx.is_engines_own,
+            in_engine=builder.buildx.builder is None,
         )
         for item in items
     ]

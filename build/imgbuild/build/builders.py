@@ -40,8 +40,9 @@ def build_all(items: Sequence[PlanItem], job: BakeJob, must_stop: Callable[[], b
         left = [item for one in found for item in one.left]
         builders = [one for one in builders if one.builder not in {each.name for each in found}]
         if not builders:
-            for item, error in ((item, one) for one in found for item in one.left):
-                job.submit(BuildResult(item, error=error))
+            for error in found:
+                for item in error.left:
+                    job.submit(BuildResult(item, error=error))
             return
 
 
@@ -81,15 +82,13 @@ class _Round:
         context, job = self.job.context, replace(self.job, submit=self._submit)
         listener = partial(_numbered, context.display.on_event, number * NUMBERS)
         # A containerd store unpacks a layer again for each image that is exported at the moment.
-        in_phases = buildx.is_engines_own and context.engine.version().containerd_store
+        in_phases = buildx.builder is None and context.engine.version().containerd_store
         for phase in phases(items, context.project) if in_phases else [items]:
             if not phase or self.stop.is_set() or self.must_stop():
                 break
             try:
-                with _watched(buildx, context.host) as lost:
-                    stopped = partial(_any, self.stop.is_set, lost)
-                    asked = partial(answers, buildx, context.host)
-                    bake_images(phase, job, Builder(buildx, listener, stopped, lost, asked))
+                with _watched(buildx, context.host, self.stop) as stopped:
+                    bake_images(phase, job, Builder(buildx, listener, stopped))
             except BuilderLostError as error:
                 names = ", ".join(item.image.name for item in error.left)
                 if self.several:
@@ -104,8 +103,11 @@ class _Round:
 
 
 @contextmanager
-def _watched(buildx: Buildx, host: str | None) -> Iterator[Callable[[], bool]]:
-    """Give whether a builder has not answered twice: a machine without power ends no connection."""
+def _watched(buildx: Buildx, host: str | None, stop: Event) -> Iterator[Callable[[], bool]]:
+    """Give whether ``stop`` is set, or a builder has not answered twice in a row.
+
+    A machine that loses its power ends no connection.
+    """
     over, lost = Event(), Event()
 
     def watch() -> None:
@@ -115,16 +117,12 @@ def _watched(buildx: Buildx, host: str | None) -> Iterator[Callable[[], bool]]:
         if missed == MISSED:
             lost.set()
 
-    if not buildx.is_engines_own:
+    if buildx.builder:
         background(watch)
     try:
-        yield lost.is_set
+        yield lambda: stop.is_set() or lost.is_set()
     finally:
         over.set()
-
-
-def _any(*conditions: Callable[[], bool]) -> bool:
-    return any(one() for one in conditions)
 
 
 def _numbered(listener: Callable[[BakeEvent], None], more: int, event: BakeEvent) -> None:

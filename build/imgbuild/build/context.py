@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import resolve_host
-from imgbuild.engine.types import ENGINES_OWN, StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
 from imgbuild.files import lock_owner, locked
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs
@@ -94,7 +94,7 @@ class BuildContext:
         """The program with each builder that images are built by."""
         from imgbuild.engine.discovery import with_builder  # noqa: PLC0415
 
-        names = dict.fromkeys(self.settings.engine.builders or (ENGINES_OWN,))
+        names = dict.fromkeys(self.settings.engine.builders)
         return tuple(with_builder(self.buildx, name, self.host) for name in names)
 
     @cached_property

@@ -91,11 +91,13 @@ def prepare(images: Sequence[Image], context: BuildContext) -> tuple[Downloads, 
     if failed and not context.options.keep_going:
         return downloads, failed
     left = [image for image in images if image.name not in failed]
-    # Another builder than the engine's own takes it as it is.
-    in_engine = any(one.is_engines_own for one in context.builders)
+    in_engine = any(one.builder is None for one in context.builders)
     for name in dict.fromkeys(image.os_name for image in left):
         try:
-            load_base(name, context) if in_engine else context.inputs.bases[name].require_whole()
+            if in_engine:
+                load_base(name, context)
+            else:  # another builder takes it as it is
+                context.inputs.bases[name].require_whole()
         except ImgbuildError as error:
             failed |= {image.name: error for image in left if image.os_name == name}
     return downloads, failed

@@ -19,7 +19,7 @@ from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.matrix.tags import INPUT_PREFIX, input_tag
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.registry.signing import Trust, trust_of
+from imgbuild.registry.signing import Trust, attested_suites, trust_of
 from imgbuild.settings import Settings
 
 #: So many of what was kept are named in the message.
@@ -105,7 +105,7 @@ class RemoteStore:
         except CheckFailedError as error:
             self.say(f"{item.image.name} is tested here, since its results are not signed: {error}")
             return None
-        return _signed_verdicts(signed), self.trust.fingerprint
+        return attested_suites(signed), self.trust.fingerprint
 
     def push(self, item: PlanItem, image_id: str, engine: Engine) -> None:
         """Push an image; layers that the registry has are not sent."""
@@ -218,17 +218,6 @@ def _taken(item: PlanItem, stores: RemoteStores, context: BuildContext) -> PlanI
         return left
     untested = ", not tested yet" if left.action is Action.TEST else ""
     return replace(left, reason=f"taken from {source}{untested}")
-
-
-def _signed_verdicts(predicates: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the entries of suites in provenances, by suite. Source: trust/provenance.py."""
-    found = {}
-    for predicate in predicates:
-        for one in predicate.get("runDetails", {}).get("byproducts", ()):
-            kind, _, suite = str(one.get("name")).partition(" ")
-            if kind == "suite":
-                found[suite] = one.get("annotations")
-    return found
 
 
 def untag_pulled(items: Iterable[PlanItem], stores: RemoteStores, context: BuildContext) -> None:

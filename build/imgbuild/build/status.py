@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from imgbuild.engine import progress
 from imgbuild.engine.failure import works
-from imgbuild.engine.types import ENGINES_OWN
 from imgbuild.events import Event, ImageNote, ImagesPlanned, ImageState, State
 
 
@@ -115,10 +114,10 @@ class BuildStatus:
                     self.images[name].action = action
             case progress.BakeBegun():
                 # Steps get new numbers, and what was done comes from the cache.
-                builder = event.builder if event.builder != ENGINES_OWN else None
                 for one in self._known(event.targets):
-                    new = ImageStatus(one.image, one.action, since=one.since, builder=builder)
-                    self.images[one.image] = new
+                    self.images[one.image] = ImageStatus(
+                        one.image, one.action, since=one.since, builder=event.builder
+                    )
             case progress.Transfer():
                 for one in self._known(event.targets):
                     one.moved[event.number, event.name] = event.current

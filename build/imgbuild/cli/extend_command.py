@@ -57,9 +57,9 @@ def extend(
     Packages that do not fit the base's own are refused before anything is built.
     """
     from imgbuild.build.context import BuildOptions
+    from imgbuild.extend.extension import extension_of, read_extension
 
     del builder  # imgbuild.settings reads it
-    from imgbuild.extend.extension import extension_of, read_extension
 
     if wrong := [one for one in env or () if "=" not in one]:
         raise InputError(f"--env {wrong[0]}: give NAME=VALUE.")

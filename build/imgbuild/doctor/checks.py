@@ -31,7 +31,7 @@ from imgbuild.http import TransientError
 from imgbuild.parallel import background
 from imgbuild.process import find_program, run
 from imgbuild.project import cache_dir, home, state_dir
-from imgbuild.settings import EngineSettings
+from imgbuild.settings import ENGINES_OWN, EngineSettings
 
 T = TypeVar("T")
 
@@ -138,7 +138,7 @@ def check_engine(
         fix = f"{engine_setup(root)}\nor put its program into ~/.docker/cli-plugins: {_BUILDX}"
         yield Finding(Status.MISSING, "buildx", problem, fix)
     if version and buildx:
-        for name in settings.builders or (buildx.builder,):
+        for name in settings.builders:
             yield _check_features(buildx, name, host, root)
     else:
         yield Finding(Status.SKIPPED, "BuildKit", "unknown without an engine and buildx")
@@ -156,7 +156,7 @@ def _engine_text(host: str | None, engine: EngineVersion) -> str:
 
 def _check_features(buildx: Buildx, builder: str, host: str | None, root: Path) -> Finding:
     """Return whether a builder does all that builds need, and the engine gets what it made."""
-    own = builder == buildx.builder
+    own = builder == ENGINES_OWN
     what = "BuildKit" if own else f"builder {builder}"
     tried = "a build with every feature that imgbuild uses"
     of, problem = answer_of(lambda: with_builder(buildx, builder, host))

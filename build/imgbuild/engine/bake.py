@@ -23,7 +23,7 @@ from imgbuild.engine.progress import (
     is_export,
     log_line,
 )
-from imgbuild.engine.types import ENGINES_OWN, IMAGE_PLATFORM
+from imgbuild.engine.types import IMAGE_PLATFORM
 from imgbuild.errors import ImgbuildError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.process import Process, lines_of, run, start
@@ -128,13 +128,12 @@ class BuiltImage:
 
     ``image_id`` is what the engine calls it: the digest of the manifest in a containerd store, of
     the configuration in a graph driver. ``seconds`` is the wall time from its first step that was
-    not cached to its export, ``work`` that of the times of all these steps.
+    not cached to its export, ``work`` the sum of the times of all these steps.
     """
 
     image_id: str
     seconds: float | None = None
     work: float = 0.0
-    builder: str = ENGINES_OWN
 
 
 class BakeCancelledError(ImgbuildError):
@@ -227,14 +226,14 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
     """
 
     def built_image(name: str, image_id: str) -> BuiltImage:
-        return BuiltImage(image_id, record.seconds(name), record.work(name), buildx.builder)
+        return BuiltImage(image_id, record.seconds(name), record.work(name))
 
     def tell(event: BakeEvent) -> None:
         listener(event)
         match event:
-            case BuildEvent(state="done", target=str(name)) if name in record.images:
-                if is_export(event.step):
-                    exported(name, built_image(name, record.images[name]))
+            case BuildEvent(state="done", target=str(name)) if is_export(event.step):
+                if image_id := record.images.get(name):
+                    exported(name, built_image(name, image_id))
 
     if not targets:
         return {}
@@ -244,7 +243,7 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
         definition, metadata = folder / "bake.json", folder / "metadata.json"
         definition.write_text(json.dumps(bake_definition(targets, epoch)), encoding="utf-8")
         command = [
-            *(str(buildx.path), "bake", f"--builder={buildx.builder}", "--progress=rawjson"),
+            *(str(buildx.path), "bake", buildx.builder_option, "--progress=rawjson"),
             *(f"--file={definition}", f"--metadata-file={metadata}"),
         ]
         names = tuple(target.name for target in targets)
@@ -274,7 +273,7 @@ def _image_id(
 ) -> str:
     """Return what the engine calls an image: as buildx tells, of its own builder's alone."""
     told = found.get(bake_name(name), {}).get("containerimage.digest")
-    image_id = told if buildx.is_engines_own else record.images.get(name)
+    image_id = record.images.get(name) if buildx.builder else told
     if image_id is None:
         raise MachineError(f"buildx built {name} but gave no image id.")
     return image_id
@@ -282,7 +281,7 @@ def _image_id(
 
 def forget_cache(entries: str, buildx: Buildx, host: str | None) -> None:
     """Take entries out of the build cache: by buildx's filter, such as ``id=IDENTIFIER``."""
-    prune = ("prune", f"--filter={entries}", f"--builder={buildx.builder}", "--force", "--all")
+    prune = ("prune", f"--filter={entries}", buildx.builder_option, "--force", "--all")
     run([str(buildx.path), *prune], env=build_environment(host), timeout=ANSWER_SECONDS)
 
 

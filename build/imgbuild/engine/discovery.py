@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from imgbuild.engine.types import ENGINES_OWN
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import parse_json, sha256
 from imgbuild.process import Finished, run
 from imgbuild.project import home
 from imgbuild.scalars import NO_SSH
-from imgbuild.settings import EngineSettings
+from imgbuild.settings import ENGINES_OWN, EngineSettings
 
 #: Where the Docker client looks when nothing says otherwise; ``None`` stands for it.
 DEFAULT_HOST = "unix:///var/run/docker.sock"
@@ -47,18 +46,17 @@ class Buildx:
     """The program and the version it gives itself, for reports only: features are probed.
 
     ``step_seconds`` is how long a step of a build may run with it; 0 is for ever. ``builder`` is
-    whose BuildKit it uses: by default the engine's own.
+    who builds, in place of the engine's own BuildKit, which sees the engine's images.
     """
 
     path: Path
     version: str
     step_seconds: float = STEP_SECONDS
-    builder: str = ENGINES_OWN
+    builder: str | None = None
 
     @property
-    def is_engines_own(self) -> bool:
-        """Whether BuildKit is the engine's, which sees the engine's images and keeps them there."""
-        return self.builder == ENGINES_OWN
+    def builder_option(self) -> str:
+        return f"--builder={self.builder or ENGINES_OWN}"
 
 
 def resolve_host(settings: EngineSettings, environ: Mapping[str, str] = os.environ) -> str | None:
@@ -166,7 +164,7 @@ def with_builder(buildx: Buildx, name: str, host: str | None) -> Buildx:
     """
     if name == ENGINES_OWN:
         return buildx
-    known = _inspected(buildx, name, host)
+    known = _inspected(replace(buildx, builder=name), host)
     if not known.ok:
         raise InputError(
             f"--builder {name} (or engine.builder of the settings): {known.last(1)}. `docker "
@@ -182,12 +180,12 @@ def with_builder(buildx: Buildx, name: str, host: str | None) -> Buildx:
 
 def answers(buildx: Buildx, host: str | None) -> bool:
     """Return whether a node of the builder runs and can be reached."""
-    found = _inspected(buildx, buildx.builder, host)
+    found = _inspected(buildx, host)
     return found.ok and bool(re.search(r"^Status: +running$", found.output, re.MULTILINE))
 
 
-def _inspected(buildx: Buildx, name: str, host: str | None) -> Finished:
-    command = [str(buildx.path), "inspect", name]
+def _inspected(buildx: Buildx, host: str | None) -> Finished:
+    command = [str(buildx.path), "inspect", buildx.builder_option]
     return run(command, env=build_environment(host), timeout=ANSWER_SECONDS)
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from imgbuild.engine.types import ENGINES_OWN
-
 #: Steps that a build does without, as on a first build, for which a registry has nothing yet.
 _OF_CACHE = ("importing cache manifest from ", "exporting cache to ")
 StepState = Literal["planned", "running", "cached", "done", "failed", "cancelled"]
@@ -40,10 +38,13 @@ class BuildEvent:
 
 @dataclass(frozen=True)
 class BakeBegun:
-    """A bake of these images begins: step numbers start anew, what was done before is cached."""
+    """A bake of these images begins: step numbers start anew, what was done before is cached.
+
+    ``builder`` builds them, unless that is the engine.
+    """
 
     targets: tuple[str, ...]
-    builder: str = ENGINES_OWN
+    builder: str | None = None
 
 
 @dataclass(frozen=True)

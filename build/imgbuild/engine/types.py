@@ -8,8 +8,6 @@ from typing import Any, Literal, NamedTuple
 Answer = Mapping[str, Any]
 #: What every image is for, on whatever machine it is built.
 IMAGE_PLATFORM = "linux/amd64"
-#: What buildx calls the builder of the engine that DOCKER_HOST names.
-ENGINES_OWN = "default"
 #: How an engine is asked for GPUs: by NVIDIA's runtime, or by the devices of the Container Device
 #: Interface.
 GpuRequest = Literal["nvidia", "cdi"]

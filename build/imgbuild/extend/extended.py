@@ -161,7 +161,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
 
 def _base_context(base: BaseImage, stored: StoredImage, folder: Path, context: BuildContext) -> str:
     """Return the base as a named build context; another builder than the engine's gets a copy."""
-    if context.builders[0].is_engines_own:
+    if context.builders[0].builder is None:
         return f"docker-image://{base.reference}"
     archive, layout = folder / "base.tar", folder / "base"
     with archive.open("wb") as file:

@@ -26,6 +26,8 @@ TYPES = {
     "cyclonedx": "https://cyclonedx.org/bom",
     "slsaprovenance1": "https://slsa.dev/provenance/v1",
 }
+#: In the name of each suite in a provenance.
+_BYPRODUCT = "suite "
 #: What the type of a statement may be; cosign writes the older one.
 _STATEMENTS = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
 _MISSING = (
@@ -177,6 +179,31 @@ def _predicates(output: str, kind: str, digest: str) -> Iterator[Mapping[str, An
             continue
         if same and digest in subjects and isinstance(predicate, dict):
             yield predicate
+
+
+def suite_byproducts(
+    report: Mapping[str, Mapping[str, Any]], codes: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return what a provenance says of suites: their code's sha256, by suite, and their entries."""
+    return [
+        {
+            "name": f"{_BYPRODUCT}{name}",
+            "digest": {"sha256": codes[name].removeprefix("sha256:")},
+            "annotations": {**entry},
+        }
+        for name, entry in sorted(report.items())
+    ]
+
+
+def attested_suites(predicates: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the entries that `suite_byproducts` wrote into provenances, by suite."""
+    found = {}
+    for predicate in predicates:
+        for one in predicate.get("runDetails", {}).get("byproducts", ()):
+            name = str(one.get("name"))
+            if name.startswith(_BYPRODUCT):
+                found[name.removeprefix(_BYPRODUCT)] = one.get("annotations")
+    return found
 
 
 def signer_of(key: str | None, settings: Settings, *, keyless: bool = False) -> Signer | None:

@@ -13,6 +13,7 @@ from imgbuild.files import file_sha256, sha256
 from imgbuild.inputs.build_inputs import image_downloads
 from imgbuild.plan.changes import recorded_parts
 from imgbuild.project import Project
+from imgbuild.registry.signing import suite_byproducts
 from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites
 
@@ -55,10 +56,7 @@ def provenance(
     )
     asked = {"image": image.name, "variant": image.variant, "row": row, "pins": pins}
     codes = {suite.name: suite.code for suite in read_suites(project.suites)}
-    suites = [
-        {"name": f"suite {name}", "digest": _digest(codes[name]), "annotations": {**entry}}
-        for name, entry in sorted(candidate.report.items())
-    ]
+    suites = suite_byproducts(candidate.report, codes)
     listed = {"name": "sbom", "mediaType": SBOM_MEDIA_TYPE}
     return {
         "buildDefinition": {

@@ -20,21 +20,22 @@ UNREACHABLE = next(fault for fault in FAULTS if fault.kind == "unreachable")
 
 
 class Farm:
-    """Two builders; one in ``dead`` breaks off, and ``hold`` of one waits for its end."""
+    """Two builders; one that is ``dead`` breaks off, a ``slow`` one says nothing until its end."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bench, self.dead, self.slow = bench, set[str](), set[str]()
-        self.baked: list[tuple[str, tuple[str, ...]]] = []
+        self.baked: list[tuple[str | None, tuple[str, ...]]] = []
         self.contexts: dict[str, str] = {}
         self.broken = set[str]()
         monkeypatch.setattr("imgbuild.build.bake_images.run_bake", self.bake)
-        monkeypatch.setattr(
-            "imgbuild.build.builders.answers", lambda buildx, _: buildx.builder not in self.dead
-        )
+        for module in ("bake_images", "builders"):
+            monkeypatch.setattr(
+                f"imgbuild.build.{module}.answers", lambda one, _: one.builder not in self.dead
+            )
         monkeypatch.setattr("imgbuild.build.builders.WATCH_SECONDS", 0.05)
         monkeypatch.setattr(
             "imgbuild.engine.discovery.with_builder",
-            lambda buildx, name, _host: replace(buildx, builder=name),
+            lambda buildx, name, _: replace(buildx, builder=None if name == "default" else name),
         )
         self.use("a", "b")
 
@@ -61,8 +62,8 @@ class Farm:
             raise BuildFailedError(replace(error, step="[x] RUN", error="exit code: 1", fault=None))
         return self.bench.bake(buildx, host, targets, **more)
 
-    def parts(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+    def parts(self) -> dict[str | None, list[str]]:
+        found: dict[str | None, list[str]] = {}
         for builder, names in self.baked:
             found.setdefault(builder, []).extend(names)
         return found
@@ -88,7 +89,7 @@ def test_several_builders_divide_the_images_and_each_result_names_its_own(farm: 
 def test_the_engines_own_builder_has_no_name_in_results(farm: Farm) -> None:
     farm.use()
     assert [one.builder for one in farm.bench.build()] == [None, None]
-    assert [builder for builder, _ in farm.baked] == ["default"]
+    assert [builder for builder, _ in farm.baked] == [None]
 
 
 def test_what_a_lost_builder_has_not_built_the_others_build(farm: Farm) -> None:
@@ -171,7 +172,7 @@ def test_another_builder_gets_a_base_that_only_this_machine_has_as_files(
     farm.bench.build()
     parts = farm.parts()
     assert {farm.contexts[name] for name in parts["a"]} == {f"oci-layout://{layout.path}"}
-    assert {farm.contexts[name] for name in parts.get("default", ())} <= {
+    assert {farm.contexts[name] for name in parts.get(None, ())} <= {
         "docker-image://imgbuild/base:x"
     }
     assert (len(checked), loaded) == ((1, []) if len(names) == 1 else (0, ["debian-12"]))

@@ -157,9 +157,9 @@ def test_another_builder_is_asked_for_and_may_run(
 ) -> None:
     buildx = builders(tmp_path, said, code)
     own = with_builder(buildx, "default", None)
-    assert own.is_engines_own
+    assert own == buildx
     found = with_builder(buildx, "farm", "unix:///x.sock")
-    assert (found.builder, found.is_engines_own, answers(found, None)) == ("farm", False, runs)
+    assert (found.builder, answers(found, None)) == ("farm", runs)
 
 
 @pytest.mark.parametrize(
