@@ -82,8 +82,7 @@ def bake_images(items: Sequence[PlanItem], job: BakeJob, builder: Builder) -> No
                 job.submit(BuildResult(left.pop(name), error=CancelledBuildError(str(error))))
         except BuildFailedError as error:
             said = f"{error.failure.error}; the whole output is in {error.failure.log}"
-            if error.failure.fault:
-                _require(builder.buildx, left.values(), job, said)
+            _require(builder.buildx, left.values(), job, said)
             seconds = time.monotonic() - started
             failure = _of_images(error.failure, names)
             goes_on = job.context.options.keep_going and not concerns_all(error)

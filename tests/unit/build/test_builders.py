@@ -86,6 +86,12 @@ def test_several_builders_divide_the_images_and_each_result_names_its_own(farm: 
     assert all(one.as_json()["builder"] == one.builder for one in results)
 
 
+def test_a_builder_without_a_part_builds_nothing(farm: Farm) -> None:
+    farm.use("a", "b", "c")
+    assert [one.state for one in farm.bench.build()] == ["done", "done"]
+    assert len(farm.baked) == 2
+
+
 def test_the_engines_own_builder_has_no_name_in_results(farm: Farm) -> None:
     farm.use()
     assert [one.builder for one in farm.bench.build()] == [None, None]

@@ -275,5 +275,26 @@ def test_with_trust_the_results_that_are_signed_count(
     assert not bench.baked
     assert bool(bench.tested) == (verdict != {})
     assert all(one.ok for one in results)
-    signed = {bench.context.store.signed_by(one.image_id or "") for one in results}
+    reports = bench.context.store
+    signed = {reports.signed_by(one.image_id or "") for one in results}
+    for one in results if verdict == {} else ():
+        entries = reports.document(one.image_id or "").values()
+        assert {entry["signed_by"] for entry in entries} == {trust.fingerprint}
     assert signed == ({None} if verdict is None else {trust.fingerprint})
+
+
+def test_signed_results_of_another_image_are_not_of_this_one(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine has an image with the same inputs that is not the one which was signed."""
+    bench = machines.bench
+    machines.build()
+    there = {"server": machines.server, "reports": bench.context.store, "verdict": {}}
+    for name, value in there.items():
+        monkeypatch.setattr(_Signed, name, value, raising=False)
+    trust = _Signed(Cosign(), key="awskms:///x")
+    store = RemoteStore(machines.server, bench.said.append, trust)
+    for item in bench.plan():
+        image = bench.engine.stored[item.image_id or ""]
+        assert store.verdicts(item, image)
+        assert store.verdicts(item, replace(image, id="sha256:" + "e" * 64)) is None

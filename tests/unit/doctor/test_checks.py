@@ -119,6 +119,29 @@ def test_a_feature_that_fails_and_a_context_that_is_broken(
     assert found()[0].detail == "The context does not exist."
 
 
+@pytest.mark.parametrize("runs", [True, False])
+def test_each_builder_is_tried_unless_it_does_not_answer(
+    answers: Answers, monkeypatch: pytest.MonkeyPatch, runs: bool
+) -> None:
+    answers["unix:///s"] = VERSION
+    tried: list[str | None] = []
+
+    def probe(buildx: Buildx, _host: object) -> str | None:
+        tried.append(buildx.builder)
+        return "no network" if buildx.builder == "b" else None
+
+    monkeypatch.setattr(checks, "broken_feature", probe)
+    monkeypatch.setattr(checks, "with_builder", lambda one, name, _: replace(one, builder=name))
+    monkeypatch.setattr(checks, "answers", lambda *_: runs)
+    settings = EngineSettings(host="unix:///s", builder=("a", "b"))
+    rows = {one.what: one for one in check_engine(settings, ROOT, "unix:///s", VERSION)}
+    assert tried == (["a", "b"] if runs else [])
+    states = [rows[f"builder {name}"].status for name in "ab"]
+    assert states == [Status.FINE if runs else Status.MISSING, Status.MISSING]
+    assert ("no network" in rows["builder b"].detail) is runs
+    assert runs or "--bootstrap a" in str(rows["builder a"].fix)
+
+
 def test_the_engine_needs_as_much_disk_as_a_build_requires(
     answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

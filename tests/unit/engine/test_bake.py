@@ -1,13 +1,20 @@
 """The bake definition, and running bake with a program that plays buildx."""
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import fake_buildx
 import pytest
 
-from imgbuild.engine.bake import BakeTarget, BuiltImage, bake_definition, run_bake
+from imgbuild.engine.bake import (
+    BakeCancelledError,
+    BakeTarget,
+    BuiltImage,
+    bake_definition,
+    run_bake,
+)
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError, BuildStoppedError
 from imgbuild.engine.progress import BakeBegun, BakeEvent, BuildEvent
@@ -145,6 +152,37 @@ def test_an_error_of_the_display_leaves_no_process(tmp_path: Path) -> None:
     with pytest.raises(UnicodeError):
         run_bake(buildx, None, [target], log=tmp_path / "log", listener=broken)
     wait_for_death(tmp_path)
+
+
+@pytest.mark.parametrize("seconds", [0, 60])
+def test_a_build_that_is_to_stop_leaves_no_process(tmp_path: Path, seconds: int) -> None:
+    """Soon, though it says nothing and no step is over its limit, or has none."""
+    target = BakeTarget("one", tmp_path, tmp_path / "Dockerfile")
+    buildx = replace(fake_buildx.hanging(tmp_path), step_seconds=seconds)
+    stop = threading.Event()
+
+    def begun(event: BakeEvent) -> None:
+        if isinstance(event, BuildEvent):
+            threading.Timer(0.3, stop.set).start()
+
+    log = tmp_path / "log"
+    with pytest.raises(BakeCancelledError):
+        run_bake(buildx, None, [target], log=log, listener=begun, stopped=stop.is_set)
+    wait_for_death(tmp_path)
+
+
+def test_another_builder_is_named_and_its_images_go_by_what_the_engine_loaded(
+    tmp_path: Path,
+) -> None:
+    """Not by what buildx tells of it, which a graph driver does not know."""
+    buildx = fake_buildx.replaying(tmp_path, SAMPLES / "ok", built=BUILT)
+    targets = [BakeTarget(name, tmp_path, tmp_path / "Dockerfile") for name in FAMILY]
+    events: list[BakeEvent] = []
+    there = replace(buildx, builder="farm")
+    built = run_bake(there, None, targets, log=tmp_path / "log", listener=events.append)
+    assert fake_buildx.IMAGE not in {image.image_id for image in built.values()}
+    assert "--builder=farm" in fake_buildx.seen(tmp_path)["argv"]
+    assert events[0] == BakeBegun(FAMILY, "farm")
 
 
 def test_a_silent_build_is_stopped(tmp_path: Path) -> None:

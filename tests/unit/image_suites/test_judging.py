@@ -18,7 +18,7 @@ from image_files import (
     toolkit,
 )
 from image_secrets import KINDS, in_texts
-from test_gpu_loadable import says
+from test_gpu_loadable import ALWAYS_OPENED, refused, says
 
 SITE = "/opt/python/lib/python3.6/site-packages"
 NVIDIA = "/opt/python/lib/python3.11/site-packages/nvidia"
@@ -151,3 +151,14 @@ def test_secrets_are_found_by_their_texts(
 )
 def test_a_configuration_is_reported_by_name_only(text: str, told: list[str]) -> None:
     assert in_texts("history", [text]) == [f"history: {name}" for name in told]
+
+
+def test_what_an_image_may_lack_of_what_tensorflow_opens() -> None:
+    """The driver's libraries, TensorRT and NVSHMEM; nothing else, and nothing that is not asked."""
+    opened = dict.fromkeys(ALWAYS_OPENED, True)
+    lacking = ("CudaDriver", "Nvml", "NvInfer", "NvInferPlugin", "Nvshmem")
+    assert refused({**opened, **{f"Get{one}DsoHandle": False for one in lacking}}) == []
+    assert refused({**opened, "GetNcclDsoHandle": False}) == ["GetNcclDsoHandle"]
+    for name in ALWAYS_OPENED:
+        assert refused({**opened, name: False}) == [name]
+        assert refused({one: True for one in opened if one != name}) == [name]

@@ -15,6 +15,8 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import input_tag
 from imgbuild.publish.candidate import ALLOW_CACHED, approve
 from imgbuild.registry.repository import OCI_MANIFEST, Manifest, digest_of
+from imgbuild.registry.signing import trust_of
+from imgbuild.settings import Settings, VerifySettings
 from imgbuild.suites.results import Report, ReportStore, SuiteResult
 
 NOT_BUILT, RERUN = "nothing says that it was built here", "--rerun"
@@ -184,3 +186,27 @@ def test_a_manifest_with_an_odd_configuration_writes_no_report_elsewhere(
     assert {str(one.item.action) for one in bench.build()} == {"build"}
     assert all(path.stem.isalnum() for path in bench.context.store.folder.iterdir())
     assert not [*bench.context.state.parent.rglob("elsewhere*.json")]
+
+
+@pytest.mark.parametrize("trusted", ["awskms:///ours", "awskms:///theirs", None])
+def test_what_was_signed_is_published_by_who_trusts_that_key(
+    forged: ForgedCache, trusted: str | None
+) -> None:
+    """Of an image that is taken with its signed results; whoever else has it needs an option."""
+    forged.put(suites=False)
+    bench = forged.bench
+    bench.build(test=False)
+    ours = trust_of(Settings.model_validate({"verify": {"key": "awskms:///ours"}}))
+    assert ours
+    for item in bench.plan():
+        keys = bench.context.suite_keys[item.image.name]
+        entry = {**PASSED, "seconds": 1.0, "before": EPOCH}
+        report = {suite: {**entry, "key": key} for suite, key in keys.items()}
+        by = ours.fingerprint
+        bench.context.store.import_results(item.image_id or "", report, "x", signed_by=by)
+    verify = VerifySettings.model_validate({"key": trusted})
+    bench.change(settings=bench.context.settings.model_copy(update={"verify": verify}))
+    if trusted == "awskms:///ours":
+        assert len(approve(bench.opened(), ())) == len(bench.engine.stored)
+    else:
+        assert forged.refusal().count("--allow-cached") == 2 * len(bench.engine.stored)
