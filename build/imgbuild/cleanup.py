@@ -15,6 +15,7 @@ from typing import Any
 from imgbuild.build.context import image_locks
 from imgbuild.dockerfile.labels import NAME, REPOSITORY
 from imgbuild.engine.client import Engine
+from imgbuild.engine.discovery import Buildx, cache_size, empty_cache
 from imgbuild.errors import ImgbuildError
 from imgbuild.files import abandoned_work, is_locked, lock_owner, remove_tree
 from imgbuild.inputs.oci_layout import REPOSITORY as BASE_REPOSITORY
@@ -76,7 +77,8 @@ class Cleanup:
     """Where to look: an engine, if one answers, and this user's state and cache folders.
 
     ``elsewhere`` includes what other state folders left on the engine, whose locks are not visible,
-    and images that were built for another ``repository``.
+    and images that were built for another ``repository``. ``builders`` are other builders than
+    the engine's own, which have a build cache.
     """
 
     engine: Engine | None
@@ -84,6 +86,7 @@ class Cleanup:
     cache: Path
     elsewhere: bool = False
     repository: str | None = None
+    builders: tuple[Buildx, ...] = ()
 
     def find(self) -> tuple[Garbage, ...]:
         """Return all that can be removed, in the order of removing."""
@@ -121,6 +124,14 @@ class Cleanup:
                 remove, size = self.engine.empty_build_cache, sum(sizes)
                 count = counted(len(sizes), "record")
                 yield Garbage(CleanupKind.BUILD_CACHE, count, why, remove, size)
+        host = self.engine.host if self.engine else None
+        for one in self.builders:
+            if size_there := cache_size(one, host):
+                why = (
+                    f"{size_there} of the builder {one.builder}; its next builds start from nothing"
+                )
+                remove_there = partial(empty_cache, one, host)
+                yield Garbage(CleanupKind.BUILD_CACHE, str(one.builder), why, remove_there)
         yield from self._work()
 
     def _leftovers(self, engine: Engine) -> Iterator[Garbage]:

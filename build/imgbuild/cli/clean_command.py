@@ -29,7 +29,10 @@ def clean(
         "Only this kind: leftovers, untagged, work, images or build-cache; repeatable.",
     ),
     images: bool = flag("--images", "Also every image that imgbuild tagged."),
-    build_cache: bool = flag("--build-cache", "Also the engine's build cache, of all projects."),
+    build_cache: bool = flag(
+        "--build-cache", "Also the build cache of the engine and of --builder."
+    ),
+    builders: list[str] | None = options.BUILDER,
     elsewhere: bool = flag(
         "--elsewhere",
         "Also what other repositories and state folders left on the engine; make sure that none "
@@ -45,7 +48,9 @@ def clean(
     """
     from imgbuild.cleanup import DEFAULT, Cleanup, CleanupKind
     from imgbuild.engine.client import open_engine
+    from imgbuild.engine.discovery import find_buildx, with_builder
     from imgbuild.project import cache_dir, state_dir
+    from imgbuild.settings import ENGINES_OWN
 
     known = sorted(CleanupKind)
     for kind in only or ():
@@ -54,9 +59,12 @@ def clean(
     also = {CleanupKind.IMAGES: images, CleanupKind.BUILD_CACHE: build_cache}
     kinds = {*(only or DEFAULT), *(kind for kind, flag in also.items() if flag)}
     settings, repository = _opened(project)
+    names = [one for one in builders or settings.engine.builders if one != ENGINES_OWN]
+    buildx = find_buildx(settings.engine) if names else None
     with open_engine(settings.engine) as engine:
         there = engine if _answers(engine) else None
-        cleanup = Cleanup(there, state_dir(), cache_dir(), elsewhere, repository)
+        caches = [with_builder(buildx, name, engine.host) for name in names] if buildx else []
+        cleanup = Cleanup(there, state_dir(), cache_dir(), elsewhere, repository, tuple(caches))
         found = cleanup.find()
         selected = [one for one in found if one.kind in kinds]
         if remove:

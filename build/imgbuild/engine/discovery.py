@@ -24,6 +24,8 @@ DEFAULT_HOST = "unix:///var/run/docker.sock"
 #: Far longer than any step of the matrix takes on a slow machine: compiling takes minutes.
 STEP_SECONDS = 3600.0
 ANSWER_SECONDS = 30
+#: To remove 100 GB of a build cache on a slow disk.
+PRUNE_SECONDS = 1800
 #: The Docker client's plugin folders on Linux, in its order, after the user's own.
 PLUGIN_FOLDERS = (
     "/usr/local/lib/docker/cli-plugins",
@@ -184,9 +186,34 @@ def answers(buildx: Buildx, host: str | None) -> bool:
     return found.ok and bool(re.search(r"^Status: +running$", found.output, re.MULTILINE))
 
 
+def cache_size(buildx: Buildx, host: str | None) -> str:
+    """Return how large the builder's build cache is, as buildx writes it; empty if it has none.
+
+    MachineError: the builder does not answer.
+    """
+    found = _asked("du", buildx, host)
+    if not found.ok:
+        raise MachineError(f"The builder {buildx.builder} does not answer: {found.last(1)}.")
+    total = re.search(r"^Total:\s+(\S+)", found.output, re.MULTILINE)
+    return total[1] if total and total[1] != "0B" else ""
+
+
+def empty_cache(buildx: Buildx, host: str | None) -> None:
+    """Remove the builder's whole build cache, except what a build uses; MachineError if not."""
+    done = _asked("prune", buildx, host, "--all", "--force", seconds=PRUNE_SECONDS)
+    if not done.ok:
+        raise MachineError(f"The builder {buildx.builder} keeps its build cache: {done.last(1)}.")
+
+
 def _inspected(buildx: Buildx, host: str | None) -> Finished:
-    command = [str(buildx.path), "inspect", buildx.builder_option]
-    return run(command, env=build_environment(host), timeout=ANSWER_SECONDS)
+    return _asked("inspect", buildx, host)
+
+
+def _asked(
+    verb: str, buildx: Buildx, host: str | None, *words: str, seconds: float = ANSWER_SECONDS
+) -> Finished:
+    command = [str(buildx.path), verb, buildx.builder_option, *words]
+    return run(command, env=build_environment(host), timeout=seconds)
 
 
 def build_environment(host: str | None, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
