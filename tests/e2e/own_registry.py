@@ -12,14 +12,14 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -58,18 +58,31 @@ class OwnRegistry:
 
     def start(self) -> None:
         """Start it on its port with what it held, and return when it answers."""
-        config = self.folder / "config.yml"
-        config.write_text(json.dumps(self._config()), encoding="utf-8")  # JSON is YAML
         with (self.folder / "registry.log").open("ab") as log:
             self.process = _STARTER.submit(
                 subprocess.Popen,
-                dies_with_parent([docker_registry(), "serve", str(config)]),
+                dies_with_parent([*self.command()]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             ).result()
         wait_for(self._answers, START_SECONDS)
+
+    def command(self) -> Sequence[str]:
+        """Return what is run."""
+        config = self.folder / "config.yml"
+        config.write_text(json.dumps(self._config()), encoding="utf-8")  # JSON is YAML
+        return [docker_registry(), "serve", str(config)]
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Start it, and end it however the block ends."""
+        try:
+            self.start()
+            yield self
+        finally:
+            self.stop(signal.SIGKILL)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End it by a signal; what it holds stays."""
@@ -118,11 +131,8 @@ def own_registry(
     if login:
         user, password = login
         (folder / "htpasswd").write_text(f"{user}:{_bcrypt(password)}\n", encoding="utf-8")
-    try:
-        registry.start()
+    with registry.running():
         yield registry
-    finally:
-        registry.stop(signal.SIGKILL)
 
 
 def free_port() -> int:

@@ -17,6 +17,7 @@ from network_namespace import forwarded
 from own_dockerd import OwnDockerd, own_dockerd
 from own_registry import OwnRegistry, own_registry
 from publishing_project import IMMUTABLE, MOVING, ONE, TWO, PublishingProject, publishing_project
+from referrers_registry import referrers_registry
 
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import load_settings
@@ -39,9 +40,16 @@ class SigningProject(PublishingProject):
         return with_program({**super().environment, **own}, self.programs)
 
 
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnRegistry]:
-    with own_registry(tmp_path_factory.mktemp("registry")) as running:
+@pytest.fixture(
+    scope="module",
+    params=[own_registry, pytest.param(referrers_registry, marks=pytest.mark.nightly)],
+    ids=["tags", "referrers"],
+)
+def registry(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OwnRegistry]:
+    """Give a registry without the Referrers API, and one that has it."""
+    with request.param(tmp_path_factory.mktemp("registry")) as running:
         yield running
 
 
@@ -101,6 +109,13 @@ def _tag(client: RegistryClient, minor: str) -> str:
     return tag
 
 
+def _discovered(project: SigningProject, reference: str) -> int:
+    """Return how many documents oras finds of an image."""
+    oras = str(debian_program("oras", "sid") / "oras")
+    listed = project.typed([oras, "discover", "--plain-http", "--format=json", reference]).stdout
+    return len(json.loads(listed)["referrers"])
+
+
 def test_what_is_pushed_is_signed_and_every_cosign_verifies_it(
     project: SigningProject, registry: OwnRegistry, client: RegistryClient, keys: Path
 ) -> None:
@@ -126,9 +141,7 @@ def test_what_is_pushed_is_signed_and_every_cosign_verifies_it(
         assert project.typed(
             [cosign, "verify", f"--key={other}", trust[1], exact], code=None
         ).returncode
-    oras = str(debian_program("oras", "sid") / "oras")
-    listed = project.typed([oras, "discover", "--plain-http", f"{client.name}@{digest}"]).stdout
-    assert listed.count("sha256:") >= 3
+    assert _discovered(project, f"{client.name}@{digest}") >= 3
     assert PASSWORD not in project.log()
 
 
@@ -139,7 +152,7 @@ def test_a_tag_of_another_image_a_changed_layer_and_an_unsigned_image_are_refuse
     assert "--sign-key" in project.push(registry.host, selection=ONE).stderr
     tag = _tag(client, "1.10")
     stem = str(client.head(tag)).replace(":", "-")
-    assert {f"{stem}.sbom", f"{stem}.provenance", stem} <= {*client.tags()}
+    assert {f"{stem}.sbom", f"{stem}.provenance"} <= {*client.tags()}
     for end in ("sbom", "provenance"):
         manifest = client.manifest(f"{stem}.{end}")
         assert manifest
@@ -147,6 +160,7 @@ def test_a_tag_of_another_image_a_changed_layer_and_an_unsigned_image_are_refuse
         said = client.blob(layer["digest"])
         assert b"1.10" in said
         assert PASSWORD.encode() not in said
+    assert _discovered(project, f"{client.name}:{tag}") >= 2
     assert _checks(project, f"{client.name}:{tag}", own, code=1)["signature"]
     sign = ("--sign-key", str(keys / "own.key"))
     project.push(registry.host, *sign, selection=TWO)  # completes what was not signed

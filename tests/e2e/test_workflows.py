@@ -76,6 +76,8 @@ class CiProject:
         release = plan.outputs["release"]
         entries = json.loads(plan.outputs["shards"])["include"]
         shards = [self._shard(entry["names"], release) for entry in entries]
+        if shards:
+            assert self.run("images.yml", "wheels").succeeded
         planned = sorted(name for entry in entries for name in entry["images"].split())
         return Publication(release, planned, shards)
 

@@ -1,6 +1,7 @@
 """Run the `run:` steps of a workflow's job on this machine, in order, with GitHub's shell.
 
-The test gives the value of each expression by its text; `.venv` and one artifact stay between jobs.
+The test gives the value of each expression by its text; `.venv`, artifacts and caches stay between
+jobs.
 """
 
 import os
@@ -84,15 +85,19 @@ class WorkflowMachine:
             known[f"steps.{step['id']}.outputs.{key}"] = value
 
     def _used(self, action: str, given: Mapping[str, str]) -> bool:
-        """Do what an action does; an artifact that was not uploaded is a failure."""
+        """Do what an action does; an artifact that is missing is a failure, a cache is not."""
         if action.startswith("actions/checkout@"):
             self._checkout(int(given.get("fetch-depth", "1")))
             return True
-        kept, place = self.folder / "artifact", self.folder / "clone" / given["path"]
-        source, target = (place, kept) if "/upload-" in action else (kept, place)
+        name = given.get("name", given.get("pattern", given.get("key", "")))
+        kept = self.folder / "kept" / re.split(r"\$\{\{|\*", name)[0]
+        kept.parent.mkdir(exist_ok=True)
+        place = self.folder / "clone" / given["path"]
+        writes = "/upload-" in action or "/save@" in action
+        source, target = (place, kept) if writes else (kept, place)
         if source.exists():
-            shutil.move(source, target)
-        return target.exists()
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        return target.exists() or "actions/cache/" in action
 
     def _checkout(self, depth: int) -> None:
         clone = self.folder / "clone"

@@ -38,10 +38,15 @@ def statement(
 
 
 def provenance(
-    candidate: "PushCandidate", project: Project, settings: Settings, sbom: str
+    candidate: "PushCandidate",
+    project: Project,
+    settings: Settings,
+    sbom: str,
+    wheel: str | None = None,
 ) -> dict[str, Any]:
     """Return the predicate; the packages of the system are those of ``sbom``.
 
+    ``wheel`` is the key of Horovod's wheel, which may have been compiled by an earlier build.
     ``project`` and ``settings`` are what the candidate was approved by: they have its input digest.
     """
     image, labels = candidate.image, candidate.labels
@@ -50,6 +55,7 @@ def provenance(
         "substitutes": [*candidate.allowed],
     }
     inside |= {"inputs": recorded_parts(labels) or {}, "epoch": image.matrix.epoch}
+    inside |= {"horovodWheel": wheel} if wheel else {}
     row, pins = (
         image.row.model_dump(mode="json"),
         {one.component: one.version for one in image.pins},

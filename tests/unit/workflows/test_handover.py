@@ -62,6 +62,18 @@ def test_what_is_packed_is_there_on_the_other_machine(machine: Path) -> None:
     assert found == {name: name for name in names}
 
 
+def test_wheels_that_one_machine_compiled_are_those_of_the_next(machine: Path) -> None:
+    wheel = ".cache/imgbuild/horovod-wheels/0123/horovod.whl"
+    for home in ("one", "other"):  # the first gets none
+        (machine / f"asked-{home}").touch()
+        _called(machine, home, "give-wheels", "wheels")
+        if home == "one":
+            (machine / home / wheel).parent.mkdir()
+            (machine / home / wheel).write_text("compiled", encoding="utf-8")
+            _called(machine, home, "take-wheels", "wheels")
+    assert (machine / "other" / wheel).read_text(encoding="utf-8") == "compiled"
+
+
 @pytest.mark.parametrize(
     "name", ["../escaped", "/ABSOLUTE", "reports/../../escaped", "link/escaped"]
 )

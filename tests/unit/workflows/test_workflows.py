@@ -161,7 +161,8 @@ def test_what_is_published_is_made_in_the_run_by_jobs_that_cannot_publish(
             [step["with"]["name"] for step in one["steps"] if f"/{way}-artifact" in str(step)]
             for one, way in ((workflow["jobs"]["build"], "upload"), (job, "download"))
         )
-        assert built == taken == ["shard-${{ strategy.job-index }}"]
+        assert taken == ["shard-${{ strategy.job-index }}"]
+        assert {*taken} <= {*built}
         assert job["strategy"] == workflow["jobs"]["build"]["strategy"]
         assert job["runs-on"] == workflow["jobs"]["build"]["runs-on"]
     if re.search(r"imgbuild (build|test|reproduce|extend)|make (test|nightly)|\.ci/run", scripts):
