@@ -93,20 +93,23 @@ def losses(policy):
     last(hide(FEATURES))
     hide.set_weights(WEIGHTS[:1])
     last.set_weights(WEIGHTS[1:])
-    scales = policy.compute_dtype == "float16"
     optimizer = tf.keras.optimizers.Adam(0.1)
-    if scales:
+    scale = unscale = lambda value: value
+    if policy.compute_dtype == "float16":
         optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)
+        if hasattr(optimizer, "scale_loss"):  # Keras 3, whose optimizer unscales by itself
+            scale = optimizer.scale_loss
+        else:
+            scale, unscale = optimizer.get_scaled_loss, optimizer.get_unscaled_gradients
     found = []
     for _ in range(STEPS):
         with tf.GradientTape() as tape:
             hidden = hide(FEATURES)
             loss = tf.reduce_mean((last(hidden) - TARGETS) ** 2)
-            scaled = optimizer.get_scaled_loss(loss) if scales else loss
+            scaled = scale(loss)
         variables = hide.trainable_variables + last.trainable_variables
         gradients = tape.gradient(scaled, variables)
-        if scales:
-            gradients = optimizer.get_unscaled_gradients(gradients)
+        gradients = unscale(gradients)
         optimizer.apply_gradients(zip(gradients, variables))
         found.append(float(loss))
     return found, hidden
