@@ -41,6 +41,8 @@ HOROVOD = (
     "{tensorflow: 2.2.3, stack: debian, variants: [cpu], horovod: 0.19.5, budget",
     "{tensorflow: 2.2.3, stack: debian, variants: [cpu], horovod: 0.20.3, budget",
 )
+#: Of the package base-files, a version that is newer by a revision.
+UPDATE = (b"\nVersion: 12.4+deb12u", b"\nVersion: 12.4+deb12u9")
 _MEGABYTE = 1_000_000
 
 
@@ -112,7 +114,7 @@ def main() -> None:
             other = _other_horovod(Path(folder) / "checkout")
             rows.append(row("another Horovod", IMAGES, other))
         recipe = base_recipe(next(iter(images.values())))
-        _update_base(recipe.folder(cache_dir()), Path(env["IMGBUILD_SETTINGS"]), work)
+        change_base(recipe.folder(cache_dir()), Path(env["IMGBUILD_SETTINGS"]), work, *UPDATE)
         rows.append(row("an update of the system", again))
     publish("transfer", table(("MB new in a registry", *images), rows), write=chosen.write)
 
@@ -121,22 +123,24 @@ def _megabytes(size: int | None) -> str:
     return "-" if size is None else f"{size / _MEGABYTE:,.1f}"
 
 
-def _update_base(made: Path, settings: Path, work: Path) -> None:
-    """Let builds stand on a base in which one package is newer by a revision."""
+def change_base(made: Path, settings: Path, work: Path, old: bytes, new: bytes) -> None:
+    """Let builds stand on the base ``made`` with other words in dpkg's list, as of a version."""
     rootfs, layout = work / "rootfs.tar", work / "debian-12"
     blob = json.loads((made / "index.json").read_text("utf-8"))["manifests"][0]["digest"]
     manifest = json.loads((made / oci_layout.blob_path(blob)).read_text("utf-8"))
     layer = made / oci_layout.blob_path(manifest["layers"][0]["digest"])
-    with tarfile.open(layer) as old, tarfile.open(rootfs, "w") as new:
-        for member in old:
-            content = old.extractfile(member) if member.isfile() else None
+    with tarfile.open(layer) as whole, tarfile.open(rootfs, "w") as changed:
+        for member in whole:
+            content = whole.extractfile(member) if member.isfile() else None
             data = content.read() if content else b""
             if member.name.removeprefix("./") == "var/lib/dpkg/status":
-                data = data.replace(b"\nVersion: 12.4+deb12u", b"\nVersion: 12.4+deb12u9", 1)
+                if old not in data:
+                    raise SystemExit(f"the base has no {old!r}: change what is replaced")
+                data = data.replace(old, new, 1)
             elif member.name.removeprefix("./") == "etc/issue":
                 data += b"\n"
             member.size = len(data)
-            new.addfile(member, io.BytesIO(data) if data else None)
+            changed.addfile(member, io.BytesIO(data) if data else None)
     oci_layout.write_layout(layout, rootfs, name="debian-12", epoch=0)
     found = yaml.safe_load(settings.read_text("utf-8"))
     found["base"] = {"debian-12": {"from": "layout", "path": str(layout)}}

@@ -1,0 +1,113 @@
+"""Ten images built, tested, signed, pushed and verified; the same again; a release for security.
+
+On an engine of its own, with a registry on loopback and Debian's cosign. The first release stands
+on a base that says its libgnutls30 is an old one, so `imgbuild matrix --outdated` lists all of it;
+the second is what a scheduled run publishes then, with the Horovod wheels that were kept.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from measure import IMGBUILD, ROOT, options, publish, run, scratch_engine, table
+from transfer import change_base
+
+sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+from debian_program import debian_program, with_program
+from own_registry import OwnRegistry, own_registry
+
+from imgbuild.inputs.build_inputs import base_recipe
+from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.load import load_matrix
+from imgbuild.project import cache_dir
+
+COUNT = 10
+#: What the base says of libgnutls30, up to its version, and what it is made to say.
+OUTDATED = (b"\nVersion: 3.7.9-2+deb12u", b"\nVersion: 3.7.9-1+deb12u")
+_MEGABYTE = 1_000_000
+
+
+def main() -> None:
+    """Print, or write, the table."""
+    parser = options(__doc__)
+    parser.add_argument("--images", nargs="+", metavar="NAME")
+    chosen = parser.parse_args()
+    family = all_images(load_matrix(ROOT / "matrix.yaml"))
+    cpu = [one.name for one in family if one.stack == "debian" and one.variant == "cpu"]
+    names = chosen.images or cpu[:COUNT]
+    (first, *_) = (image for image in family if image.name == names[0])
+    with scratch_engine() as (own, work), own_registry(work / "registry") as registry:
+        env = with_program({**own, "COSIGN_PASSWORD": "of the benchmark"}, _cosign())
+        run(["cosign", "generate-key-pair", f"--output-key-prefix={work}/own"], env)
+        made = _make_base(first, env)
+        settings = Path(env["IMGBUILD_SETTINGS"])
+        usual = settings.read_text("utf-8")
+        change_base(made, settings, work, *OUTDATED)
+        steps = _Steps(env, names, registry, work / "own")
+        rows = [("first release", *steps.release("20260101.1")), ("again", *steps.release())]
+        settings.write_text(usual, encoding="utf-8")
+        listed = json.loads(run([*steps.words("matrix", "--outdated"), "--from", steps.to], env))
+        rows.append((f"security, {len(listed)} outdated", *steps.release("20260102.1")))
+    head = ("release", "build and test, s", "sign and push, s", "verify, s", "MB to the registry")
+    publish("release", table(head, rows), write=chosen.write)
+
+
+class _Steps:
+    """The three commands on some images, and what they add to the registry."""
+
+    def __init__(
+        self, env: Mapping[str, str], names: Sequence[str], registry: OwnRegistry, key: Path
+    ) -> None:
+        self.env, self.names, self.registry, self.key = env, names, registry, key
+        self.to, self.number = f"{registry.host}/bench", ""
+
+    def words(self, command: str, *more: str) -> list[str]:
+        return [
+            IMGBUILD,
+            command,
+            *(word for name in self.names for word in ("--name", name)),
+            *more,
+        ]
+
+    def release(self, number: str = "") -> tuple[str, ...]:
+        """Build, push and verify; without a number it is the last one again."""
+        self.number = number or self.number
+        before = _size(self.registry.storage)
+        seconds = [self._timed(self.words("build"))]
+        push = ("--to", self.to, "--release", self.number, f"--sign-key={self.key}.key", "--json")
+        pushed = self._timed(self.words("push", *push))
+        listed = json.loads(run(self.words("push", *push), self.env))["published"]
+        references = [f"{self.to}:{one['tag']}" for one in listed]
+        seconds += [pushed, 0.0]
+        for reference in references:
+            seconds[2] += self._timed([IMGBUILD, "verify", reference, f"--key={self.key}.pub"])
+        sent = (_size(self.registry.storage) - before) / _MEGABYTE
+        return (*(f"{one:.0f}" for one in seconds), f"{sent:,.0f}")
+
+    def _timed(self, command: Sequence[str]) -> float:
+        started = time.perf_counter()
+        run(command, self.env)
+        taken = time.perf_counter() - started
+        print(f"{command[1]}: {taken:.1f} s", file=sys.stderr)
+        return taken
+
+
+def _cosign() -> Path:
+    return debian_program("cosign", "sid")
+
+
+def _make_base(image: Image, env: Mapping[str, str]) -> Path:
+    """Return the layout of the base that the archive gives now."""
+    run([IMGBUILD, "matrix", "--name", image.name, "--make-bases"], env)
+    return base_recipe(image).folder(cache_dir())
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+if __name__ == "__main__":
+    main()
