@@ -1,11 +1,10 @@
 """Free disk space: too little begins no build, and a full disk is named after a failure."""
 
 from collections import namedtuple
-from dataclasses import replace
 from pathlib import Path
 
-import fake_engine
 import pytest
+from bench import engine_has
 from fake_engine import FakeEngine
 
 from imgbuild.build.prepare import GIB, full_disk, needed_bytes, require_disk_space
@@ -17,8 +16,7 @@ Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 - as shutil has i
 
 def _disk(monkeypatch: pytest.MonkeyPatch, folder: Path, free: int) -> None:
     monkeypatch.setattr("imgbuild.build.prepare.shutil.disk_usage", lambda _: Usage(0, 0, free))
-    version = replace(fake_engine.VERSION, root_dir=str(folder))
-    monkeypatch.setattr(fake_engine, "VERSION", version)
+    engine_has(monkeypatch, root_dir=str(folder))
 
 
 def test_a_build_begins_only_with_enough_space_and_a_full_disk_is_named(

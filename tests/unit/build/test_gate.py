@@ -1,13 +1,14 @@
 """The gate: what is skipped without a GPU, the driver's stub, and sizes on both stores."""
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import fake_engine
 import pytest
-from bench import INPUTS, OLD, Bench
+from bench import INPUTS, OLD, Bench, engine_has, with_budget
 
 from imgbuild.build.gate import export_stub, suite_target
 from imgbuild.cli.build_command import build_lines
@@ -48,80 +49,65 @@ def _skipping(bench: Bench, *run: Any) -> Report:
     return replace(report, suites=results, gpus=fake_engine.VERSION.gpus is not None)
 
 
+def _next(bench: Bench) -> Action:
+    (item,) = bench.plan()
+    return item.action
+
+
 def test_without_a_gpu_an_image_gets_its_name_and_is_tested_again_when_there_is_one(
     gpu: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = gpu.run()
-    text = build_lines(build)
-    assert build.results[0].ok
+    text = build_lines(gpu.run())
     assert "gpu_built passed, gpu_loadable passed, gpu_runs skipped, horovod passed" in text
     assert f"{GPU}: gpu_runs: 2 skipped: {REASON}" in text
     assert gpu.tags() == gpu.tags(GPU)
-    (item,) = gpu.plan()
-    assert item.action is Action.NOTHING
-    monkeypatch.setattr(fake_engine, "VERSION", replace(fake_engine.VERSION, gpus="nvidia"))
-    (item,) = gpu.plan()
-    assert item.action is Action.TEST
+    assert _next(gpu) is Action.NOTHING
+    engine_has(monkeypatch, gpus="nvidia")
+    assert _next(gpu) is Action.TEST
     gpu.build()  # offered, and of the wrong age
-    (item,) = gpu.plan()
-    assert item.action is Action.TEST
+    assert _next(gpu) is Action.TEST
     monkeypatch.setattr("imgbuild.suites.session.run_suites", gpu.suites)
     gpu.build()
-    (item,) = gpu.plan()
-    assert item.action is Action.NOTHING
-
-
-@dataclass
-class Machine:
-    """What the driver says of itself and its GPUs; without ``listed`` it does not answer."""
-
-    folder: Path
-
-    def says(self, driver: str, listed: str) -> None:
-        (self.folder / "version").write_text(driver)
-        (self.folder / "nvidia-smi").write_text(
-            f"#!/bin/sh\n{listed and f'echo {listed} #'} exit 9"
-        )
-        (self.folder / "nvidia-smi").chmod(0o755)
+    assert _next(gpu) is Action.NOTHING
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
-    """Return a machine whose engine offers one GPU."""
-    monkeypatch.setattr(fake_engine, "VERSION", replace(fake_engine.VERSION, gpus="nvidia"))
+def driver(gpu: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+    """Return what changes driver and GPUs of an engine with GPUs; without any, none answers."""
+    engine_has(monkeypatch, gpus="nvidia")
     monkeypatch.setattr("imgbuild.suites.container.DRIVER_VERSION", tmp_path / "version")
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    made = Machine(tmp_path)
-    made.says("driver 535.1", "GPU 0: A")
-    return made
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    def change(version: str, listed: str, host: str | None = None) -> None:
+        (tmp_path / "version").write_text(version)
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\n{listed and f'echo {listed} #'} exit 9")
+        program.chmod(0o755)
+        gpu.engine.host = host
+
+    return change
 
 
-def test_what_one_gpu_proved_is_good_until_driver_or_gpus_are_others(
-    gpu: Bench, machine: Machine
+def test_what_gpus_proved_is_good_until_driver_or_gpus_are_others(
+    gpu: Bench, driver: Callable[..., None], tmp_path: Path
 ) -> None:
     """NCCL refuses two ranks on one GPU: there, something is always skipped."""
-    assert gpu.build()[0].ok
-    assert [item.action for item in gpu.plan()] == [Action.NOTHING]
-    for driver, listed in (("driver 535.1", "GPU 0: B"), ("driver 570.2", "GPU 0: A")):
-        machine.says(driver, listed)
-        assert [item.action for item in gpu.plan()] == [Action.TEST]
-        gpu.build()
-        assert [item.action for item in gpu.plan()] == [Action.NOTHING]
-
-
-def test_gpus_that_cannot_be_asked_are_never_known_to_be_the_same(
-    gpu: Bench, machine: Machine
-) -> None:
-    for driver, listed, host in (("d", "", None), ("d", "GPU 0: A", "tcp://example.org:2376")):
-        machine.says(driver, listed)
-        gpu.engine.host = host
+    for version, listed in (("535.1", "GPU 0: A"), ("535.1", "GPU 0: B"), ("570.2", "GPU 0: A")):
+        driver(version, listed)
+        assert _next(gpu) is not Action.NOTHING
         assert gpu.build()[0].ok
-        assert [item.action for item in gpu.plan()] == [Action.TEST]
-    gpu.engine.host = None
-    gpu.build()
-    assert [item.action for item in gpu.plan()] == [Action.NOTHING]
-    (machine.folder / "version").unlink()
-    assert [item.action for item in gpu.plan()] == [Action.TEST]
+        assert _next(gpu) is Action.NOTHING
+    (tmp_path / "version").unlink()
+    assert _next(gpu) is Action.TEST
+
+
+@pytest.mark.parametrize(("listed", "host"), [("", None), ("GPU 0: A", "tcp://example.org:2376")])
+def test_gpus_that_cannot_be_asked_are_never_known_to_be_the_same(
+    gpu: Bench, driver: Callable[..., None], listed: str, host: str | None
+) -> None:
+    driver("535.1", listed, host)
+    assert gpu.build()[0].ok
+    assert _next(gpu) is Action.TEST
 
 
 def test_a_suite_that_every_image_must_pass_may_not_be_skipped(
@@ -150,10 +136,7 @@ def test_the_stub_is_of_the_images_own_builder(
     gpu.build()
     image, (item,) = gpu.context.images[0], gpu.plan()
     monkeypatch.setattr("imgbuild.build.bake_images.run_bake", export)
-    target = suite_target(image, item.image_id or "", gpu.context)
-    assert target.reference == image.tags[0]
-    assert target.export_stub is not None
-    target.export_stub(tmp_path)
+    export_stub(image, item.image_id or "", gpu.context, tmp_path)
     (stub,) = asked
     assert (stub.target, stub.labels) == ("driver-stub", {})
     assert stub.output == f"type=local,dest={tmp_path}"
@@ -166,11 +149,13 @@ def test_the_stub_is_of_the_images_own_builder(
     failed = {GPU: MachineError("no network")}
     monkeypatch.setattr("imgbuild.build.gate.fetch_downloads", lambda *_, **__: ({}, failed))
     with pytest.raises(MachineError, match="no network"):
-        target.export_stub(tmp_path)
+        export_stub(image, item.image_id or "", gpu.context, tmp_path)
+
+
+def test_suites_expect_what_a_stand_in_has(gpu: Bench) -> None:
     gpu.pretend_standin()
-    target = suite_target(gpu.context.images[0], "sha256:1", gpu.context, "x:1")
-    assert (target.reference, target.expected["standin"]) == ("x:1", True)
-    assert target.expected["pins"]["python"] == "3.6.15"
+    expected = suite_target(gpu.context.images[0], "sha256:1", gpu.context).expected
+    assert (expected["standin"], expected["pins"]["python"]) == (True, "3.6.15")
 
 
 @pytest.mark.parametrize(("budget", "ok"), [(20, True), (19, False)])
@@ -178,12 +163,8 @@ def test_on_a_containerd_store_the_layers_are_counted_for_a_budget(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, budget: int, ok: bool
 ) -> None:
     """The image has 1000 MB there, packed layers included; the unpacked ones have 23 MB."""
-    version = replace(fake_engine.VERSION, containerd_store=True)
-    monkeypatch.setattr(fake_engine, "VERSION", version)
-    steps = [HistoryEntry("COPY", 23_000_000)]
-    monkeypatch.setattr(bench.engine, "history", lambda _: steps)
-    image = bench.context.images[0]
-    row = image.row.model_copy(update={"budget": {"cpu": budget}})
-    bench.change(images=(replace(image, row=row),))
+    engine_has(monkeypatch, containerd_store=True)
+    bench.engine.histories[f"sha256:{0:064}"] = [HistoryEntry("COPY", 23_000_000)]
+    bench.change(images=(with_budget(bench.context.images[0], budget),))
     (result,) = bench.build()
     assert (result.name, result.ok, result.size) == (OLD, ok, 23_000_000)
