@@ -77,6 +77,17 @@ class Bench:
         """Change the context for the next builds."""
         self.context = replace(self.context, **fields)  # type: ignore[arg-type]
 
+    def use(self, *images: Image) -> None:
+        """Build these images instead, each on a base of its system, without downloads."""
+        inputs = self.context.inputs
+        bases, pythons = {**inputs.bases}, {**inputs.interpreters}
+        for one in images:
+            bases.setdefault(one.os_name, BaseInput("ubuntu@sha256:a", "sha256:a", "registry"))
+            pythons.setdefault(one.version_of("python"), InterpreterInput(None, "conda", "conda"))
+        files = dict.fromkeys((one.name for one in images), ImageDownloads({}, {}))
+        inputs = replace(inputs, bases=bases, interpreters=pythons, downloads=files)
+        self.change(images=images, inputs=inputs)
+
     def pretend_standin(self) -> None:
         standin = StandIn(note="a test's", versions={"python": "3.6.15"})
         inputs = replace(self.context.inputs, standin=standin.note)

@@ -8,7 +8,7 @@ from rich.console import Console
 from imgbuild.build.display import BuildDisplay, picture
 from imgbuild.build.status import BuildStatus
 from imgbuild.engine.progress import BakeBegun, BuildEvent, StepState
-from imgbuild.events import Event, ImagesPlanned, ImageState, State
+from imgbuild.events import Event, ImageState, State
 
 RUN, EXPORT = "[horovod 3/4] RUN pip install horovod", "exporting to image"
 
@@ -45,14 +45,8 @@ def test_off_a_terminal_and_on_ci_the_steps_of_one_image_are_lines(
     monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "true")
-    internal = "[internal] load .dockerignore"
-    events = (
-        event("running"),
-        event("done", elapsed=12.3),
-        event("done", elapsed=12.3),
-        event("done", internal, 2),
-        event("failed", internal, 2),
-    )
+    load, done = "[internal] load .dockerignore", event("done", elapsed=12.3)
+    events = (event("running"), done, done, event("done", load, 2), event("failed", load, 2))
     assert shown(["a"], *events, stream=stream) == [
         "a starts horovod 3/4 RUN pip install horovod",
         "a 12.3s horovod 3/4 RUN pip install horovod",
@@ -193,15 +187,3 @@ def test_the_time_of_an_image_begins_with_its_first_step_that_is_not_cached() ->
     again = BuildStatus(["a"])
     again.apply(event("done", "[os 1/1] FROM base:1", 1, 30.0), 30)
     assert again.images["a"].since == 0, "pulling a base is work"
-
-
-def test_the_fraction_is_1_only_when_every_busy_image_has_ended() -> None:
-    status = BuildStatus(["a", "b", "idle"])
-    status.apply(ImagesPlanned({"a": "push", "b": "push", "idle": "nothing"}), 0)
-    assert (status.done, [one.image for one in status.with_work]) == (0, ["a", "b"])
-    status.apply(ImageState("a", State.PUSHING), 1)
-    assert status.fraction == 0.0
-    status.apply(ImageState("a", State.PUBLISHED), 2)
-    assert status.fraction == 0.5
-    status.apply(ImageState("b", State.FAILED), 4)
-    assert status.fraction == 1.0

@@ -1,4 +1,4 @@
-"""The gate: what is skipped without a GPU, the driver's stub, and sizes on both stores."""
+"""The gate: what is skipped without a GPU, the driver's stub, and budgets on both stores."""
 
 import os
 from collections.abc import Callable
@@ -8,17 +8,19 @@ from typing import Any
 
 import fake_engine
 import pytest
-from bench import INPUTS, OLD, Bench, engine_has, with_budget
+from bench import OLD, Bench, engine_has, with_budget
+from fake_engine import FakeEngine
 
-from imgbuild.build.gate import export_stub, suite_target
+from imgbuild.build.gate import export_stub, over_budget, suite_target
 from imgbuild.cli.build_command import build_lines
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads, InterpreterInput
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, all_images, as_documented_image
+from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.plan import Action
 from imgbuild.suites.results import Report, SuiteResult, TestSkip
+from releases import release_of
 
 GPU = "tf-1.13-gpu-ubuntu"
 REASON = "no NVIDIA driver: the engine offers none to containers"
@@ -28,13 +30,7 @@ SKIPS = (TestSkip("test_a", REASON), TestSkip("test_b", REASON))
 @pytest.fixture
 def gpu(bench: Bench, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Return a bench with one GPU image, on an engine without GPUs."""
-    inputs = replace(
-        INPUTS,
-        bases={"ubuntu-16.04": BaseInput("ubuntu@sha256:a", "sha256:a", "registry")},
-        interpreters={"3.6.2": InterpreterInput(None, "conda", "conda")},
-        downloads={GPU: ImageDownloads({}, {})},
-    )
-    bench.change(inputs=inputs, images=(images[GPU],))
+    bench.use(images[GPU])
     monkeypatch.setattr("imgbuild.suites.session.run_suites", lambda *run: _skipping(bench, *run))
     return bench
 
@@ -168,3 +164,53 @@ def test_on_a_containerd_store_the_layers_are_counted_for_a_budget(
     bench.change(images=(with_budget(bench.context.images[0], budget),))
     (result,) = bench.build()
     assert (result.name, result.ok, result.size) == (OLD, ok, 23_000_000)
+
+
+ROW = f"{{tensorflow: {release_of('2.2')}, stack: debian, variants: [cpu], horovod: 0.19.5}}"
+
+
+def _with(budget: str) -> str:
+    return ROW.replace("horovod: 0.19.5", f"horovod: 0.19.5, budget: {budget}")
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        ("{cpu: 850000000}", "'850000000' is not an image's size in MB"),
+        ("{cpu: 9}", "'9' is not an image's size in MB"),
+        ("{cpu: [1]}", "is not an image's size in MB"),
+        ("{tpu: 850}", "'tpu' is not allowed; allowed: 'cpu' or 'gpu'"),
+        ("{gpu: 850}", "a budget for gpu, which is no variant of this row: cpu"),
+        ("850", "budget must be a mapping (key: value)"),
+    ],
+)
+def test_an_implausible_budget_is_refused(
+    edited: Callable[..., Path], refusal: Callable[[Path], str], budget: str, expected: str
+) -> None:
+    assert expected in refusal(edited(ROW, _with(budget)))
+
+
+def test_a_budget_belongs_to_one_image_and_never_to_a_documented_one(
+    edited: Callable[..., Path], images: dict[str, Image]
+) -> None:
+    matrix = load_matrix(edited(ROW, _with("{cpu: 850}")))
+    budgets = {image.name: image.budget for image in all_images(matrix) if image.budget}
+    assert budgets == {"tf-2.2-cpu-debian": 850_000_000}
+    gpu = images["tf-2.1-gpu-ubuntu"]
+    gpu = replace(gpu, row=gpu.row.model_copy(update={"budget": {"gpu": 900}}))
+    assert (gpu.budget, as_documented_image(gpu).budget) == (900_000_000, None)
+
+
+def test_five_per_cent_more_is_allowed_and_one_byte_beyond_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    budget, engine = 100_000_000, FakeEngine()
+    assert over_budget(105_000_000, budget, engine) is None
+    assert "its budget of 100 MB; 5 %" in (over_budget(105_000_001, budget, engine) or "")
+    assert over_budget(10**12, None, engine) is None
+    # A containerd store counts blocks. As tf-1.10-cpu-debian did, 531 MB on a graph driver:
+    graph, containerd = 530_590_823, 583_450_624
+    assert over_budget(containerd, graph, engine) is not None
+    engine_has(monkeypatch, containerd_store=True)
+    assert over_budget(containerd, graph, engine) is None
+    assert over_budget(graph * 117 // 100, graph, engine) is not None

@@ -14,7 +14,6 @@ from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.bake import BakeTarget
-from imgbuild.inputs.build_inputs import ImageDownloads
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
@@ -147,8 +146,7 @@ def test_a_wheel_is_for_one_mpi_and_one_python(
     same = render_dockerfile(mine, project.templates), read_lock(project.locks / mine.lock_name)
     monkeypatch.setattr("imgbuild.build.horovod_wheels.render_dockerfile", lambda *_: same[0])
     monkeypatch.setattr("imgbuild.build.horovod_wheels.read_lock", lambda *_: same[1])
-    downloads = dict.fromkeys((NEW, later.name), ImageDownloads({}, {}))
-    bench.change(inputs=replace(bench.context.inputs, downloads=downloads))
+    bench.use(mine, later)
     pins = tuple(
         replace(one, sha256="f" * 64) if one.component == "mpi" else one for one in mine.pins
     )

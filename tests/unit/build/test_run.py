@@ -2,8 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from bench import INPUTS, NEW, OLD, Bench, engine_has, with_budget
 from project_copy import copied
 
 from imgbuild.build.context import image_locks
-from imgbuild.cli.build_command import build_lines, usage_lines
+from imgbuild.cli.build_command import build_lines
 from imgbuild.engine.failure import FAULTS, BuildFailedError, BuildStoppedError
 from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.engine.types import StoredImage
@@ -25,9 +24,6 @@ from imgbuild.project import Project
 from waiting import wait_for
 
 CHANGED = replace(INPUTS, uv_version="99")
-
-
-# What gets its tags
 
 
 def test_what_passed_gets_its_tags_and_a_second_build_has_nothing_to_do(bench: Bench) -> None:
@@ -166,9 +162,6 @@ def test_an_image_over_its_budget_is_not_tested_and_gets_no_tag(
     assert all(result.ok for result in bench.build())
 
 
-# What is locked
-
-
 def test_a_second_build_is_refused_and_keeps_no_other_lock(tmp_path: Path) -> None:
     with image_locks(["b"], None, tmp_path):
         refused = pytest.raises(MachineError, match=rf"b is being built, .*process {os.getpid()}")
@@ -178,23 +171,12 @@ def test_a_second_build_is_refused_and_keeps_no_other_lock(tmp_path: Path) -> No
             pass
 
 
-def test_locks_are_taken_in_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_locks_are_taken_in_one_order(tmp_path: Path, names: tuple[str, ...]) -> None:
     """Whatever the order of the selection: two builds would wait for each other's image."""
-    taken: list[str] = []
-
-    @contextmanager
-    def locked(path: Path, _: object) -> Iterator[None]:
-        taken.append(path.name)
-        yield
-
-    monkeypatch.setattr("imgbuild.build.context.locked", locked)
-    for names in ((OLD, NEW), (NEW, OLD)):
-        with image_locks(names, None, tmp_path):
-            pass
-    assert taken[:2] == taken[2:]
-
-
-# What fails
+    refused = pytest.raises(MachineError, match="a is being built")
+    with image_locks(["a", "b"], None, tmp_path), refused, image_locks(names, None, tmp_path):
+        pass
 
 
 def test_a_failure_stops_the_other_images_unless_it_keeps_going(bench: Bench) -> None:
@@ -213,18 +195,32 @@ def test_a_failure_stops_the_other_images_unless_it_keeps_going(bench: Bench) ->
     assert bench.states(jobs=1, keep_going=True) == {OLD: "suites failed", NEW: "suites failed"}
 
 
-@pytest.mark.parametrize("kind", ["unreachable", "disk", "engine"])
+@pytest.mark.parametrize(
+    ("kind", "faulty", "error"),
+    [
+        ("unreachable", set(), MachineError),
+        ("unreachable", {NEW}, CheckFailedError),
+        ("disk", set(), MachineError),
+        ("engine", set(), MachineError),
+    ],
+)
 def test_a_missing_upstream_concerns_one_image_and_a_lost_engine_all(
-    bench: Bench, kind: str
+    bench: Bench, kind: str, faulty: set[str], error: type[ImgbuildError]
 ) -> None:
+    """It is an error of the machine only if no image is at fault."""
     bench.broken, bench.fault = {OLD}, next(one for one in FAULTS if one.kind == kind)
-    old, new = bench.build(keep_going=True)
+    bench.faulty = faulty
+    build = bench.run(keep_going=True)
+    old, new = build.results
     assert type(old.error) is BuildStoppedError
     if kind == "unreachable":
-        assert (new.state, bench.baked) == ("done", [[OLD, NEW], [NEW]])
+        assert bench.baked == [[OLD, NEW], [NEW]]
+        assert new.tagged is not bool(faulty)
     else:
-        assert str(new.error) == f"cancelled, since {OLD} failed"
         assert bench.baked == [[OLD, NEW]]
+        assert str(new.error) == f"cancelled, since {OLD} failed"
+    assert isinstance(build.failure(), error)
+    assert f"{OLD} was not tagged: Building {OLD} failed" in str(build.failure())
 
 
 def _missing(
@@ -283,15 +279,7 @@ def test_a_missing_base_concerns_only_the_images_on_it(
     bench: Bench, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = images["tf-2.2-cpu-ubuntu"]
-    base = BaseInput("ubuntu@sha256:a", "sha256:a", "registry")
-    python = INPUTS.interpreters["3.6.15"]
-    inputs = replace(
-        INPUTS,
-        bases={**INPUTS.bases, other.os_name: base},
-        interpreters={**INPUTS.interpreters, other.version_of("python"): python},
-        downloads={**INPUTS.downloads, other.name: ImageDownloads({}, {})},
-    )
-    bench.change(inputs=inputs, images=(other, images[NEW]))
+    bench.use(other, images[NEW])
 
     def load(name: str, _: object) -> None:
         if name == other.os_name:
@@ -369,18 +357,6 @@ def test_an_error_between_the_images_stops_the_build_before_anything_is_fetched(
         bench.run()
 
 
-@pytest.mark.parametrize(("faulty", "error"), [(set(), MachineError), ({NEW}, CheckFailedError)])
-def test_it_is_a_machine_error_only_if_no_image_is_at_fault(
-    bench: Bench, faulty: set[str], error: type[ImgbuildError]
-) -> None:
-    bench.broken, bench.fault = {OLD}, next(one for one in FAULTS if one.kind == "unreachable")
-    bench.faulty = faulty
-    failure = bench.run(keep_going=True).failure()
-    assert isinstance(failure, error)
-    assert f"{OLD} was not tagged: Building {OLD} failed" in str(failure)
-    assert "An upstream cannot be reached" in str(failure)
-
-
 def test_after_a_failure_nothing_is_fetched(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The suites of an image that is there fail; the other would have to be built."""
     both = bench.context.images
@@ -388,13 +364,8 @@ def test_after_a_failure_nothing_is_fetched(bench: Bench, monkeypatch: pytest.Mo
     bench.build(test=False)
     bench.change(images=both)
     bench.faulty = {OLD}
-    with monkeypatch.context() as patch:
-        patch.setattr("imgbuild.build.pipeline.prepare", lambda *_: pytest.fail("fetched"))
-        assert bench.states() == {OLD: "suites failed"}
-    assert bench.states(keep_going=True) == {OLD: "suites failed", NEW: "done"}
-
-
-# What is printed
+    monkeypatch.setattr("imgbuild.build.pipeline.prepare", lambda *_: pytest.fail("fetched"))
+    assert bench.states() == {OLD: "suites failed"}
 
 
 def test_the_table_has_a_row_for_each_image_and_totals(bench: Bench) -> None:
@@ -415,13 +386,6 @@ def test_the_table_has_a_row_for_each_image_and_totals(bench: Bench) -> None:
     assert idle.startswith(f"{OLD} up to date")
     assert broken.startswith(f"{NEW} failed ")
     assert last == "2 images: 1 up to date, 1 failed."
-
-
-def test_the_usage_names_the_engine_and_what_the_image_needs(images: dict[str, Image]) -> None:
-    said = usage_lines([images["tf-1.12-gpu-ubuntu"]], "unix:///x")
-    assert said.count("docker -H unix:///x run --rm --pull never ") == 3
-    assert said.count(" --gpus all ") == 3
-    assert "--oversubscribe" not in said  # Intel's knows no --oversubscribe
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -71,15 +71,3 @@ def test_no_two_images_of_a_phase_begin_the_same_layer(
         built |= begun
     assert sorted(item.image.name for phase in made for item in phase) == sorted(layers)
     assert 1 < len(made) < 6
-
-
-def test_shared_layers_are_those_below_the_images_own_packages(
-    images: dict[str, Image], project: Project
-) -> None:
-    def layers(name: str) -> tuple[str, ...]:
-        return shared_layers(images[name], project)
-
-    assert layers("tf-2.2-cpu-debian") == layers("tf-2.2-cpu-debian-intelmpi")
-    assert layers("tf-2.2-cpu-debian")[:-1] == layers("tf-2.3-cpu-debian")[:-1]  # TensorFlow's
-    assert layers("tf-2.2-cpu-debian")[:3] == layers("tf-1.10-cpu-debian")[:3]
-    assert layers("tf-2.2-cpu-debian")[0] != layers("tf-2.2-cpu-ubuntu")[0]

@@ -1,15 +1,23 @@
-"""The base image that the matrix pins: from its registry, or made here where none answers."""
+"""Before a bake: the base image that the matrix pins, and free space on the engine's disk."""
 
+from collections import namedtuple
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from bench import NEW, OLD, Bench
+from bench import NEW, OLD, Bench, engine_has
+from fake_engine import FakeEngine
 
 from imgbuild.build import prepare
 from imgbuild.build.context import BuildContext
-from imgbuild.build.prepare import pinned_bases
+from imgbuild.build.prepare import (
+    GIB,
+    full_disk,
+    needed_bytes,
+    pinned_bases,
+    require_disk_space,
+)
 from imgbuild.engine.faults import EngineUnusableError, answered_error, engine_error
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.inputs import build_inputs
@@ -146,6 +154,41 @@ def test_the_settings_and_ubuntu_are_left_to_the_build(
     for base in (BootstrapBase(), RegistryBase.model_validate(other)):
         context = replace(machine.bench.context, settings=Settings(base={"debian-12": base}))
         assert machine.settle(context) == context
-    context = machine.bench.context
-    assert pinned_bases((images["tf-2.2-gpu-ubuntu"],), context)[1] is context.inputs
+    machine.bench.use(images["tf-2.2-gpu-ubuntu"])
+    assert machine.settle() == machine.bench.context
     assert (machine.made, machine.bench.engine.calls) == ([], [])
+
+
+Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 - as shutil has it
+
+
+def _disk(monkeypatch: pytest.MonkeyPatch, folder: Path, free: int) -> None:
+    monkeypatch.setattr("imgbuild.build.prepare.shutil.disk_usage", lambda _: Usage(0, 0, free))
+    engine_has(monkeypatch, root_dir=str(folder))
+
+
+def test_a_build_begins_only_with_enough_space_and_a_full_disk_is_named(
+    monkeypatch: pytest.MonkeyPatch, images: dict[str, Image], tmp_path: Path
+) -> None:
+    chosen, engine = [*images.values()], FakeEngine()
+    needed = needed_bytes(chosen)
+    _disk(monkeypatch, tmp_path, needed)
+    require_disk_space(chosen, engine)
+    assert full_disk(engine) == ""
+    _disk(monkeypatch, tmp_path, needed - 1)
+    with pytest.raises(MachineError, match=rf"{needed / 1e9:.1f} GB .* {len(images)} images"):
+        require_disk_space(chosen, engine)
+    _disk(monkeypatch, tmp_path, 9 << 20)
+    assert "9 MB are free" in full_disk(engine)
+    _disk(monkeypatch, tmp_path / "on another machine", 0)
+    require_disk_space(chosen, engine)
+    assert full_disk(engine) == ""
+
+
+def test_what_images_share_is_counted_once(images: dict[str, Image]) -> None:
+    debian = [image for image in images.values() if image.os_name == "debian-12"]
+    gpu = next(image for image in images.values() if image.variant == "gpu")
+    assert needed_bytes() == needed_bytes(debian[:1]) == 4 * GIB
+    assert needed_bytes(debian[:3]) == 5 * GIB
+    assert needed_bytes([debian[0], gpu]) == 6 * GIB
+    assert needed_bytes([*images.values()]) == 8 * GIB
