@@ -143,9 +143,7 @@ def test_the_step_shown_is_the_oldest_that_runs_and_a_shared_one_counts_once() -
 
 
 @pytest.mark.parametrize("later", ["cancelled", "running", "done"])
-def test_a_failed_image_stays_failed_and_shows_the_step(
-    later: StepState,
-) -> None:
+def test_a_failed_image_stays_failed_and_shows_the_step(later: StepState) -> None:
     status = BuildStatus(["a"])
     one = status.images["a"]
     status.apply(event("failed"), 1)

@@ -1,23 +1,15 @@
-"""Before a bake: the base image that the matrix pins, and free space on the engine's disk."""
+"""Before a bake: the base image that the matrix pins, and enough space on the disk."""
 
-from collections import namedtuple
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 from bench import NEW, OLD, Bench, engine_has
-from fake_engine import FakeEngine
 
 from imgbuild.build import prepare
 from imgbuild.build.context import BuildContext
-from imgbuild.build.prepare import (
-    GIB,
-    full_disk,
-    needed_bytes,
-    pinned_bases,
-    require_disk_space,
-)
+from imgbuild.build.prepare import GIB, needed_bytes, pinned_bases
 from imgbuild.engine.faults import EngineUnusableError, answered_error, engine_error
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.inputs import build_inputs
@@ -159,30 +151,18 @@ def test_the_settings_and_ubuntu_are_left_to_the_build(
     assert (machine.made, machine.bench.engine.calls) == ([], [])
 
 
-Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 - as shutil has it
-
-
-def _disk(monkeypatch: pytest.MonkeyPatch, folder: Path, free: int) -> None:
-    monkeypatch.setattr("imgbuild.build.prepare.shutil.disk_usage", lambda _: Usage(0, 0, free))
-    engine_has(monkeypatch, root_dir=str(folder))
-
-
-def test_a_build_begins_only_with_enough_space_and_a_full_disk_is_named(
-    monkeypatch: pytest.MonkeyPatch, images: dict[str, Image], tmp_path: Path
+def test_too_little_space_begins_no_build_and_a_full_disk_is_named_after_a_failure(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    chosen, engine = [*images.values()], FakeEngine()
-    needed = needed_bytes(chosen)
-    _disk(monkeypatch, tmp_path, needed)
-    require_disk_space(chosen, engine)
-    assert full_disk(engine) == ""
-    _disk(monkeypatch, tmp_path, needed - 1)
-    with pytest.raises(MachineError, match=rf"{needed / 1e9:.1f} GB .* {len(images)} images"):
-        require_disk_space(chosen, engine)
-    _disk(monkeypatch, tmp_path, 9 << 20)
-    assert "9 MB are free" in full_disk(engine)
-    _disk(monkeypatch, tmp_path / "on another machine", 0)
-    require_disk_space(chosen, engine)
-    assert full_disk(engine) == ""
+    usage, needed = "imgbuild.build.prepare.shutil.disk_usage", needed_bytes(bench.context.images)
+    engine_has(monkeypatch, root_dir=str(tmp_path))
+    monkeypatch.setattr(usage, Mock(return_value=Mock(free=needed - 1)))
+    with pytest.raises(MachineError, match=rf"{needed / 1e9:.1f} GB .* 2 images"):
+        bench.run()
+    assert bench.baked == []
+    monkeypatch.setattr(usage, Mock(side_effect=[Mock(free=needed), Mock(free=9 << 20)]))
+    bench.broken = {OLD}
+    assert "9 MB are free" in str(bench.run().failure())
 
 
 def test_what_images_share_is_counted_once(images: dict[str, Image]) -> None:
