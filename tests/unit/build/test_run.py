@@ -228,18 +228,17 @@ def _missing(
     monkeypatch: pytest.MonkeyPatch,
     error: NotFetchedError | WrongContentError,
     **files: Download,
-) -> list[str]:
+) -> list[Download]:
     """Let the file of an error be missing; return which files of the images are fetched."""
     each = {OLD: files["old"], NEW: files["new"]}
     downloads = {name: ImageDownloads({"downloads": (of,)}, {}) for name, of in each.items()}
     bench.change(inputs=replace(INPUTS, downloads=downloads))
-    fetched: list[str] = []
+    fetched: list[Download] = []
 
     def context(files: Iterable[Download], **_: object) -> Path:
-        for file in files:
-            fetched.append(file.name)
-            if file == error.download:
-                raise error
+        fetched.extend(files)
+        if error.download in files:
+            raise error
         return Path("/downloads")
 
     monkeypatch.setattr("imgbuild.build.prepare.downloads_context", context)
@@ -255,7 +254,7 @@ def test_a_missing_download_concerns_only_the_image_that_needs_it(
     loaded: list[str] = []
     monkeypatch.setattr("imgbuild.build.prepare.load_base", lambda name, _: loaded.append(name))
     assert bench.states() == {OLD: "failed"}
-    assert (fetched, loaded) == (["alone"], [])
+    assert (fetched, loaded) == ([alone], [])
     assert bench.states(keep_going=True) == {OLD: "failed", NEW: "done"}
     assert bench.baked == [[NEW]]
 
@@ -269,7 +268,7 @@ def test_a_missing_source_of_cpython_is_tried_once_and_reported_once_with_the_re
     error = NotFetchedError("no such site", source)
     fetched = _missing(bench, monkeypatch, error, old=source, new=source)
     failure = bench.run(keep_going=True).failure()
-    assert (fetched, bench.baked) == (["Python"], [])
+    assert (fetched, bench.baked) == ([source], [])
     assert isinstance(failure, MachineError)
     assert str(failure).startswith(f"{OLD}, {NEW} were not tagged: no such site")
     assert str(failure).count("doctor --write") == 1
