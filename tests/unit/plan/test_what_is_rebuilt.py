@@ -54,15 +54,7 @@ def _put(value: object, *keys: Any) -> Callable[[Checkout], None]:
 
 
 def _replace(name: str, old: str, new: str) -> Callable[[Checkout], None]:
-    return lambda checkout: checkout.replace(f"images/templates/partials/{name}.j2", old, new)
-
-
-def _change_macro(checkout: Checkout) -> None:
-    path = checkout.path("images/templates/macros.j2")
-    text = path.read_text(encoding="utf-8")
-    changed, count = re.subn(r"(macro nvidia_install\([^)]*\) -%}\n)", r"\1true && ", text)
-    assert count == 1
-    path.write_text(changed, encoding="utf-8")
+    return lambda checkout: checkout.replace(f"images/templates/{name}.j2", old, new)
 
 
 def _change_package(checkout: Checkout) -> None:
@@ -158,11 +150,15 @@ ROWS: list[Row] = [
     ),
     (_put("2.99.1", "images", 0, "git"), {"row": FIRST}, r"pin git [0-9.]+ → 2\.99\.1.*"),
     (
-        _replace("mpi-index", "sh /run/mpi", "sh -x /run/mpi"),
+        _replace("partials/mpi-index", "sh /run/mpi", "sh -x /run/mpi"),
         {"mpi.origin": "index"},
         "Dockerfile: stage mpi",
     ),
-    (_change_macro, {"variant": "gpu", "stack": "ubuntu"}, "Dockerfile: stages? [a-z, -]+"),
+    (
+        _replace("macros", "    --repository '", "    --hold --repository '"),
+        {"variant": "gpu", "stack": "ubuntu"},
+        "Dockerfile: stages? [a-z, -]+",
+    ),
     *(_file(name) for name in ("mpiexec-ssh", "keyrings/README.md", "start/ssh_config_mpi")),
     (_make_executable, "files/network.sh", f"files/network.sh {HEX}"),
     (
@@ -211,7 +207,7 @@ def test_a_change_rebuilds_the_images_that_it_is_an_input_of(
         lambda _: None,
         _put("stack", "tags", "immutable"),
         _put({"cpu": "850"}, "images", 0, "budget"),
-        _replace("os", "FROM base", "# A remark.\n\n{# Another. #}FROM base"),
+        _replace("partials/os", "FROM base", "# A remark.\n\n{# Another. #}FROM base"),
         lambda checkout: _append(checkout, "images/files/of-nobody.sh"),
         _compile,
         lambda checkout: _append(checkout, "README.md"),
