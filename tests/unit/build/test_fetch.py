@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 from faulty_server import FaultyServer, Reply
 
-from imgbuild.build.fetch import FetchJob, fetch_files, known_listing
+from imgbuild.build.fetch import FetchJob, _copied, fetch_files, known_listing
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.errors import MachineError
 from imgbuild.files import ContentStore, sha256
 from imgbuild.inputs.download import Download, Kind, shown_progress
 from imgbuild.inputs.fetched import Listing, fetch_request, write_listing
+from imgbuild.inputs.oci_layout import read_layout, write_layout
 from imgbuild.inputs.upstream_files import apt_items
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
@@ -71,6 +72,20 @@ def test_a_listing_is_made_anew_when_its_inputs_changed_or_it_cannot_be_complete
         assert known_listing(image, job) is None
     job.store.path(listing.items[2].sha256).unlink()
     assert known_listing(image, job) is None
+
+
+def test_a_base_of_this_machine_is_copied_again_where_its_layer_was_damaged(
+    tmp_path: Path,
+) -> None:
+    rootfs, made = tmp_path / "rootfs.tar", tmp_path / "made"
+    rootfs.write_bytes(b"any")
+    write_layout(made, rootfs, name="debian-12", epoch=0)
+    copied = _copied(read_layout(made), tmp_path / "base")
+    (layer,) = (path for path in copied.rglob("blobs/sha256/*") if path.read_bytes()[:1] == b"\x1f")
+    content = layer.read_bytes()
+    layer.write_bytes(content[:-1] + b"!")
+    assert _copied(read_layout(made), tmp_path / "base") == copied
+    assert layer.read_bytes() == content
 
 
 def test_what_apt_plans_without_a_sha256_is_refused(tmp_path: Path) -> None:
