@@ -15,7 +15,12 @@ from imgbuild.build.run import build_images
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.engine.bake import BakeTarget, BuiltImage
 from imgbuild.engine.discovery import Buildx
-from imgbuild.engine.failure import BuildFailedError, BuildFailure
+from imgbuild.engine.failure import (
+    BuildFailedError,
+    BuildFailure,
+    BuildFault,
+    BuildStoppedError,
+)
 from imgbuild.engine.types import StoredImage
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, ImageDownloads, InterpreterInput
 from imgbuild.matrix.images import Image, standin_image
@@ -44,7 +49,11 @@ EPOCH, EPOCH_SECONDS = "2026-11-01T00:00:00Z", 1793491200
 
 @dataclass
 class Bench:
-    """A machine; ``broken`` images do not build, ``faulty`` ones do not pass their suites."""
+    """A machine; ``broken`` images do not build, ``faulty`` ones do not pass their suites.
+
+    ``fault`` is why they do not build, ``part`` ends the name of the target that fails; without a
+    fault it is the image's own. ``suite_error`` ends the suites of the older image.
+    """
 
     context: BuildContext
     broken: set[str] = field(default_factory=set)
@@ -55,6 +64,9 @@ class Bench:
     suites_run: list[tuple[str, ...]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     stores: RemoteStores | None = None
+    fault: BuildFault | None = None
+    part: str = ""
+    suite_error: BaseException | None = None
 
     @property
     def engine(self) -> FakeEngine:
@@ -64,6 +76,17 @@ class Bench:
     def change(self, **fields: object) -> None:
         """Change the context for the next builds."""
         self.context = replace(self.context, **fields)  # type: ignore[arg-type]
+
+    def use(self, *images: Image) -> None:
+        """Build these images instead, each on a base of its system, without downloads."""
+        inputs = self.context.inputs
+        bases, pythons = {**inputs.bases}, {**inputs.interpreters}
+        for one in images:
+            bases.setdefault(one.os_name, BaseInput("ubuntu@sha256:a", "sha256:a", "registry"))
+            pythons.setdefault(one.version_of("python"), InterpreterInput(None, "conda", "conda"))
+        files = dict.fromkeys((one.name for one in images), ImageDownloads({}, {}))
+        inputs = replace(inputs, bases=bases, interpreters=pythons, downloads=files)
+        self.change(images=images, inputs=inputs)
 
     def pretend_standin(self) -> None:
         standin = StandIn(note="a test's", versions={"python": "3.6.15"})
@@ -102,12 +125,12 @@ class Bench:
         self.targets = [*targets]
         images = [one for one in targets if one.output == "type=docker"]
         self.baked.append([target.name for target in images])
-        failed = tuple(t.name for t in images if t.name in self.broken)
+        failed = tuple(t.name + self.part for t in images if t.name in self.broken)
         if failed:
             rest = tuple(t.name for t in images if t.name not in self.broken)
-            raise BuildFailedError(
-                BuildFailure(failed, rest, "[horovod 2/2] RUN", "exit code 1", (), Path("log"))
-            )
+            what = ("[horovod 2/2] RUN", "exit code 1", (), Path("log"), self.fault)
+            kind = BuildStoppedError if self.fault else BuildFailedError
+            raise kind(BuildFailure(failed, rest, *what))
         return {target.name: self._store(target) for target in images}
 
     def _store(self, target: BakeTarget) -> BuiltImage:
@@ -119,12 +142,24 @@ class Bench:
 
     def suites(self, target: TestTarget, suites: tuple[str, ...], *_: object) -> Report:
         name = target.name
+        if self.suite_error and name == OLD:
+            raise self.suite_error
         self.tested.append(name)
         self.suites_run.append(suites)
         failures = (TestFailure("test_x", "no"),) if name in self.faulty else ()
         results = tuple(SuiteResult(name, 1, failures, (), 1.0) for name in suites)
         code = code_digest(self.context.project.suites)
         return Report(name, target.image_id, code, results)
+
+
+def engine_has(monkeypatch: pytest.MonkeyPatch, **facts: object) -> None:
+    """Let the engine in memory say other things of itself."""
+    version = replace(fake_engine.VERSION, **facts)  # type: ignore[arg-type]
+    monkeypatch.setattr(fake_engine, "VERSION", version)
+
+
+def with_budget(image: Image, megabytes: int) -> Image:
+    return replace(image, row=image.row.model_copy(update={"budget": {"cpu": megabytes}}))
 
 
 @pytest.fixture
@@ -145,8 +180,7 @@ def bench(
         cache=tmp_path / "cache",
     )
     made = Bench(context, said=said)
-    version = replace(fake_engine.VERSION, root_dir=str(tmp_path / "elsewhere"))
-    monkeypatch.setattr(fake_engine, "VERSION", version)
+    engine_has(monkeypatch, root_dir=str(tmp_path / "elsewhere"))
     monkeypatch.setattr("imgbuild.engine.discovery.find_buildx", lambda *_: Buildx(Path("/b"), "0"))
     monkeypatch.setattr("imgbuild.build.bake_images.run_bake", made.bake)
     monkeypatch.setattr("imgbuild.suites.session.run_suites", made.suites)

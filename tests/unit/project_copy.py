@@ -72,11 +72,12 @@ def copied(project: Project, root: Path, *more: str) -> Project:
 
 
 def imgbuild(
-    folder: Path, *arguments: str, env: Mapping[str, str] | None = None
+    folder: Path, *arguments: str, env: Mapping[str, str] | None = None, before: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command line in a folder, with these variables too."""
+    """Run a command line in a folder, with these variables too, and some code ``before`` it."""
+    program = f"from imgbuild import cli\n{before}\ncli.main()\n"
     return subprocess.run(
-        [sys.executable, "-c", "from imgbuild.cli import main; main()", *arguments],
+        [sys.executable, "-c", program, *arguments],
         cwd=folder,
         env={**os.environ, "COLUMNS": "200", **(env or {})},
         capture_output=True,

@@ -1,4 +1,4 @@
-"""What a build shows: on a terminal, in a log, for one image and for many."""
+"""What a build shows: how far images are; on a terminal, in a log, for one image and for many."""
 
 import io
 
@@ -7,10 +7,10 @@ from rich.console import Console
 
 from imgbuild.build.display import BuildDisplay, picture
 from imgbuild.build.status import BuildStatus
-from imgbuild.engine.progress import BuildEvent, StepState
+from imgbuild.engine.progress import BakeBegun, BuildEvent, StepState
 from imgbuild.events import Event, ImageState, State
 
-RUN = "[horovod 3/4] RUN pip install horovod"
+RUN, EXPORT = "[horovod 3/4] RUN pip install horovod", "exporting to image"
 
 
 class Terminal(io.StringIO):
@@ -45,14 +45,8 @@ def test_off_a_terminal_and_on_ci_the_steps_of_one_image_are_lines(
     monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "true")
-    internal = "[internal] load .dockerignore"
-    events = (
-        event("running"),
-        event("done", elapsed=12.3),
-        event("done", elapsed=12.3),
-        event("done", internal, 2),
-        event("failed", internal, 2),
-    )
+    load, done = "[internal] load .dockerignore", event("done", elapsed=12.3)
+    events = (event("running"), done, done, event("done", load, 2), event("failed", load, 2))
     assert shown(["a"], *events, stream=stream) == [
         "a starts horovod 3/4 RUN pip install horovod",
         "a 12.3s horovod 3/4 RUN pip install horovod",
@@ -68,7 +62,7 @@ def test_of_many_images_states_and_long_steps_are_lines() -> None:
         event("done", elapsed=12.3),
         event("done", elapsed=12.3, image="b"),
         event("done", "[x 1/1] COPY a b", 2, 0.3),
-        event("done", "exporting to image", 3, 12.3),
+        event("done", EXPORT, 3, 12.3),
         event("failed", image="b"),
         ImageState("b", State.FAILED, error="no"),
         ImageState("a", State.TESTING, "pins, horovod"),
@@ -132,3 +126,62 @@ def test_more_images_than_lines_are_summed_up_and_the_urgent_ones_shown() -> Non
     assert any(images[33] in line and "failed" in line for line in lines)
     assert any(images[30] in line and "building" in line for line in lines)
     assert " 11 of 34 done, 1 building, 22 waiting, 1 failed, " in lines[-1]
+
+
+def test_the_step_shown_is_the_oldest_that_runs_and_a_shared_one_counts_once() -> None:
+    status = BuildStatus(["a", "b"])
+    for image in ("a", "b"):
+        status.apply(event("planned", image=image), 0)
+        status.apply(event("planned", f"[final 1/1] COPY {image}", 2, image=image), 0)
+        status.apply(event("running", image=image), 1)
+    status.apply(event("running", "[final 1/1] COPY a", 2), 2)
+    assert status.images["a"].step == RUN
+    for image in ("a", "b"):
+        status.apply(event("done", elapsed=3.0, image=image), 3)
+    assert status.images["a"].step == "[final 1/1] COPY a"
+    assert status.steps == (1, 3)
+
+
+@pytest.mark.parametrize("later", ["cancelled", "running", "done"])
+def test_a_failed_image_stays_failed_and_shows_the_step(later: StepState) -> None:
+    status = BuildStatus(["a"])
+    one = status.images["a"]
+    status.apply(event("failed"), 1)
+    status.apply(event(later, "[y 1/1] RUN", 2), 2)
+    assert (one.state, one.step, one.final) == ("failed", RUN, True)
+
+
+def test_an_exported_image_is_built_and_a_second_bake_begins_anew() -> None:
+    status = BuildStatus(["a"])
+    one = status.images["a"]
+    for number in range(1, 6):
+        status.apply(event("planned", f"[x {number}/5] RUN", number), 0)
+    status.apply(event("cached", "[x 5/5] RUN", 5), 1)
+    assert 0 < status.fraction < 0.5
+    status.apply(event("running", EXPORT, 9), 2)
+    assert one.state == "exporting"
+    assert {s.state for s in one.steps.values()} == {"cached", "running"}, "others are not needed"
+    status.apply(event("done", EXPORT, 9), 3)
+    assert (one.state, one.step) == ("built", "")
+    assert 0.5 < status.fraction < 1
+    status.apply(BakeBegun(("a",)), 2)
+    assert (status.images["a"].state, status.fraction) == ("waiting", 0)
+
+
+def test_the_time_of_an_image_begins_with_its_first_step_that_is_not_cached() -> None:
+    status = BuildStatus(["a"])
+    one = status.images["a"]
+    status.apply(event("running", "[os 1/1] FROM base:1", 1), 0)
+    status.apply(event("done", "[os 1/1] FROM base:1", 1, 0.1), 0.1)
+    status.apply(event("cached", "[os 2/2] RUN apt", 2), 5)
+    assert one.elapsed(7) is None
+    status.apply(event("running", RUN, 3), 10)
+    status.apply(event("done", RUN, 3, 20.0), 30)
+    status.apply(event("done", EXPORT, 4, 2.0), 40)
+    assert one.elapsed(99) == 30.0
+    for state, now in ((State.TESTING, 41), (State.PASSED, 50), (State.TAGGED, 60)):
+        status.apply(ImageState("a", state), now)
+    assert (one.final, one.elapsed(99)) == (True, 40.0)
+    again = BuildStatus(["a"])
+    again.apply(event("done", "[os 1/1] FROM base:1", 1, 30.0), 30)
+    assert again.images["a"].since == 0, "pulling a base is work"

@@ -1,23 +1,26 @@
-"""The gate: what is skipped without a GPU, the driver's stub, and sizes on both stores."""
+"""The gate: what is skipped without a GPU, the driver's stub, and budgets on both stores."""
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import fake_engine
 import pytest
-from bench import INPUTS, OLD, Bench
+from bench import OLD, Bench, engine_has, with_budget
+from fake_engine import FakeEngine
 
-from imgbuild.build.gate import export_stub, suite_target
+from imgbuild.build.gate import export_stub, over_budget, suite_target
 from imgbuild.cli.build_command import build_lines
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads, InterpreterInput
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, all_images, as_documented_image
+from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.plan import Action
 from imgbuild.suites.results import Report, SuiteResult, TestSkip
+from releases import release_of
 
 GPU = "tf-1.13-gpu-ubuntu"
 REASON = "no NVIDIA driver: the engine offers none to containers"
@@ -27,112 +30,90 @@ SKIPS = (TestSkip("test_a", REASON), TestSkip("test_b", REASON))
 @pytest.fixture
 def gpu(bench: Bench, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Return a bench with one GPU image, on an engine without GPUs."""
-    inputs = replace(
-        INPUTS,
-        bases={"ubuntu-16.04": BaseInput("ubuntu@sha256:a", "sha256:a", "registry")},
-        interpreters={"3.6.2": InterpreterInput(None, "conda", "conda")},
-        downloads={GPU: ImageDownloads({}, {})},
-    )
-    bench.change(inputs=inputs, images=(images[GPU],))
-    monkeypatch.setattr("imgbuild.suites.session.run_suites", lambda *run: _skipping(bench, *run))
+    bench.use(images[GPU])
+    monkeypatch.setattr("imgbuild.suites.session.run_suites", _skipping(bench, "gpu_runs"))
     return bench
 
 
-def _skipping(bench: Bench, *run: Any) -> Report:
-    """Return what suites say that all pass, but for what needs a GPU."""
-    report = bench.suites(*run)
-    results = tuple(
-        SuiteResult("gpu_runs", 0, (), SKIPS, 0.1) if suite.suite == "gpu_runs" else suite
-        for suite in report.suites
-    )
-    return replace(report, suites=results, gpus=fake_engine.VERSION.gpus is not None)
+def _skipping(bench: Bench, name: str) -> Callable[..., Report]:
+    """Return suites that all pass, but for one whose tests are skipped."""
+
+    def run(*arguments: Any) -> Report:
+        report = bench.suites(*arguments)
+        results = tuple(
+            SuiteResult(name, 0, (), SKIPS, 0.1) if suite.suite == name else suite
+            for suite in report.suites
+        )
+        return replace(report, suites=results, gpus=fake_engine.VERSION.gpus is not None)
+
+    return run
+
+
+def _next(bench: Bench) -> Action:
+    (item,) = bench.plan()
+    return item.action
 
 
 def test_without_a_gpu_an_image_gets_its_name_and_is_tested_again_when_there_is_one(
     gpu: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = gpu.run()
-    text = build_lines(build)
-    assert build.results[0].ok
+    text = build_lines(gpu.run())
     assert "gpu_built passed, gpu_loadable passed, gpu_runs skipped, horovod passed" in text
     assert f"{GPU}: gpu_runs: 2 skipped: {REASON}" in text
     assert gpu.tags() == gpu.tags(GPU)
-    (item,) = gpu.plan()
-    assert item.action is Action.NOTHING
-    monkeypatch.setattr(fake_engine, "VERSION", replace(fake_engine.VERSION, gpus="nvidia"))
-    (item,) = gpu.plan()
-    assert item.action is Action.TEST
+    assert _next(gpu) is Action.NOTHING
+    engine_has(monkeypatch, gpus="nvidia")
+    assert _next(gpu) is Action.TEST
     gpu.build()  # offered, and of the wrong age
-    (item,) = gpu.plan()
-    assert item.action is Action.TEST
+    assert _next(gpu) is Action.TEST
     monkeypatch.setattr("imgbuild.suites.session.run_suites", gpu.suites)
     gpu.build()
-    (item,) = gpu.plan()
-    assert item.action is Action.NOTHING
-
-
-@dataclass
-class Machine:
-    """What the driver says of itself and its GPUs; without ``listed`` it does not answer."""
-
-    folder: Path
-
-    def says(self, driver: str, listed: str) -> None:
-        (self.folder / "version").write_text(driver)
-        (self.folder / "nvidia-smi").write_text(
-            f"#!/bin/sh\n{listed and f'echo {listed} #'} exit 9"
-        )
-        (self.folder / "nvidia-smi").chmod(0o755)
+    assert _next(gpu) is Action.NOTHING
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
-    """Return a machine whose engine offers one GPU."""
-    monkeypatch.setattr(fake_engine, "VERSION", replace(fake_engine.VERSION, gpus="nvidia"))
+def driver(gpu: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+    """Return what changes driver and GPUs of an engine with GPUs; without any, none answers."""
+    engine_has(monkeypatch, gpus="nvidia")
     monkeypatch.setattr("imgbuild.suites.container.DRIVER_VERSION", tmp_path / "version")
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    made = Machine(tmp_path)
-    made.says("driver 535.1", "GPU 0: A")
-    return made
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    def change(version: str, listed: str, host: str | None = None) -> None:
+        (tmp_path / "version").write_text(version)
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\n{listed and f'echo {listed} #'} exit 9")
+        program.chmod(0o755)
+        gpu.engine.host = host
+
+    return change
 
 
-def test_what_one_gpu_proved_is_good_until_driver_or_gpus_are_others(
-    gpu: Bench, machine: Machine
+def test_what_gpus_proved_is_good_until_driver_or_gpus_are_others(
+    gpu: Bench, driver: Callable[..., None], tmp_path: Path
 ) -> None:
     """NCCL refuses two ranks on one GPU: there, something is always skipped."""
-    assert gpu.build()[0].ok
-    assert [item.action for item in gpu.plan()] == [Action.NOTHING]
-    for driver, listed in (("driver 535.1", "GPU 0: B"), ("driver 570.2", "GPU 0: A")):
-        machine.says(driver, listed)
-        assert [item.action for item in gpu.plan()] == [Action.TEST]
-        gpu.build()
-        assert [item.action for item in gpu.plan()] == [Action.NOTHING]
-
-
-def test_gpus_that_cannot_be_asked_are_never_known_to_be_the_same(
-    gpu: Bench, machine: Machine
-) -> None:
-    for driver, listed, host in (("d", "", None), ("d", "GPU 0: A", "tcp://example.org:2376")):
-        machine.says(driver, listed)
-        gpu.engine.host = host
+    for version, listed in (("535.1", "GPU 0: A"), ("535.1", "GPU 0: B"), ("570.2", "GPU 0: A")):
+        driver(version, listed)
+        assert _next(gpu) is not Action.NOTHING
         assert gpu.build()[0].ok
-        assert [item.action for item in gpu.plan()] == [Action.TEST]
-    gpu.engine.host = None
-    gpu.build()
-    assert [item.action for item in gpu.plan()] == [Action.NOTHING]
-    (machine.folder / "version").unlink()
-    assert [item.action for item in gpu.plan()] == [Action.TEST]
+        assert _next(gpu) is Action.NOTHING
+    (tmp_path / "version").unlink()
+    assert _next(gpu) is Action.TEST
+
+
+@pytest.mark.parametrize(("listed", "host"), [("", None), ("GPU 0: A", "tcp://example.org:2376")])
+def test_gpus_that_cannot_be_asked_are_never_known_to_be_the_same(
+    gpu: Bench, driver: Callable[..., None], listed: str, host: str | None
+) -> None:
+    driver("535.1", listed, host)
+    assert gpu.build()[0].ok
+    assert _next(gpu) is Action.TEST
 
 
 def test_a_suite_that_every_image_must_pass_may_not_be_skipped(
     gpu: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def skipping(*run: Any) -> Report:
-        report = gpu.suites(*run)
-        skipped = tuple(replace(s, passed=0, skips=SKIPS) for s in report.suites[-1:])
-        return replace(report, suites=(*report.suites[:-1], *skipped))
-
-    monkeypatch.setattr("imgbuild.suites.session.run_suites", skipping)
+    monkeypatch.setattr("imgbuild.suites.session.run_suites", _skipping(gpu, "tensorflow"))
     (result,) = gpu.build()
     assert (result.ok, result.state) == (False, "suites incomplete")
     assert str(result.error).startswith(f"tensorflow: 2 skipped: {REASON}. Report: ")
@@ -150,10 +131,7 @@ def test_the_stub_is_of_the_images_own_builder(
     gpu.build()
     image, (item,) = gpu.context.images[0], gpu.plan()
     monkeypatch.setattr("imgbuild.build.bake_images.run_bake", export)
-    target = suite_target(image, item.image_id or "", gpu.context)
-    assert target.reference == image.tags[0]
-    assert target.export_stub is not None
-    target.export_stub(tmp_path)
+    export_stub(image, item.image_id or "", gpu.context, tmp_path)
     (stub,) = asked
     assert (stub.target, stub.labels) == ("driver-stub", {})
     assert stub.output == f"type=local,dest={tmp_path}"
@@ -166,11 +144,13 @@ def test_the_stub_is_of_the_images_own_builder(
     failed = {GPU: MachineError("no network")}
     monkeypatch.setattr("imgbuild.build.gate.fetch_downloads", lambda *_, **__: ({}, failed))
     with pytest.raises(MachineError, match="no network"):
-        target.export_stub(tmp_path)
+        export_stub(image, item.image_id or "", gpu.context, tmp_path)
+
+
+def test_suites_expect_what_a_stand_in_has(gpu: Bench) -> None:
     gpu.pretend_standin()
-    target = suite_target(gpu.context.images[0], "sha256:1", gpu.context, "x:1")
-    assert (target.reference, target.expected["standin"]) == ("x:1", True)
-    assert target.expected["pins"]["python"] == "3.6.15"
+    expected = suite_target(gpu.context.images[0], "sha256:1", gpu.context).expected
+    assert (expected["standin"], expected["pins"]["python"]) == (True, "3.6.15")
 
 
 @pytest.mark.parametrize(("budget", "ok"), [(20, True), (19, False)])
@@ -178,12 +158,58 @@ def test_on_a_containerd_store_the_layers_are_counted_for_a_budget(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, budget: int, ok: bool
 ) -> None:
     """The image has 1000 MB there, packed layers included; the unpacked ones have 23 MB."""
-    version = replace(fake_engine.VERSION, containerd_store=True)
-    monkeypatch.setattr(fake_engine, "VERSION", version)
-    steps = [HistoryEntry("COPY", 23_000_000)]
-    monkeypatch.setattr(bench.engine, "history", lambda _: steps)
-    image = bench.context.images[0]
-    row = image.row.model_copy(update={"budget": {"cpu": budget}})
-    bench.change(images=(replace(image, row=row),))
+    engine_has(monkeypatch, containerd_store=True)
+    bench.engine.histories[f"sha256:{0:064}"] = [HistoryEntry("COPY", 23_000_000)]
+    bench.change(images=(with_budget(bench.context.images[0], budget),))
     (result,) = bench.build()
     assert (result.name, result.ok, result.size) == (OLD, ok, 23_000_000)
+
+
+ROW = f"{{tensorflow: {release_of('2.2')}, stack: debian, variants: [cpu], horovod: 0.19.5}}"
+
+
+def _with(budget: str) -> str:
+    return ROW.replace("horovod: 0.19.5", f"horovod: 0.19.5, budget: {budget}")
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        ("{cpu: 850000000}", "'850000000' is not an image's size in MB"),
+        ("{cpu: 9}", "'9' is not an image's size in MB"),
+        ("{cpu: [1]}", "is not an image's size in MB"),
+        ("{tpu: 850}", "'tpu' is not allowed; allowed: 'cpu' or 'gpu'"),
+        ("{gpu: 850}", "a budget for gpu, which is no variant of this row: cpu"),
+        ("850", "budget must be a mapping (key: value)"),
+    ],
+)
+def test_an_implausible_budget_is_refused(
+    edited: Callable[..., Path], refusal: Callable[[Path], str], budget: str, expected: str
+) -> None:
+    assert expected in refusal(edited(ROW, _with(budget)))
+
+
+def test_a_budget_belongs_to_one_image_and_never_to_a_documented_one(
+    edited: Callable[..., Path], images: dict[str, Image]
+) -> None:
+    matrix = load_matrix(edited(ROW, _with("{cpu: 850}")))
+    budgets = {image.name: image.budget for image in all_images(matrix) if image.budget}
+    assert budgets == {"tf-2.2-cpu-debian": 850_000_000}
+    gpu = images["tf-2.1-gpu-ubuntu"]
+    gpu = replace(gpu, row=gpu.row.model_copy(update={"budget": {"gpu": 900}}))
+    assert (gpu.budget, as_documented_image(gpu).budget) == (900_000_000, None)
+
+
+def test_five_per_cent_more_is_allowed_and_one_byte_beyond_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    budget, engine = 100_000_000, FakeEngine()
+    assert over_budget(105_000_000, budget, engine) is None
+    assert "its budget of 100 MB; 5 %" in (over_budget(105_000_001, budget, engine) or "")
+    assert over_budget(10**12, None, engine) is None
+    # A containerd store counts blocks. As tf-1.10-cpu-debian did, 531 MB on a graph driver:
+    graph, containerd = 530_590_823, 583_450_624
+    assert over_budget(containerd, graph, engine) is not None
+    engine_has(monkeypatch, containerd_store=True)
+    assert over_budget(containerd, graph, engine) is None
+    assert over_budget(graph * 117 // 100, graph, engine) is not None

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from bench import NEW, OLD, Bench
@@ -11,16 +12,15 @@ from fake_engine import FakeEngine
 from memory_registry import MemoryRegistry
 from test_horovod_wheels import WHEEL
 
-from imgbuild.build.artifact_store import VERDICTS_TYPE
+from imgbuild.build.artifact_store import VERDICTS_TYPE, ArtifactStore
 from imgbuild.build.horovod_wheels import WheelCache, wheel_key
-from imgbuild.build.remote import RemoteStore, RemoteStores, open_stores
+from imgbuild.build.remote import RemoteStore, RemoteStores
 from imgbuild.build.result import BuildResult
-from imgbuild.dockerfile.labels import TAKEN_WHEEL
-from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.plan.plan import Action
+from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY, TAKEN_WHEEL
+from imgbuild.errors import CheckFailedError
+from imgbuild.matrix.tags import input_tag
 from imgbuild.registry.repository import OCI_MANIFEST, Manifest, digest_of
 from imgbuild.registry.signing import Cosign, Trust
-from imgbuild.settings import Settings
 from imgbuild.suites.results import ReportStore
 
 
@@ -79,30 +79,24 @@ def machines(bench: Bench) -> Machines:
     return made
 
 
-def test_what_is_kept_is_not_kept_again(machines: Machines) -> None:
+def test_only_what_passed_is_kept_and_that_only_once(machines: Machines) -> None:
+    machines.bench.faulty = {NEW}
     machines.build()
-    machines.bench.said.clear()
-    machines.bench.engine.calls.clear()
-    machines.server.calls.clear()
+    for seen in (machines.bench.said, machines.bench.engine.calls, machines.server.calls):
+        seen.clear()
     machines.build()
     assert not {*machines.bench.engine.calls} & {"push", "pull", "load"}
     assert not any(call.startswith("put") for call in machines.server.calls)
     assert not machines.bench.said
-
-
-def test_only_what_passed_is_kept(machines: Machines) -> None:
-    machines.bench.faulty = {NEW}
-    machines.build()
     machines.another()
-    found = {name: one.item.action for name, one in machines.build().items()}
-    assert found == {OLD: Action.TAG, NEW: Action.BUILD}
+    assert machines.actions() == ["tag", "build"]
 
 
 def test_what_was_tagged_untested_is_tested_where_it_comes(machines: Machines) -> None:
     machines.build(test=False)
     machines.another()
     results = machines.build()
-    assert {one.item.action for one in results.values()} == {Action.TEST}
+    assert {str(one.item.action) for one in results.values()} == {"test"}
     assert results[OLD].item.reason.endswith("not tested yet")
     assert sorted(machines.bench.tested) == [OLD, NEW]
     assert not machines.bench.baked
@@ -119,22 +113,40 @@ def test_images_that_are_there_take_their_verdicts_alone(machines: Machines) -> 
     assert not machines.bench.tested
 
 
-def test_verdicts_on_other_layers_are_not_trusted(machines: Machines) -> None:
-    machines.build()
-    registry = machines.bench.engine.registry
-    machines.another()
-    for reference, image in registry.items():
-        registry[reference] = replace(image, layers=("sha256:other",))
-    assert machines.actions() == ["test", "test"]
+def test_verdicts_count_for_one_input_digest_and_its_layers() -> None:
+    """Also where somebody moves a tag: the key in the file is of the image that it is about."""
+    server = MemoryRegistry()
+    kept, layers = ArtifactStore(server, print), ("sha256:" + "e" * 64,)
+    passed, failed = ({"pins": {"key": "k", "verdict": one}} for one in ("passed", "failed"))
+    for suites in (failed, passed):  # the later one counts
+        kept.keep_verdicts("sha256:a", layers, suites)
+    assert kept.verdicts("sha256:a", layers) == passed
+    assert kept.verdicts("sha256:a", ()) == {}
+    (good,) = server.tagged
+    kept.keep_verdicts("sha256:b", layers, failed)
+    (other,) = {*server.tagged} - {good}
+    server.tagged[other] = server.tagged[good]
+    assert kept.verdicts("sha256:b", layers) == {}
+    server.calls.clear()
+    kept.keep_verdicts("sha256:a", layers, {"pins": {**passed["pins"], "before": "later"}})
+    assert not [call for call in server.calls if "put" in call]
 
 
-def test_a_failure_found_here_counts_more_than_a_kept_verdict(machines: Machines) -> None:
+@pytest.mark.parametrize("other", ["", NAME, INPUT_DIGEST, REPOSITORY, "id"])
+def test_an_image_of_a_repository_is_the_one_that_was_asked_for(
+    machines: Machines, other: str
+) -> None:
     machines.build()
     bench = machines.bench
-    image_id = next(image.id for image in bench.engine.stored.values() if image.tags)
-    path = bench.context.store.folder / f"{image_id.removeprefix('sha256:')}.json"
-    path.write_text(path.read_text().replace('"verdict": "passed"', '"verdict": "failed"'))
-    assert "test" in machines.actions(write=False)
+    item = bench.plan()[0]
+    reference = f"{machines.server.name}:{input_tag(item.digest.total)}"
+    machines.another()
+    found = bench.engine.registry[reference]
+    change = {"id": "sha256:x"} if other == "id" else {"labels": {**found.labels, other: "x"}}
+    bench.engine.registry[reference] = replace(found, **change if other else {})
+    pulled = RemoteStore(machines.server, bench.said.append).pull(item, bench.engine)
+    assert (pulled is None) is bool(other)
+    assert (reference in bench.tags()) is not bool(other)
 
 
 @pytest.mark.parametrize(("read", "write"), [(True, False), (False, True)])
@@ -214,12 +226,8 @@ def test_an_interrupt_before_the_tags_loses_nothing(
     bench = machines.bench
     machines.build()
     machines.another()
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr("imgbuild.build.gate._test_and_tag", interrupted)
+        patch.setattr("imgbuild.build.gate._test_and_tag", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             machines.build()
     assert all(tag.startswith(f"{machines.server.name}:input-") for tag in bench.tags())
@@ -228,18 +236,13 @@ def test_an_interrupt_before_the_tags_loses_nothing(
     assert bench.tags() == bench.tags(OLD) | bench.tags(NEW)
 
 
-def test_a_name_that_is_no_repository_is_refused() -> None:
-    refused = pytest.raises(InputError, match="--cache-to")
-    with refused, open_stores(Settings(), print, written=["./folder"]):
-        pass
-
-
+@dataclass(frozen=True, kw_only=True)
 class _Signed(Trust):
     """Trusts all; provenances have what ``reports`` have, but for ``verdict``, or are none."""
 
     server: MemoryRegistry
     reports: ReportStore
-    verdict: dict[str, Any] | None
+    verdict: Mapping[str, Any] | None
 
     def require_signature(self, reference: str) -> None:
         pass
@@ -258,43 +261,32 @@ class _Signed(Trust):
         return ({"runDetails": {"byproducts": [{"name": "sbom"}, *entries]}},)
 
 
-@pytest.mark.parametrize("verdict", [{}, {"key": "of another form"}, None])
+@pytest.mark.parametrize("verdict", [{}, {"key": "of another form"}, None], ids=str)
 def test_with_trust_the_results_that_are_signed_count(
-    machines: Machines, monkeypatch: pytest.MonkeyPatch, verdict: dict[str, Any] | None
+    machines: Machines, verdict: Mapping[str, Any] | None
 ) -> None:
-    """The image is not tested again, and it is known who signed it; without results it is."""
+    """The image is not tested again, and it is known who signed it; without results it is.
+
+    Nor are they of another image with the same inputs, which the engine may have.
+    """
     bench = machines.bench
     machines.build()
-    there = {"server": machines.server, "reports": bench.context.store, "verdict": verdict}
-    for name, value in there.items():
-        monkeypatch.setattr(_Signed, name, value, raising=False)
+    signed = {"server": machines.server, "reports": bench.context.store, "verdict": verdict}
+    trust = _Signed(Cosign(), key="awskms:///x", **signed)  # type: ignore[arg-type]
+    store = RemoteStore(machines.server, bench.said.append, trust)
+    for item in bench.plan():
+        image = bench.engine.stored[item.image_id or ""]
+        assert bool(store.verdicts(item, image)) is (verdict is not None)
+        assert store.verdicts(item, replace(image, id="sha256:" + "e" * 64)) is None
     machines.another()
-    trust = _Signed(Cosign(), key="awskms:///x")
-    bench.stores = RemoteStores((RemoteStore(machines.server, bench.said.append, trust),), ())
+    bench.stores = RemoteStores((store,), ())
     results = bench.build(test=True, keep_going=True)
     assert not bench.baked
     assert bool(bench.tested) == (verdict != {})
     assert all(one.ok for one in results)
     reports = bench.context.store
-    signed = {reports.signed_by(one.image_id or "") for one in results}
+    by = {reports.signed_by(one.image_id or "") for one in results}
+    assert by == ({None} if verdict is None else {trust.fingerprint})
     for one in results if verdict == {} else ():
         entries = reports.document(one.image_id or "").values()
         assert {entry["signed_by"] for entry in entries} == {trust.fingerprint}
-    assert signed == ({None} if verdict is None else {trust.fingerprint})
-
-
-def test_signed_results_of_another_image_are_not_of_this_one(
-    machines: Machines, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The engine has an image with the same inputs that is not the one which was signed."""
-    bench = machines.bench
-    machines.build()
-    there = {"server": machines.server, "reports": bench.context.store, "verdict": {}}
-    for name, value in there.items():
-        monkeypatch.setattr(_Signed, name, value, raising=False)
-    trust = _Signed(Cosign(), key="awskms:///x")
-    store = RemoteStore(machines.server, bench.said.append, trust)
-    for item in bench.plan():
-        image = bench.engine.stored[item.image_id or ""]
-        assert store.verdicts(item, image)
-        assert store.verdicts(item, replace(image, id="sha256:" + "e" * 64)) is None

@@ -5,15 +5,13 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import fake_engine
 import pytest
-from bench import INPUTS, NEW, OLD, Bench
+from bench import INPUTS, NEW, OLD, Bench, engine_has, with_budget
+from project_copy import copied
 
 from imgbuild.build.context import image_locks
-from imgbuild.build.result import Build, BuildResult, concerns_all
-from imgbuild.cli.build_command import build_lines, usage_lines
+from imgbuild.cli.build_command import build_lines
 from imgbuild.engine.failure import FAULTS, BuildFailedError, BuildStoppedError
 from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.engine.types import StoredImage
@@ -22,17 +20,10 @@ from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads
 from imgbuild.inputs.download import Download, NotFetchedError, WrongContentError
 from imgbuild.inputs.oci_layout import BaseLayout
 from imgbuild.matrix.images import Image
-from imgbuild.plan.digest import InputDigest
-from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.project import Project
-from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import Report, SuiteResult, TestFailure
 from waiting import wait_for
 
 CHANGED = replace(INPUTS, uv_version="99")
-
-
-# What gets its tags
 
 
 def test_what_passed_gets_its_tags_and_a_second_build_has_nothing_to_do(bench: Bench) -> None:
@@ -55,22 +46,20 @@ def test_what_failed_its_suites_gets_no_tag_and_is_tested_again_not_built(bench:
     assert len(bench.baked) == 1
 
 
-def test_a_failed_successor_leaves_the_old_image_its_tags(bench: Bench) -> None:
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_successor_takes_the_tags_once_it_passed_and_the_old_image_goes(
+    bench: Bench, remembered: bool
+) -> None:
     bench.build()
     before = bench.engine.inspect(bench.context.images[1].tags[0])
     bench.change(inputs=CHANGED)
     bench.faulty = {NEW}
     bench.build()
     assert bench.engine.inspect(bench.context.images[1].tags[0]) == before
-
-
-@pytest.mark.parametrize("remembered", [True, False])
-def test_a_successor_takes_the_tags_and_the_old_image_goes(bench: Bench, remembered: bool) -> None:
-    bench.build()
+    bench.faulty = set()
     if not remembered:
         shutil.rmtree(bench.context.store.folder)
-    bench.change(inputs=CHANGED)
-    assert bench.states() == {OLD: "done", NEW: "done"}
+    assert all(result.ok for result in bench.build())
     assert len(bench.engine.stored) == 2
 
 
@@ -115,15 +104,19 @@ def test_families_of_two_repositories_share_an_engine_and_nothing_else(bench: Be
     }
 
 
-def test_what_is_about_to_be_tested_is_remembered_before(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_image_of_the_same_inputs_is_no_predecessor(bench: Bench) -> None:
+    bench.build()
+    stored = bench.engine.stored[bench.plan()[0].image_id or ""]
+    twin = replace(stored, id="sha256:twin", tags=())
+    bench.context.store.import_results(twin.id, {}, built=True)
+    bench.engine.stored |= {twin.id: twin, stored.id: replace(stored, tags=())}
+    bench.build()
+    assert {stored.id, twin.id} <= {*bench.engine.stored}
+
+
+def test_what_is_about_to_be_tested_is_remembered_before(bench: Bench) -> None:
     """A killed test leaves it untagged, and `imgbuild clean` must know whose it is."""
-
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("imgbuild.build.gate._test_and_tag", killed)
+    bench.suite_error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         bench.build(jobs=1)
     assert all(bench.context.store.was_to_test(one) for one in bench.engine.stored)
@@ -131,70 +124,59 @@ def test_what_is_about_to_be_tested_is_remembered_before(
 
 
 def test_only_a_changed_suite_is_run_again(bench: Bench, project: Project, tmp_path: Path) -> None:
-    copied = tmp_path / "checkout" / "tests" / "image"
-    shutil.copytree(project.suites, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("images", "matrix.yaml"):
-        (tmp_path / "checkout" / name).symlink_to(project.root / name)
-    bench.change(project=Project(tmp_path / "checkout"))
+    checkout = copied(project, tmp_path / "checkout")
+    bench.change(project=checkout)
     bench.build()
     bench.suites_run.clear()
-    with (copied / "test_pins.py").open("a") as file:
+    with (checkout.suites / "test_pins.py").open("a") as file:
         file.write("# changed\n")
     (first, _) = bench.build()
     assert bench.suites_run == [("pins",)] * 2
     assert first.report is not None
     assert {s.suite for s in first.report.suites if s.before} >= {"horovod", "tensorflow"}
     bench.suites_run.clear()
-    with (copied / "container.py").open("a") as file:
+    with (checkout.suites / "container.py").open("a") as file:
         file.write("# changed\n")
     bench.build()
     assert len(bench.suites_run[0]) > 1
     assert bench.states() == {OLD: "up to date", NEW: "up to date"}
 
 
-def _with_budget(image: Image, megabytes: int) -> Image:
-    return replace(image, row=image.row.model_copy(update={"budget": {"cpu": megabytes}}))
-
-
 @pytest.mark.parametrize("test", [True, False])
 def test_an_image_over_its_budget_is_not_tested_and_gets_no_tag(
     bench: Bench, *, test: bool
 ) -> None:
-    first, second = bench.context.images
-    bench.change(images=(_with_budget(first, 900), _with_budget(second, 1000)))
+    images = bench.context.images
+    bench.change(images=(with_budget(images[0], 900), with_budget(images[1], 1000)))
     old, new = bench.build(test=test, keep_going=True)
     assert (old.state, new.state) == ("failed", "done")
     assert "budget of 900 MB" in str(old.error)
     assert (old.size, bench.tested) == (10**9, [NEW] * test)
     assert bench.tags() == bench.tags(NEW)
-    bench.change(images=(_with_budget(first, 953), second))
+    bench.change(images=(with_budget(images[0], 953), images[1]))
     assert all(result.ok for result in bench.build())
     assert len(bench.baked) == 1  # a larger budget builds nothing again
-    bench.change(images=(_with_budget(first, 900), second))
+    bench.change(images=(with_budget(images[0], 900), images[1]))
     bench.pretend_standin()  # what has no budget, and can never be pushed:
     bench.engine.stored.clear()
     assert all(result.ok for result in bench.build())
 
 
-# What is locked
-
-
 def test_a_second_build_is_refused_and_keeps_no_other_lock(tmp_path: Path) -> None:
-    with image_locks(["tf-2.2"], None, tmp_path):
-        message = rf"tf-2\.2 is being built, .*process {os.getpid()}"
-        with (
-            pytest.raises(MachineError, match=message),
-            image_locks(["tf-1.10", "tf-2.2"], None, tmp_path),
-        ):
+    with image_locks(["b"], None, tmp_path):
+        refused = pytest.raises(MachineError, match=rf"b is being built, .*process {os.getpid()}")
+        with refused, image_locks(["a", "b"], None, tmp_path):
             pass
-        with (
-            image_locks(["tf-1.10"], None, tmp_path),
-            image_locks(["tf-2.2"], "tcp://elsewhere:2375", tmp_path),
-        ):
+        with image_locks(["a"], None, tmp_path), image_locks(["b"], "tcp://x:2375", tmp_path):
             pass
 
 
-# What fails
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_locks_are_taken_in_one_order(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """Whatever the order of the selection: two builds would wait for each other's image."""
+    refused = pytest.raises(MachineError, match="a is being built")
+    with image_locks(["a", "b"], None, tmp_path), refused, image_locks(names, None, tmp_path):
+        pass
 
 
 def test_a_failure_stops_the_other_images_unless_it_keeps_going(bench: Bench) -> None:
@@ -213,62 +195,50 @@ def test_a_failure_stops_the_other_images_unless_it_keeps_going(bench: Bench) ->
     assert bench.states(jobs=1, keep_going=True) == {OLD: "suites failed", NEW: "suites failed"}
 
 
-def _change_failure(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str | None = None, **change: object
-) -> None:
-    """Let the first image fail to build, with another failure than usual."""
-
-    def bake(*arguments: object, **more: object) -> object:
-        try:
-            return bench.bake(*arguments, **more)  # type: ignore[arg-type]
-        except BuildFailedError as error:
-            failure = replace(error.failure, **change)  # type: ignore[arg-type]
-            if kind is None:
-                raise BuildFailedError(failure) from error
-            fault = next(one for one in FAULTS if one.kind == kind)
-            raise BuildStoppedError(replace(failure, fault=fault)) from error
-
-    monkeypatch.setattr("imgbuild.build.bake_images.run_bake", bake)
-    bench.broken = {OLD}
-
-
-@pytest.mark.parametrize("kind", ["unreachable", "disk", "engine"])
+@pytest.mark.parametrize(
+    ("kind", "faulty", "error"),
+    [
+        ("unreachable", set(), MachineError),
+        ("unreachable", {NEW}, CheckFailedError),
+        ("disk", set(), MachineError),
+        ("engine", set(), MachineError),
+    ],
+)
 def test_a_missing_upstream_concerns_one_image_and_a_lost_engine_all(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str
+    bench: Bench, kind: str, faulty: set[str], error: type[ImgbuildError]
 ) -> None:
-    _change_failure(bench, monkeypatch, kind)
-    old, new = bench.build(keep_going=True)
+    """It is an error of the machine only if no image is at fault."""
+    bench.broken, bench.fault = {OLD}, next(one for one in FAULTS if one.kind == kind)
+    bench.faulty = faulty
+    build = bench.run(keep_going=True)
+    old, new = build.results
+    assert type(old.error) is BuildStoppedError
     if kind == "unreachable":
-        assert (type(old.error), new.state) == (BuildStoppedError, "done")
         assert bench.baked == [[OLD, NEW], [NEW]]
+        assert new.tagged is not bool(faulty)
     else:
-        assert old.error
-        assert concerns_all(old.error)
-        assert str(new.error) == f"cancelled, since {OLD} failed"
         assert bench.baked == [[OLD, NEW]]
-
-
-ALONE, SHARED = (Download(name, f"https://x/{name}", "0" * 64) for name in ("alone", "shared"))
+        assert str(new.error) == f"cancelled, since {OLD} failed"
+    assert isinstance(build.failure(), error)
+    assert f"{OLD} was not tagged: Building {OLD} failed" in str(build.failure())
 
 
 def _missing(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
-    missing: Download,
-    error: type[NotFetchedError | WrongContentError] = NotFetchedError,
-    **files: tuple[Download, ...],
-) -> list[str]:
-    """Let a file be missing that both images need, or one; return which files are fetched."""
+    error: NotFetchedError | WrongContentError,
+    **files: Download,
+) -> list[Download]:
+    """Let the file of an error be missing; return which files of the images are fetched."""
     each = {OLD: files["old"], NEW: files["new"]}
-    downloads = {name: ImageDownloads({"downloads": of}, {}) for name, of in each.items()}
+    downloads = {name: ImageDownloads({"downloads": (of,)}, {}) for name, of in each.items()}
     bench.change(inputs=replace(INPUTS, downloads=downloads))
-    fetched: list[str] = []
+    fetched: list[Download] = []
 
     def context(files: Iterable[Download], **_: object) -> Path:
-        for file in files:
-            fetched.append(file.name)
-            if file == missing:
-                raise error("no such site", file)
+        fetched.extend(files)
+        if error.download in files:
+            raise error
         return Path("/downloads")
 
     monkeypatch.setattr("imgbuild.build.prepare.downloads_context", context)
@@ -279,51 +249,36 @@ def _missing(
 def test_a_missing_download_concerns_only_the_image_that_needs_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, error: type[NotFetchedError | WrongContentError]
 ) -> None:
-    fetched = _missing(bench, monkeypatch, ALONE, error, old=(ALONE,), new=(SHARED,))
+    alone, other = (Download(name, f"https://x/{name}", "0" * 64) for name in ("alone", "other"))
+    fetched = _missing(bench, monkeypatch, error("no such site", alone), old=alone, new=other)
     loaded: list[str] = []
     monkeypatch.setattr("imgbuild.build.prepare.load_base", lambda name, _: loaded.append(name))
     assert bench.states() == {OLD: "failed"}
-    assert loaded == []
-    assert fetched == ["alone"]
+    assert (fetched, loaded) == ([alone], [])
     assert bench.states(keep_going=True) == {OLD: "failed", NEW: "done"}
     assert bench.baked == [[NEW]]
 
 
-def test_a_missing_download_is_tried_once_and_reported_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fetched = _missing(bench, monkeypatch, SHARED, old=(SHARED,), new=(SHARED, ALONE))
-    build = bench.run(keep_going=True)
-    assert (fetched, bench.baked) == (["shared"], [])
-    assert isinstance(build.failure(), MachineError)
-    assert str(build.failure()) == f"{OLD}, {NEW} were not tagged: no such site"
-
-
-def test_a_missing_source_of_cpython_names_the_command_that_finds_another_one(
+def test_a_missing_source_of_cpython_is_tried_once_and_reported_once_with_the_remedy(
     bench: Bench, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = images[NEW]
     assert image.python.origin == "source"
     source = Download("Python", image.matrix.sources[image.python.source].url, "0" * 64)
-    _missing(bench, monkeypatch, source, old=(source,), new=(source,))
-    said = str(bench.run(keep_going=True).failure())
-    assert said.count("doctor --write") == 1, "once for both"
-    assert "3.6.15" in said
+    error = NotFetchedError("no such site", source)
+    fetched = _missing(bench, monkeypatch, error, old=source, new=source)
+    failure = bench.run(keep_going=True).failure()
+    assert (fetched, bench.baked) == ([source], [])
+    assert isinstance(failure, MachineError)
+    assert str(failure).startswith(f"{OLD}, {NEW} were not tagged: no such site")
+    assert str(failure).count("doctor --write") == 1
 
 
 def test_a_missing_base_concerns_only_the_images_on_it(
     bench: Bench, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = images["tf-2.2-cpu-ubuntu"]
-    base = BaseInput("ubuntu@sha256:a", "sha256:a", "registry")
-    python = INPUTS.interpreters["3.6.15"]
-    inputs = replace(
-        INPUTS,
-        bases={**INPUTS.bases, other.os_name: base},
-        interpreters={**INPUTS.interpreters, other.version_of("python"): python},
-        downloads={**INPUTS.downloads, other.name: ImageDownloads({}, {})},
-    )
-    bench.change(inputs=inputs, images=(other, images[NEW]))
+    bench.use(other, images[NEW])
 
     def load(name: str, _: object) -> None:
         if name == other.os_name:
@@ -335,71 +290,54 @@ def test_a_missing_base_concerns_only_the_images_on_it(
     assert str(first.error) == "the base is damaged"
 
 
-@pytest.mark.parametrize(("found", "loaded"), [("config", 0), ("manifest", 0), ("forged", 1)])
-def test_only_the_base_itself_is_taken_for_it(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: str, loaded: int
+@pytest.mark.parametrize(
+    ("found", "loads"),
+    [("config", False), ("manifest", False), ("forged", True), ("damaged", False)],
+)
+def test_only_the_base_itself_is_taken_for_it_and_none_that_is_damaged_is_loaded(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: str, loads: bool
 ) -> None:
     """Whoever can put an image into the engine can give it the name of a base."""
+
+    def require_whole() -> None:
+        if found == "damaged":
+            raise MachineError("the base is damaged")
+
     layout = BaseLayout(tmp_path, "sha256:config", "imgbuild/base:debian-12-1", "sha256:manifest")
-    base = BaseInput(layout.reference, layout.image_id, "bootstrapped", layout)
+    base = BaseInput(layout.reference, layout.image_id, "bootstrapped", layout, require_whole)
     bench.change(inputs=replace(INPUTS, bases={"debian-12": base}))
     bench.engine.stored["base"] = StoredImage(f"sha256:{found}", (layout.reference,))
+    loaded: list[object] = []
     monkeypatch.setattr("imgbuild.build.prepare.write_archive", lambda _, path: path.touch())
-    monkeypatch.setattr(bench.engine, "load", bench.engine.calls.append)
-    bench.build()
-    assert sum(not isinstance(call, str) for call in bench.engine.calls) == loaded
+    monkeypatch.setattr(bench.engine, "load", loaded.append)
+    errors = {str(result.error) for result in bench.build() if result.error}
+    assert errors == ({"the base is damaged"} if found == "damaged" else set())
+    assert bool(loaded) is loads
+    assert bool(bench.baked) is not bool(errors)
 
 
-def test_a_damaged_base_never_reaches_the_engine(bench: Bench, tmp_path: Path) -> None:
-    def refuse() -> None:
-        raise MachineError("the base is damaged")
-
-    layout = BaseLayout(tmp_path, "sha256:1", "imgbuild/base:debian-12-1")
-    base = BaseInput(layout.reference, layout.image_id, "bootstrapped", layout, refuse)
-    bench.change(inputs=replace(INPUTS, bases={"debian-12": base}))
-    assert {str(result.error) for result in bench.build()} == {"the base is damaged"}
-    assert "load" not in bench.engine.calls
-    assert bench.baked == []
-
-
-def _failing_suites(bench: Bench, monkeypatch: pytest.MonkeyPatch, error: ImgbuildError) -> None:
-    def failing(target: TestTarget, *more: Any) -> Report:
-        if target.name == OLD:
-            raise error
-        return bench.suites(target, *more)
-
-    monkeypatch.setattr("imgbuild.suites.session.run_suites", failing)
-
-
-def test_an_error_of_a_test_run_or_a_wheel_concerns_that_image(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_a_test_run_or_a_wheel_concerns_that_image(bench: Bench) -> None:
     """Bake may name the target that exports the wheel."""
-    _failing_suites(bench, monkeypatch, MachineError("no container could be started"))
+    bench.suite_error = MachineError("no container could be started")
     old, new = bench.build(keep_going=True, jobs=1)
-    assert (old.state, new.state) == ("failed", "done")
     assert (str(old.error), type(old.error)) == ("no container could be started", MachineError)
+    assert (old.state, new.state) == ("failed", "done")
     bench.engine.stored.clear()
-    _change_failure(bench, monkeypatch, failed=(f"{OLD}-horovod-wheel",))
+    bench.broken, bench.part = {OLD}, "-horovod-wheel"
     old, new = bench.build(keep_going=True)
     assert (type(old.error), new.state) == (BuildFailedError, "done")
 
 
-def test_when_the_engine_is_lost_no_further_image_begins_and_the_table_is_complete(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _failing_suites(bench, monkeypatch, EngineUnusableError("it does not answer"))
+def test_when_the_engine_is_lost_no_further_image_begins(bench: Bench) -> None:
+    bench.suite_error = EngineUnusableError("it does not answer")
     (old,) = bench.build(keep_going=True, jobs=1)
     assert (old.name, type(old.error)) == (OLD, EngineUnusableError)
     assert bench.tested == []
     bench.change(images=bench.context.images[::-1])
     build = bench.run(keep_going=True, jobs=1)
+    assert {one.name: one.state for one in build.results} == {NEW: "done", OLD: "failed"}
     assert str(build.failure()).startswith(f"{OLD} was not tagged: it does not answer")
     assert isinstance(build.failure(), MachineError)
-    rows = [" ".join(line.split()) for line in build_lines(build).splitlines()]
-    assert rows[1].startswith(f"{NEW} tagged tested ")
-    assert rows[2] == f"{OLD} failed"
-    assert rows[-1] == "2 images: 1 tagged, 1 failed."
 
 
 def test_an_error_between_the_images_stops_the_build_before_anything_is_fetched(
@@ -410,75 +348,43 @@ def test_an_error_between_the_images_stops_the_build_before_anything_is_fetched(
 
     monkeypatch.setattr("imgbuild.build.pipeline.prepare", fail)
     build = bench.run(keep_going=True)
-    assert build.results == ()
-    assert isinstance(build.failure(), EngineUnusableError)
-    *_, last = build_lines(build).splitlines()
-    assert "2 images" in last
-    assert "--keep-going" not in last
+    assert (build.results, type(build.failure())) == ((), EngineUnusableError)
+    assert "--keep-going" not in build_lines(build)
     monkeypatch.setattr("imgbuild.engine.discovery.find_buildx", fail)
     monkeypatch.setattr("imgbuild.build.pipeline.prepare", lambda *_: pytest.fail("fetched"))
     with pytest.raises(EngineUnusableError):
         bench.run()
 
 
-@pytest.mark.parametrize(("faulty", "error"), [(set(), MachineError), ({NEW}, CheckFailedError)])
-def test_it_is_a_machine_error_only_if_no_image_is_at_fault(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, faulty: set[str], error: type[ImgbuildError]
-) -> None:
-    _change_failure(bench, monkeypatch, "unreachable")
-    bench.faulty = faulty
-    failure = bench.run(keep_going=True).failure()
-    assert isinstance(failure, error)
-    assert f"{OLD} was not tagged: Building {OLD} failed" in str(failure)
-    assert "An upstream cannot be reached" in str(failure)
+def test_after_a_failure_nothing_is_fetched(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suites of an image that is there fail; the other would have to be built."""
+    both = bench.context.images
+    bench.change(images=both[:1])
+    bench.build(test=False)
+    bench.change(images=both)
+    bench.faulty = {OLD}
+    monkeypatch.setattr("imgbuild.build.pipeline.prepare", lambda *_: pytest.fail("fetched"))
+    assert bench.states() == {OLD: "suites failed"}
 
 
-# What is printed
+def test_the_table_has_a_row_for_each_image_and_totals(bench: Bench) -> None:
+    def table(**options: object) -> list[str]:
+        lines = build_lines(bench.run(**options)).splitlines()
+        return [" ".join(line.split()) for line in lines]
 
-
-def _result(image: Image, action: Action = Action.BUILD, **more: object) -> BuildResult:
-    item = PlanItem(image, InputDigest("digest", {}), action, "reason")
-    made = BuildResult(item, "sha256:1", 10**9, 245.0, 70.0, _report(image.name), tagged=True)
-    return replace(made, **more)  # type: ignore[arg-type]
-
-
-def _report(name: str, *, fails: bool = False) -> Report:
-    failures = (TestFailure("test_x", "no"),) if fails else ()
-    suites = (SuiteResult("pins", 1, (), (), 1.0), SuiteResult("horovod", 1, failures, (), 1.0))
-    return Report(name, "sha256:1", "code", suites)
-
-
-def _rows(*results: BuildResult, planned: int | None = None) -> list[str]:
-    return build_lines(Build(results, planned or len(results))).splitlines()
-
-
-def test_many_images_have_their_suites_in_brief_and_totals(images: dict[str, Image]) -> None:
-    chosen = [images[f"tf-{minor}-cpu-debian"] for minor in ("1.10", "1.11", "2.1", "2.2")]
-    _, row, *_, last = _rows(_result(chosen[3]), planned=3)
-    expected = "tagged built, tested 4m05s + 1m10s 1000 MB pins passed, horovod passed"
-    assert " ".join(row.split()) == f"{chosen[3].name} {expected}"
-    assert all(fact in last for fact in ("2 images", "--keep-going"))
-    failed: dict[str, Any] = {"tagged": False, "error": CheckFailedError("no")}
-    rows = _rows(
-        _result(chosen[0]),
-        _result(chosen[1], report=_report(chosen[1].name, fails=True), **failed),
-        _result(chosen[2], Action.NOTHING, report=None, build_seconds=0.0, test_seconds=0.0),
-        _result(chosen[3], image_id=None, report=None, size=0, **failed),
-    )
-    _, good, bad, idle, broken, totals = (" ".join(row.split()) for row in rows)
-    assert good.endswith(" 2 passed")
-    assert bad.endswith(" horovod FAILED, 1 passed")
-    assert idle == f"{chosen[2].name} up to date 1000 MB"
-    assert broken.startswith(f"{chosen[3].name} failed ")
-    assert "built" not in broken
-    assert totals == "4 images: 1 tagged, 1 suites failed, 1 up to date, 1 failed."
-
-
-def test_the_usage_names_the_engine_and_what_the_image_needs(images: dict[str, Image]) -> None:
-    said = usage_lines([images["tf-1.12-gpu-ubuntu"]], "unix:///x")
-    assert said.count("docker -H unix:///x run --rm --pull never ") == 3
-    assert said.count(" --gpus all ") == 3
-    assert "--oversubscribe" not in said  # Intel's knows no --oversubscribe
+    bench.faulty = {NEW}
+    _, good, bad, last = table()
+    assert good.startswith(f"{OLD} tagged built, tested ")
+    assert good.partition("1000 MB ")[2].endswith(" passed")
+    assert bad.startswith(f"{NEW} suites failed built, tested ")
+    assert " horovod FAILED, " in bad
+    assert last == "2 images: 1 tagged, 1 suites failed."
+    bench.engine.stored = {i: one for i, one in bench.engine.stored.items() if one.tags}
+    bench.faulty, bench.broken = set(), {NEW}
+    _, idle, broken, last = table()
+    assert idle.startswith(f"{OLD} up to date")
+    assert broken.startswith(f"{NEW} failed ")
+    assert last == "2 images: 1 up to date, 1 failed."
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -503,7 +409,6 @@ def test_an_image_is_tested_and_named_as_soon_as_it_is_built(
 def test_on_a_containerd_store_the_phases_are_baked_one_after_the_other(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    version = replace(fake_engine.VERSION, containerd_store=True)
-    monkeypatch.setattr(fake_engine, "VERSION", version)
+    engine_has(monkeypatch, containerd_store=True)
     assert bench.states() == {OLD: "done", NEW: "done"}
     assert bench.baked == [[OLD], [NEW]]

@@ -23,14 +23,12 @@ def _run(program: Path, *arguments: str, path: Path) -> subprocess.CompletedProc
     )
 
 
-@pytest.mark.parametrize(
-    "module", ["COMPILER_VERSION = '4.8.5'", "class version: COMPILER_VERSION = '4.8.5'"]
-)
+@pytest.mark.parametrize("version_class", ["", "class version: "])
 @pytest.mark.parametrize(("expected", "code"), [("4.8.4", 0), ("7.3.1", 1)])
 def test_another_compiler_than_the_matrix_says(
-    project: Project, tmp_path: Path, module: str, expected: str, code: int
+    project: Project, tmp_path: Path, version_class: str, expected: str, code: int
 ) -> None:
-    (tmp_path / "tensorflow.py").write_text(module)
+    (tmp_path / "tensorflow.py").write_text(f"{version_class}COMPILER_VERSION = '4.8.5'")
     result = _run(project.files / "horovod" / "check_compiler.py", expected, path=tmp_path)
     assert result.returncode == code
     assert ("built by gcc 4.8.5; the matrix says 7.3.1" in result.stderr) is bool(code)
@@ -63,43 +61,31 @@ def test_a_header_of_another_shape(
     assert "&&" not in "".join(written)
 
 
-#: What of Horovod's adasum.h is changed, as 0.19.1 has it.
-ADASUM = """
-#if __AVX__ && __F16C__
-#include <immintrin.h>
-#endif
-
-namespace horovod {
-namespace common {
-
-#if __AVX__ && __F16C__
-    if (horovod_datatype == DataType::HOROVOD_FLOAT16) {
-      ComputeDotAndNormSqrdsfp16((uint16_t*)a, (uint16_t*)b);
+GUARD = "#if __AVX__ && __F16C__\n"
+#: A choice by type; a call with the types of its arguments.
+CHOICE = """    if (horovod_datatype == DataType::HOROVOD_FLOAT16) {
+      %sfp16(a, b);
     } else
 #endif
     if (horovod_datatype == DataType::HOROVOD_FLOAT32) {
-      ComputeDotAndNormSqrds((float*)a, (float*)b, count);
+      %s;
     } else {
     }
-#if __AVX__ && __F16C__
-    if (horovod_datatype == DataType::HOROVOD_FLOAT16) {
-      ScaledAddfp16(count, acoeff, (uint16_t*)a, bcoeff, (uint16_t*)b);
-    } else
-#endif
-    if (horovod_datatype == DataType::HOROVOD_FLOAT32) {
-      ScaledAdd(count, acoeff, (float*)a, bcoeff, (float*)b, layerid);
-    } else {
-    }
-#if __AVX__ && __F16C__
-  inline void ComputeDotAndNormSqrdsfp16()
-  inline void ScaledAddfp16()
-  inline double Mm256ReductionPd()
-  inline __m256 MmLoaduPh()
-  inline void MmStorePh()
-  inline __m256 MmLoaduPhPartial()
-  inline void MmStorePhPartial()
-#endif
 """
+DOTS = "ComputeDotAndNormSqrds((float*)a, (float*)b, count)"
+SUMS = "ScaledAdd(count, acoeff, (float*)a, bcoeff, (float*)b, layerid)"
+FUNCTIONS = (
+    *("void ComputeDotAndNormSqrdsfp16", "void ScaledAddfp16", "double Mm256ReductionPd"),
+    *("__m256 MmLoaduPh", "void MmStorePh", "__m256 MmLoaduPhPartial", "void MmStorePhPartial"),
+)
+#: What of Horovod's adasum.h is changed, as 0.19.1 has it.
+ADASUM = "".join(
+    (
+        f"{GUARD}#include <immintrin.h>\n#endif\n\nnamespace horovod {{\nnamespace common {{\n",
+        *(GUARD + CHOICE % choice for choice in (("Dots", DOTS), ("Sums", SUMS))),
+        GUARD + "".join(f"  inline {function}()\n" for function in FUNCTIONS) + "#endif\n",
+    )
+)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What every step of an image reads: the same bytes whatever the clock, seed and machine."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -54,13 +53,3 @@ def test_a_module_that_cannot_be_compiled_ends_the_step(project: Project, tree: 
     ran = _run(project, f"compile_modules {sys.executable} {tree} {PLACE}")
     assert ran.returncode != 0
     assert "SyntaxError" in ran.stderr
-
-
-def test_the_byte_code_is_used(project: Project, tree: Path) -> None:
-    """Python takes it for that of its source, whose time it has."""
-    _run(project, f"compile_modules {sys.executable} {tree} {tree}")
-    source = tree / "package" / "m1.py"
-    cached = Path(importlib.util.cache_from_source(str(source)))
-    before = cached.read_bytes()
-    subprocess.run([sys.executable, "-c", "import m1"], cwd=source.parent, check=True)
-    assert cached.read_bytes() == before

@@ -1,6 +1,5 @@
 """A copy of the real project that can be changed, and the images that the original was built to."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, REPOSITORY, pi
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.types import StoredImage
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs
-from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import parts_label
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.project import Project
@@ -29,9 +27,9 @@ class Checkout(ProjectCopy):
     """A checkout, the settings of its machine, and the engine that has its images."""
 
     project: Project
-    engine: FakeEngine
     cache: Path
     store: ReportStore
+    engine: FakeEngine = field(default_factory=FakeEngine)
     settings: dict[str, Any] = field(default_factory=lambda: dict(SETTINGS))
 
     def path(self, name: str) -> Path:
@@ -54,9 +52,9 @@ class Checkout(ProjectCopy):
             cache=self.cache,
         )
 
-    def plan(self, *, test: bool = True) -> dict[str, PlanItem]:
+    def plan(self) -> dict[str, PlanItem]:
         """Return what ``imgbuild build --all --plan`` finds, by image."""
-        return {i.image.name: i for i in self.context().plan(test=test)}
+        return {item.image.name: item for item in self.context().plan(test=True)}
 
     def rebuilt(self) -> dict[str, PlanItem]:
         """Return what would be built, after rendering; the rest must be up to date."""
@@ -69,12 +67,19 @@ class Checkout(ProjectCopy):
         """Put every image into the engine as if it had been built, tested and named."""
         context = self.context()
         for number, item in enumerate(context.plan(test=True)):
-            image_id = f"sha256:{number:064x}"
-            labels = {**pin_labels(item.image), **_input_labels(item)}
-            created = epoch_seconds(item.image)
-            stored = StoredImage(image_id, item.image.tags, labels, created=created)
+            image, image_id = item.image, f"sha256:{number:064x}"
+            labels = {
+                **pin_labels(image),
+                INPUT_DIGEST: item.digest.total,
+                INPUT_PARTS: parts_label(item.digest),
+                REPOSITORY: image.repository,
+            }
+            created = epoch_seconds(image)
+            stored = StoredImage(image_id, image.tags, labels, created=created)
             self.engine.stored[image_id] = stored
-            self._pass(context, item.image, image_id)
+            keys = context.suite_keys[image.name]
+            results = [SuiteResult(name, 1, (), (), 0.1) for name in keys]
+            self.store.save(image_id, keys, results)
         self.engine.calls.clear()
 
     def copy(self, folder: Path) -> "Checkout":
@@ -87,20 +92,10 @@ class Checkout(ProjectCopy):
         settings = Settings.model_validate(self.settings)
         return prepare_inputs(self.images, settings, self.project, print, make=False)
 
-    def _pass(self, context: BuildContext, image: Image, image_id: str) -> None:
-        keys = context.suite_keys[image.name]
-        results = [SuiteResult(name, 1, (), (), 0.1) for name in keys]
-        self.store.save(image_id, keys, results)
 
-
-def _input_labels(item: PlanItem) -> Mapping[str, str]:
-    return {
-        INPUT_DIGEST: item.digest.total,
-        INPUT_PARTS: parts_label(item.digest),
-        REPOSITORY: item.image.repository,
-    }
-
-
-def inputs_changed(items: Mapping[str, PlanItem]) -> set[str]:
-    """Return the names of all inputs that plan items call changed."""
-    return {change.input for item in items.values() for change in item.changes}
+def built_checkout(project: Project, folder: Path) -> Checkout:
+    """Return a copy of the project whose images are all built, tested and tagged."""
+    store = ReportStore(folder / "state" / "imgbuild" / "reports")
+    made = Checkout(copied(project, folder / "checkout"), folder / "cache" / "imgbuild", store)
+    made.build()
+    return made

@@ -1,14 +1,15 @@
-"""The base image that the matrix pins: from its registry, or made here where none answers."""
+"""Before a bake: the base image that the matrix pins, and enough space on the disk."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
-from bench import NEW, OLD, Bench
+from bench import NEW, OLD, Bench, engine_has
 
 from imgbuild.build import prepare
 from imgbuild.build.context import BuildContext
-from imgbuild.build.prepare import pinned_bases
+from imgbuild.build.prepare import GIB, needed_bytes, pinned_bases
 from imgbuild.engine.faults import EngineUnusableError, answered_error, engine_error
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.inputs import build_inputs
@@ -34,19 +35,14 @@ class Unsettled:
     patch: pytest.MonkeyPatch
     made: list[bool] = field(default_factory=list)
 
-    def settle(self) -> BuildContext:
+    def settle(self, context: BuildContext | None = None) -> BuildContext:
         """Return the context of a build that has its bases."""
-        return self.settled(self.bench.context)
-
-    def settled(self, context: BuildContext) -> BuildContext:
+        context = context or self.bench.context
         settings, inputs = pinned_bases(context.images, context)
         return replace(context, settings=settings, inputs=inputs)
 
     def pulls_fail(self, error: ImgbuildError) -> None:
-        def pull(_: str) -> None:
-            raise error
-
-        self.patch.setattr(self.bench.engine, "pull", pull)
+        self.patch.setattr(self.bench.engine, "pull", Mock(side_effect=error))
 
     def later(self, image: str | None = None) -> str:
         """Return where a later command takes the image from."""
@@ -79,8 +75,6 @@ def machine(
         LOOKUP,
         'Get "https://r/v2/": net/http: TLS handshake timeout',
         'Get "https://r/v2/": tls: failed to verify certificate: x509: certificate has expired',
-        'Get "https://r/v2/": dial tcp 10.0.0.1:443: connect: connection refused',
-        'Get "https://r/v2/": context deadline exceeded (Client.Timeout exceeded while awaiting)',
         'Get "https://r/v2/": http: server gave HTTP response to HTTPS client',
     ],
 )
@@ -92,57 +86,39 @@ def test_where_none_answers_it_is_made_here_and_that_is_remembered(
     base = context.inputs.bases["debian-12"]
     assert (base.digest, base.origin) == (MADE.image_id, "bootstrapped")
     assert machine.made == [False]
-    assert machine.settled(context) == context
+    assert machine.settle(context) == context
     assert f"({said})" in machine.bench.said[-1]
     assert machine.later() == "bootstrap"
     assert machine.later(f"debian@sha256:{'0' * 64}") == "registry", "the matrix moved on"
     Settings().remember_made()
     assert machine.later() == "registry"
-
-
-def test_refresh_makes_it_anew(machine: Unsettled) -> None:
-    machine.pulls_fail(NO_ANSWER)
     machine.bench.change(options=replace(machine.bench.context.options, refresh_base=True))
     machine.settle()
-    assert machine.made == [True]
+    assert machine.made == [False, True]
 
 
-DENIED = "pull access denied for debian, repository does not exist or may require 'docker login'"
-LIMITED = "toomanyrequests: You have reached your pull rate limit"
-UNKNOWN = "manifest for debian@sha256:abd6 not found: manifest unknown: manifest unknown"
+REFUSALS = (
+    "pull access denied for debian, repository does not exist or may require 'docker login'",
+    "toomanyrequests: You have reached your pull rate limit",
+    "manifest for debian@sha256:abd6 not found: manifest unknown: manifest unknown",
+)
 
 
 @pytest.mark.parametrize(
-    ("pull_error", "lacking", "error", "facts"),
+    ("pull_error", "error", "facts"),
     [
-        *(
-            (
-                answered_error(said, None, refused=True),
-                [],
-                CheckFailedError,
-                (said, "from: bootstrap"),
-            )
-            for said in (DENIED, LIMITED, UNKNOWN)
-        ),
-        (engine_error(ConnectionRefusedError("x"), None), [], EngineUnusableError, ()),
-        (
-            NO_ANSWER,
-            ["mmdebstrap", "uidmap"],
-            MachineError,
-            (LOOKUP, "`registry` in imgbuild.local.yaml", "install -y mmdebstrap uidmap"),
-        ),
+        *((answered_error(one, None, refused=True), CheckFailedError, [one]) for one in REFUSALS),
+        (engine_error(ConnectionRefusedError("x"), None), EngineUnusableError, []),
+        (NO_ANSWER, MachineError, [LOOKUP, "install -y mmdebstrap uidmap"]),
     ],
+    ids=["denied", "limited", "unknown", "no-engine", "no-tools"],
 )
 def test_without_the_registrys_base_none_is_made_where_that_is_no_answer_or_cannot_be(
-    machine: Unsettled,
-    pull_error: ImgbuildError,
-    lacking: list[str],
-    error: type[ImgbuildError],
-    facts: tuple[str, ...],
+    machine: Unsettled, pull_error: ImgbuildError, error: type[ImgbuildError], facts: list[str]
 ) -> None:
     """A registry that refuses, an engine that is lost, and a machine that lacks the tools."""
     machine.pulls_fail(pull_error)
-    machine.patch.setattr(prepare, "missing_packages", lambda _: lacking)
+    machine.patch.setattr(prepare, "missing_packages", lambda _: ["mmdebstrap", "uidmap"])
     with pytest.raises(error) as caught:
         machine.settle()
     assert type(caught.value) is error
@@ -169,7 +145,30 @@ def test_the_settings_and_ubuntu_are_left_to_the_build(
     other = {"from": "registry", "image": f"x@sha256:{'0' * 64}"}
     for base in (BootstrapBase(), RegistryBase.model_validate(other)):
         context = replace(machine.bench.context, settings=Settings(base={"debian-12": base}))
-        assert machine.settled(context) == context
-    context = machine.bench.context
-    assert pinned_bases((images["tf-2.2-gpu-ubuntu"],), context)[1] is context.inputs
+        assert machine.settle(context) == context
+    machine.bench.use(images["tf-2.2-gpu-ubuntu"])
+    assert machine.settle() == machine.bench.context
     assert (machine.made, machine.bench.engine.calls) == ([], [])
+
+
+def test_too_little_space_begins_no_build_and_a_full_disk_is_named_after_a_failure(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    usage, needed = "imgbuild.build.prepare.shutil.disk_usage", needed_bytes(bench.context.images)
+    engine_has(monkeypatch, root_dir=str(tmp_path))
+    monkeypatch.setattr(usage, Mock(return_value=Mock(free=needed - 1)))
+    with pytest.raises(MachineError, match=rf"{needed / 1e9:.1f} GB .* 2 images"):
+        bench.run()
+    assert bench.baked == []
+    monkeypatch.setattr(usage, Mock(side_effect=[Mock(free=needed), Mock(free=9 << 20)]))
+    bench.broken = {OLD}
+    assert "9 MB are free" in str(bench.run().failure())
+
+
+def test_what_images_share_is_counted_once(images: dict[str, Image]) -> None:
+    debian = [image for image in images.values() if image.os_name == "debian-12"]
+    gpu = next(image for image in images.values() if image.variant == "gpu")
+    assert needed_bytes() == needed_bytes(debian[:1]) == 4 * GIB
+    assert needed_bytes(debian[:3]) == 5 * GIB
+    assert needed_bytes([debian[0], gpu]) == 6 * GIB
+    assert needed_bytes([*images.values()]) == 8 * GIB
