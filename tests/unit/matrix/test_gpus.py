@@ -43,7 +43,6 @@ def test_the_edges(
 @pytest.mark.parametrize(
     ("name", "release", "too_new"),
     [
-        ("tf-2.1-gpu-ubuntu", "10.1", "Ampere and newer GPUs are not supported by CUDA 10.1:"),
         # From CUDA 11 on a driver of the first minor release is enough.
         ("tf-2.12-gpu-debian", "11.0", "Blackwell and newer GPUs are not supported by CUDA 11.8:"),
         ("tf-2.21-gpu-debian", "12.0", "Blackwell: PTX only."),
@@ -53,7 +52,6 @@ def test_the_edges(
 def test_the_driver_and_the_gpus_of_an_image(
     images: dict[str, Image], name: str, release: str, too_new: str
 ) -> None:
-    """The table of generations in the documentation has the rest."""
     image = images[name]
     assert driver_cuda(image) == release
     assert (unsupported_gpus(image) or "").startswith(too_new)

@@ -6,11 +6,10 @@ from typing import get_args
 
 import pytest
 
-from imgbuild.matrix.images import documented_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rule_model import Check
-from imgbuild.matrix.rules import COMPARISONS, Value, documented_warnings
+from imgbuild.matrix.rules import COMPARISONS, Value
 
 Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]
@@ -145,18 +144,6 @@ def test_every_cuda_release_has_its_minimum_driver(matrix: Matrix) -> None:
     minimums = next(rule.minimum for rule in matrix.rules if rule.name == "cuda-driver")
     assert minimums is not None
     assert minimums.keys() == matrix.cuda.keys()
-
-
-def test_a_warning_before_an_image_is_built_as_documented(matrix: Matrix) -> None:
-    family = {image.name: image for image in documented_family(matrix)}
-    differences, warning = documented_warnings(family["tf-2.1-gpu-ubuntu-as-documented"])
-    for fact in ("cuda 10.0 in place of 10.1", "git stays 2.17.1, since 2.7.4"):
-        assert fact in differences
-    for fact in ("breaks the rule tensorflow-cuda", "silently runs on the CPU", "--no-test"):
-        assert fact in warning
-    assert "\n" not in warning
-    (differences,) = documented_warnings(family["tf-2.3-cpu-debian-as-documented"])
-    assert "horovod 0.20.0 in place of 0.20.3" in differences
 
 
 @pytest.mark.parametrize(
