@@ -11,7 +11,6 @@ import yaml
 from conftest import with_images
 
 from imgbuild.dockerfile.render import (
-    committed_dockerfile,
     find_drift,
     render_dockerfile,
     template_environment,
@@ -160,24 +159,6 @@ def test_changed_files_are_written_and_those_of_no_image_deleted(tmp_path: Path)
     assert [*stale.parent.iterdir()] == [stale.parent / "notes"]
     assert write_all({}, tmp_path) == sorted(new)
     assert not path.parent.exists()
-
-
-@pytest.mark.parametrize("committed", [None, "FROM other\n"])
-def test_a_build_refuses_a_dockerfile_that_is_not_the_rendered_one(
-    images: dict[str, Image], project: Project, tmp_path: Path, committed: str | None
-) -> None:
-    image = images["tf-2.2-cpu-debian"]
-    folder = tmp_path / "images"
-    folder.mkdir()
-    for name in ("templates", "locks"):
-        (folder / name).symlink_to(project.root / "images" / name)
-    shutil.copytree(project.dockerfiles / image.name, folder / "dockerfiles" / image.name)
-    here = Project(tmp_path)
-    assert committed_dockerfile(image, here).text == committed_dockerfile(image, project).text
-    path = here.dockerfiles / image.name / "Dockerfile"
-    path.write_text(committed) if committed else path.unlink()
-    with pytest.raises(InputError, match=f"{image.name}/Dockerfile is not what"):
-        committed_dockerfile(image, here)
 
 
 def test_what_one_lock_of_builders_made_of_a_source_is_never_installed_with_another(

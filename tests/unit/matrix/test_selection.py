@@ -118,7 +118,6 @@ def test_a_matrix_without_a_default_version(matrix: Matrix) -> None:
 @pytest.mark.parametrize(
     ("name", "similar"),
     [
-        ("tf-2.2-cpu-debain", "tf-2.2-cpu-debian, "),
         ("azureml-tensorflow-2.22-gpu", "AzureML-TensorFlow-2.2-GPU, "),
         ("9.9-gpu", "--tf '9.9'"),
     ],
