@@ -11,6 +11,7 @@ import yaml
 from conftest import with_images
 
 from imgbuild.dockerfile.render import (
+    committed_dockerfile,
     find_drift,
     render_dockerfile,
     template_environment,
@@ -159,6 +160,17 @@ def test_changed_files_are_written_and_those_of_no_image_deleted(tmp_path: Path)
     assert [*stale.parent.iterdir()] == [stale.parent / "notes"]
     assert write_all({}, tmp_path) == sorted(new)
     assert not path.parent.exists()
+
+
+def test_a_build_refuses_a_dockerfile_that_is_not_there(
+    images: dict[str, Image], project: Project, tmp_path: Path
+) -> None:
+    image, here = images["tf-2.2-cpu-debian"], Project(tmp_path)
+    here.templates.parent.mkdir()
+    here.templates.symlink_to(project.templates)
+    here.locks.symlink_to(project.locks)
+    with pytest.raises(InputError, match=f"{image.name}/Dockerfile is not what"):
+        committed_dockerfile(image, here)
 
 
 def test_what_one_lock_of_builders_made_of_a_source_is_never_installed_with_another(
