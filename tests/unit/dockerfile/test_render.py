@@ -1,9 +1,8 @@
-"""Dockerfiles: the committed ones are the rendered ones, and drift is shown line by line."""
+"""Dockerfiles: how they are rendered and written, what they share, and every kind of drift."""
 
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,14 +13,13 @@ from conftest import with_images
 from imgbuild.dockerfile.render import (
     committed_dockerfile,
     find_drift,
-    render_all,
     render_dockerfile,
     template_environment,
     write_all,
 )
 from imgbuild.dockerfile.stages import Dockerfile, needed
 from imgbuild.errors import InputError, MachineError
-from imgbuild.matrix.images import Image, all_images, whole_family
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
 
@@ -34,15 +32,6 @@ def rendered(images: dict[str, Image], project: Project) -> Rendered:
     return made.__getitem__
 
 
-def test_the_committed_dockerfiles_are_the_rendered_ones(
-    images: dict[str, Image], project: Project
-) -> None:
-    family = whole_family(next(iter(images.values())).matrix)
-    found = render_all(family, project.templates, project.dockerfiles)
-    assert len([path for path in found if path.name == "Dockerfile"]) == len(family)
-    assert find_drift(found, project.dockerfiles) == []
-
-
 def test_compiled_templates_are_kept_where_there_is_a_cache(
     images: dict[str, Image],
     rendered: Rendered,
@@ -50,31 +39,35 @@ def test_compiled_templates_are_kept_where_there_is_a_cache(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A template that changed is compiled again; without the folder they are compiled each time."""
+    """One that changed or was damaged is compiled again. A checkout's path need not be text."""
     name, image = next(iter(images.items()))
-    shutil.copytree(project.root / "images", tmp_path / "images")
-    templates, kept = tmp_path / "images" / "templates", tmp_path / "imgbuild" / "templates"
+    templates = tmp_path / os.fsdecode(b"inv\xff") / "templates"
+    shutil.copytree(project.templates, templates)
+    shutil.copytree(project.locks, templates.with_name("locks"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for cached in (False, True, True):
+    kept = tmp_path / "imgbuild" / "templates"
+
+    def render() -> str:
         template_environment.cache_clear()
-        assert render_dockerfile(image, templates).text == rendered(name).text
+        return render_dockerfile(image, templates).text
+
+    for cached in (False, True, True):
+        assert render() == rendered(name).text
         assert kept.exists() == cached
-        (tmp_path / "imgbuild").mkdir(exist_ok=True)
+        kept.parent.mkdir(exist_ok=True)
     whole = {path: path.read_bytes() for path in kept.iterdir()}
     changed = {path: content.replace(b"FROM", b"from") for path, content in whole.items()}
     cut = {path: content[: len(content) // 2] for path, content in whole.items()}
     for damaged in (changed, cut):
         for path, content in damaged.items():
             path.write_bytes(content)
-        template_environment.cache_clear()
-        assert render_dockerfile(image, templates).text == rendered(name).text
+        assert render() == rendered(name).text
         assert {path: path.read_bytes() for path in kept.iterdir()} == whole
     with (templates / "Dockerfile.j2").open("a", encoding="utf-8") as file:
         file.write("# changed\n")
     shutil.rmtree(kept)  # beneath an environment that keeps them
-    for _ in range(2):
-        assert render_dockerfile(image, templates).text.endswith("# changed\n")
-        template_environment.cache_clear()
+    assert render_dockerfile(image, templates).text.endswith("# changed\n")
+    assert render().endswith("# changed\n")
 
 
 def test_the_default_uv_is_the_one_that_imgbuild_depends_on(project: Project) -> None:
@@ -131,31 +124,9 @@ def test_equal_stages_are_shared(rendered: Rendered, name: str, other: str, own:
     assert first.keys() - shared == {*own.split()}
 
 
-def test_no_dockerfile_has_a_syntax_line(images: dict[str, Image], rendered: Rendered) -> None:
-    """It would pull a frontend image: builds would fail without a registry."""
-    assert [name for name in images if "# syntax" in rendered(name).text] == []
-
-
-def test_a_login_shell_gets_every_variable_of_the_image(
-    images: dict[str, Image], rendered: Rendered, project: Project, tmp_path: Path
-) -> None:
-    whole = (project.files / "start" / "set-up").read_text("utf-8")
-    script = "export" + whole.split("\nexport")[1].split("\npip")[0]
-    for folder in ("/tmp", "/etc/profile.d"):  # noqa: S108 - of the image
-        script = script.replace(folder, str(tmp_path))
-    lines = {one.line for name in images for one in rendered(name).final.instructions}
-    given = [dict(w.split("=", 1) for w in x.split()[1:]) for x in lines if x.startswith("ENV ")]
-    for values in given:
-        build = {"http_proxy": "http://p", "SOURCE_DATE_EPOCH": "1", "HOME": "/root"}
-        subprocess.run(["sh", "-c", script], env={**values, **build}, check=True)
-        written = (tmp_path / "imgbuild.sh").read_text()
-        assert written == "".join(f"export {n}='{v}'\n" for n, v in sorted(values.items()))
-
-
 @pytest.mark.parametrize(
     ("committed", "expected"),
     [
-        ("FROM a\nRUN c\n", ":2: differs\n  committed: RUN c\n  rendered:  RUN b"),
         (None, ": is missing"),
         ("FROM a\n", ":2: differs\n  committed: (end of file)\n  rendered:  RUN b"),
         ("FROM a\r\nRUN b\n", ": differs in line ends only"),
@@ -170,61 +141,36 @@ def test_every_kind_of_drift_is_found(tmp_path: Path, committed: str | None, exp
 
 
 def test_changed_files_are_written_and_those_of_no_image_deleted(tmp_path: Path) -> None:
-    path = tmp_path / "tf-x" / "Dockerfile"
-    assert write_all({path: "FROM a\n"}, tmp_path) == [path]
-    assert write_all({path: "FROM a\n"}, tmp_path) == []
-    assert find_drift({}, tmp_path) == [f"{path}: belongs to no image of the matrix"]
-    assert write_all({}, tmp_path) == [path]
+    path, stale = (tmp_path / name / "Dockerfile" for name in ("tf-x", "tf-stale"))
+    for one in (path, stale):
+        assert write_all({one: "FROM a\n"}, one.parent) == [one]
+        assert write_all({one: "FROM a\n"}, one.parent) == []
+    (stale.parent / "notes").touch()
+    assert find_drift({}, tmp_path) == [
+        f"{one}: belongs to no image of the matrix" for one in (stale, path)
+    ]
+    in_the_way = tmp_path / "tf-file"
+    in_the_way.touch()
+    new = {path: "FROM b\n", in_the_way / "Dockerfile": "FROM b\n"}
+    with pytest.raises(MachineError, match="tf-file/Dockerfile"):
+        write_all(new, tmp_path)
+    assert (path.read_text(), stale.exists()) == ("FROM a\n", True), "all or nothing"
+    in_the_way.unlink()
+    assert write_all(new, tmp_path) == [*new, stale]
+    assert [*stale.parent.iterdir()] == [stale.parent / "notes"]
+    assert write_all({}, tmp_path) == sorted(new)
     assert not path.parent.exists()
 
 
-def test_nothing_is_written_if_one_folder_cannot_be(tmp_path: Path) -> None:
-    stale = tmp_path / "tf-stale" / "Dockerfile"
-    for path in (tmp_path / "tf-a" / "Dockerfile", stale):
-        path.parent.mkdir()
-        path.write_text("FROM old\n")
-    (tmp_path / "tf-b").write_text("a file where the folder should be")
-    before = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
-    rendered = {tmp_path / name / "Dockerfile": "FROM new\n" for name in ("tf-a", "tf-b")}
-    with pytest.raises(MachineError, match="tf-b/Dockerfile"):
-        write_all(rendered, tmp_path)
-    assert before == {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
-    (tmp_path / "tf-b").unlink()
-    (stale.parent / "notes").touch()
-    assert write_all(rendered, tmp_path) == [*rendered, stale]
-    assert not stale.exists()
-
-
-@pytest.mark.parametrize("committed", [None, "FROM other\n"])
-def test_a_build_refuses_a_dockerfile_that_is_not_the_rendered_one(
-    images: dict[str, Image], project: Project, tmp_path: Path, committed: str | None
+def test_a_build_refuses_a_dockerfile_that_is_not_there(
+    images: dict[str, Image], project: Project, tmp_path: Path
 ) -> None:
-    image = images["tf-2.2-cpu-debian"]
-    folder = tmp_path / "images"
-    folder.mkdir()
-    for name in ("templates", "locks"):
-        (folder / name).symlink_to(project.root / "images" / name)
-    shutil.copytree(project.dockerfiles / image.name, folder / "dockerfiles" / image.name)
-    here = Project(tmp_path)
-    assert committed_dockerfile(image, here).text == committed_dockerfile(image, project).text
-    path = here.dockerfiles / image.name / "Dockerfile"
-    path.write_text(committed) if committed else path.unlink()
+    image, here = images["tf-2.2-cpu-debian"], Project(tmp_path)
+    here.templates.parent.mkdir()
+    here.templates.symlink_to(project.templates)
+    here.locks.symlink_to(project.locks)
     with pytest.raises(InputError, match=f"{image.name}/Dockerfile is not what"):
         committed_dockerfile(image, here)
-
-
-def test_a_checkout_below_a_path_that_is_no_text_renders(
-    images: dict[str, Image], project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Compiled templates are kept: their keys must not be made of the path."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (tmp_path / "cache" / "imgbuild").mkdir(parents=True)
-    folder = tmp_path / os.fsdecode(b"inv\xff")
-    shutil.copytree(project.templates, folder / "templates")
-    shutil.copytree(project.locks, folder / "locks")
-    image = images["tf-2.2-cpu-debian"]
-    expected = render_dockerfile(image, project.templates).text
-    assert render_dockerfile(image, folder / "templates").text == expected
 
 
 def test_what_one_lock_of_builders_made_of_a_source_is_never_installed_with_another(

@@ -29,12 +29,11 @@ class Machine:
         self.record = folder / "calls"
         self.bin = folder / "bin"
         self._monkeypatch = monkeypatch
-        for made in (self.scratch, self.bin):
-            made.mkdir()
-        keyring = folder / "keyring.gpg"
-        keyring.touch()
-        known = (keyring, "debian-archive-keyring")
-        monkeypatch.setitem(base.KEYRINGS, "debian", known)
+        self.scratch.mkdir()
+        self.bin.mkdir()
+        self.keyring = folder / "keyring.gpg"
+        self.keyring.touch()
+        monkeypatch.setitem(base.KEYRINGS, "debian", (self.keyring, "debian-archive-keyring"))
         monkeypatch.setattr("imgbuild.process._SYSTEM_FOLDERS", "/nonexistent")
         monkeypatch.setenv("TMPDIR", str(self.scratch))
         monkeypatch.setattr("tempfile.tempdir", None)
@@ -78,11 +77,11 @@ def test_the_digest_changes_with_every_field_the_code_and_its_options(
 ) -> None:
     changes = [{"os_name": "x"}, {"distribution": "ubuntu"}, {"suite": "trixie"}, {"epoch": 1}]
     digests = [replace(RECIPE, **change).digest for change in changes]  # type: ignore[arg-type]
-    digests.append(RECIPE.digest)
+    digests += [replace(RECIPE, snapshot="20261101T000000Z").digest, RECIPE.digest]
     monkeypatch.setattr(base, "RECIPE_VERSION", base.RECIPE_VERSION + 1)
     digests.append(RECIPE.digest)
     monkeypatch.setattr(base, "MMDEBSTRAP_OPTIONS", ("--variant=minbase",))
-    assert len({*digests, RECIPE.digest}) == 7
+    assert len({*digests, RECIPE.digest}) == 8
 
 
 def test_a_base_is_made_from_the_archive_alone_and_found_again(machine: Machine) -> None:
@@ -96,19 +95,22 @@ def test_a_base_is_made_from_the_archive_alone_and_found_again(machine: Machine)
     for option in (*options, *base.IDLE_HOOKS):
         assert option in call
     assert "://" not in call, "the mirror is mmdebstrap's own choice"
-    assert find_base(RECIPE, machine.cache) == layout
+    garble_layer(layout)
+    assert find_base(RECIPE, machine.cache) == layout, "its layer is not read"
+    assert machine.bootstrap() == machine.bootstrap() == layout
+    assert len(machine.calls()) == 2
     (layout.path / "manifest.json").write_text("[]")
     assert find_base(RECIPE, machine.cache) is None
 
 
-def test_a_base_of_a_snapshot_asks_for_it_and_says_so_if_it_fails(machine: Machine) -> None:
-    recipe = replace(RECIPE, snapshot="20261101T000000Z", service="http://m")
-    assert recipe.digest != RECIPE.digest
-    machine.behave("fail")
-    with pytest.raises(MachineError, match="bookworm as of 20261101T000000Z could not be made"):
-        bootstrap_base(recipe, machine.cache, log=machine.log)
-    (call,) = machine.calls()
-    assert r"[check-valid-until=no] http://m/archive/debian\1/20261101T000000Z " in call
+def garble_layer(layout: BaseLayout) -> None:
+    """Change one byte of the layer, but neither size nor time."""
+    blobs = (layout.path / "blobs" / "sha256").iterdir()
+    blob = next(path for path in blobs if path.read_bytes().startswith(b"\x1f\x8b"))  # gzip
+    content, status = bytearray(blob.read_bytes()), blob.stat()
+    content[len(content) // 2] ^= 1
+    blob.write_bytes(content)
+    os.utime(blob, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def test_refresh_takes_up_the_archive_of_now(
@@ -152,24 +154,31 @@ def test_apt_waits_a_minute_for_a_base_and_the_image_knows_nothing_of_it(tmp_pat
 
 
 def test_missing_tools_come_with_the_command(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(machine.scratch))
-    absent = (tmp_path / "absent", "debian-archive-keyring")
-    monkeypatch.setitem(base.KEYRINGS, "debian", absent)
+    machine.keyring.unlink()
     with pytest.raises(MachineError, match=r"apt-get install -y debian-archive-keyring mmdebstrap"):
         machine.bootstrap()
 
 
-def test_interrupt_in_mid_run_leaves_nothing(machine: Machine) -> None:
+def test_an_interrupt_in_mid_run_leaves_nothing(machine: Machine) -> None:
+    """A run for another cache meanwhile leaves it alone."""
     process, pids = start(machine)
+    at_work, own = [*machine.scratch.iterdir()], machine.cache
+    machine.cache = own.with_name("other-cache")
+    machine.behave("succeed")
+    machine.bootstrap()
+    assert len(at_work) == 1
+    assert machine.rests() == at_work
+    machine.cache = own
     process.send_signal(signal.SIGINT)
     assert process.wait(20) != 0
     wait_for(lambda: not any(map(is_running, pids)))
     assert machine.rests() == []
 
 
-def test_killed_run_leaves_nothing_that_looks_whole(machine: Machine) -> None:
+def test_a_killed_run_leaves_nothing_that_looks_whole(machine: Machine) -> None:
     process, pids = start(machine)
     process.kill()
     process.wait()
@@ -181,19 +190,6 @@ def test_killed_run_leaves_nothing_that_looks_whole(machine: Machine) -> None:
     assert machine.rests() == []
 
 
-def test_a_run_for_another_cache_is_left_alone(machine: Machine) -> None:
-    process, pids = start(machine)
-    at_work = [*machine.scratch.iterdir()]
-    machine.cache = machine.cache.with_name("other-cache")
-    machine.behave("succeed")
-    machine.bootstrap()
-    assert len(at_work) == 1
-    assert machine.rests() == at_work
-    process.send_signal(signal.SIGINT)
-    process.wait(20)
-    wait_for(lambda: not any(map(is_running, pids)))
-
-
 def start(machine: Machine) -> "tuple[subprocess.Popen[bytes], list[int]]":
     """Start a process that makes the base of this machine; return it when mmdebstrap hangs."""
     machine.behave("hang")
@@ -203,32 +199,11 @@ def start(machine: Machine) -> "tuple[subprocess.Popen[bytes], list[int]]":
         "KEYRINGS['debian'] = (Path(sys.argv[3]), '')\n"
         f"bootstrap_base({RECIPE!r}, Path(sys.argv[1]), log=Path(sys.argv[2]))\n"
     )
-    keyring = base.KEYRINGS["debian"][0]
-    arguments = [str(machine.cache), str(machine.log), str(keyring)]
     process = subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
+        [sys.executable, "-c", program, machine.cache, machine.log, machine.keyring],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stderr=subprocess.DEVNULL,
     )
     pids_file = machine.record.with_suffix(".pids")
     wait_for(lambda: pids_file.exists() and bool(pids_file.read_text()))
     return process, [int(pid) for pid in pids_file.read_text().split()]
-
-
-def _garble_layer(layout: BaseLayout) -> None:
-    """Change one byte of the layer, but neither size nor time."""
-    blobs = (layout.path / "blobs" / "sha256").iterdir()
-    blob = next(path for path in blobs if path.read_bytes().startswith(b"\x1f\x8b"))  # gzip
-    content, status = bytearray(blob.read_bytes()), blob.stat()
-    content[len(content) // 2] ^= 1
-    blob.write_bytes(content)
-    os.utime(blob, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def test_a_garbled_layer_is_made_again(machine: Machine) -> None:
-    found = machine.bootstrap()
-    _garble_layer(found)
-    assert find_base(RECIPE, machine.cache) == found, "its layer is not read"
-    assert machine.bootstrap() == found
-    assert machine.bootstrap() == found
-    assert len(machine.calls()) == 2

@@ -4,6 +4,7 @@ import hashlib
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import uv
@@ -38,9 +39,7 @@ def _prepare(images: dict[str, Image], settings: dict[str, Any], name: str = NAM
     return prepare_inputs([images[name]], made, Project(ROOT), print, make=False)
 
 
-@pytest.mark.parametrize(
-    "machine", [("Darwin", "arm64"), ("Linux", "aarch64"), ("Darwin", "x86_64")]
-)
+@pytest.mark.parametrize("machine", [("Linux", "aarch64"), ("Darwin", "x86_64")])
 def test_uv_of_another_platform_is_no_context(
     images: dict[str, Image], monkeypatch: pytest.MonkeyPatch, machine: tuple[str, str]
 ) -> None:
@@ -55,16 +54,15 @@ def test_uv_of_another_platform_is_no_context(
 
 
 def test_a_base_by_digest_needs_nothing_made(images: dict[str, Image]) -> None:
-    inputs = _prepare(images, {"base": {"debian-12": BASE}})
-    base = inputs.bases["debian-12"]
+    base = _prepare(images, {"base": {"debian-12": BASE}}).bases["debian-12"]
     assert (base.reference, base.digest, base.origin) == (f"x/y@{DIGEST}", DIGEST, "registry")
-    assert inputs.interpreters["3.6.15"].origin == "source"
-    assert inputs.uv
-    assert [path.name for path in inputs.uv.iterdir()] == ["uv"]
     assert _prepare(images, BOOTSTRAP).bases["debian-12"].digest is None
-    pinned = _prepare(images, {}).bases["debian-12"]
-    assert pinned.reference == images["tf-2.2-cpu-debian"].os.image
-    assert pinned.digest == pinned.reference.partition("@")[2]
+    for name, system in ((NAME, "debian-12"), (GPU, "ubuntu-18.04")):
+        pinned = _prepare(images, {}, name).bases[system]
+        assert pinned.reference == images[name].os.image
+        assert pinned.digest == pinned.reference.partition("@")[2]
+        mirrored = _prepare(images, {"registry": "registry.example.org/hub"}, name).bases[system]
+        assert mirrored.reference == f"registry.example.org/hub/{pinned.reference}"
 
 
 def test_a_base_that_was_damaged_and_is_another_now_ends_the_build(
@@ -113,12 +111,9 @@ def _keyed(upstream: str, keyring: str) -> dict[str, Any]:
         (_keyed("anaconda", "/k"), "mirrors.anaconda: a keyring would not be used"),
         (_keyed("ubuntu", "/k"), "mirrors.ubuntu: keyring /k: No such file"),
         ({"base": {"debian-12": {"from": "layout", "path": "/no"}}}, "is no whole OCI layout"),
-        (
-            {"mirrors": {"ubuntu": SNAPSHOT}},
-            "mirrors with a snapshot: .* ubuntu; there are: debian",
-        ),
-        ({"ca_bundle": "/etc/passwd"}, "not a file of PEM certificates"),
-        ({"ca_bundle": "/no"}, "The settings: ca_bundle /no is not a file of PEM certificates"),
+        ({"mirrors": {"ubuntu": SNAPSHOT}}, "mirrors with a snapshot: .* ubuntu; there are: deb"),
+        ({"ca_bundle": "/etc/passwd"}, "ca_bundle /etc/passwd is not a file of PEM certificates"),
+        ({"ca_bundle": "/no"}, "ca_bundle /no is not a file of PEM certificates"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
@@ -146,22 +141,6 @@ def test_a_substitute_has_its_own_sha256(images: dict[str, Image]) -> None:
     assert changed.contexts["downloads"][1].sha256 == "a" * 64
 
 
-def test_a_documented_image_starts_from_its_registry_and_its_lock(
-    images: dict[str, Image], tmp_path: Path
-) -> None:
-    base = _prepare(images, {}, GPU).bases["ubuntu-18.04"]
-    assert base.reference.startswith("ubuntu@sha256:")
-    mirrored = _prepare(images, {"registry": "registry.example.org/hub"}, GPU)
-    assert mirrored.bases["ubuntu-18.04"].reference == f"registry.example.org/hub/{base.reference}"
-    lock = (ROOT / "images/locks/conda-3.6.2.txt").read_text(encoding="utf-8")
-    line = next(line for line in lock.splitlines() if "/xz-" in line)
-    path = tmp_path / "images/locks/conda-3.6.2.txt"
-    path.parent.mkdir(parents=True)
-    path.write_text(lock.replace(line.split()[0], "unlocked"))
-    with pytest.raises(InputError, match=r"xz-.* is unlocked"):
-        prepare_inputs([images[GPU]], Settings(), Project(tmp_path), print, make=False)
-
-
 def test_a_snapshot_is_another_base_wherever_it_comes_from(images: dict[str, Image]) -> None:
     image = images[NAME]
 
@@ -172,7 +151,6 @@ def test_a_snapshot_is_another_base_wherever_it_comes_from(images: dict[str, Ima
     assert (dated.snapshot, dated.service) == (SNAPSHOT["snapshot"], "http://m")
     assert recipe({**SNAPSHOT, "url": "http://n/"}).digest == dated.digest
     assert recipe("http://m/debian").digest == base_recipe(image).digest != dated.digest
-    assert not _prepare(images, {}).snapshots
 
 
 @pytest.mark.parametrize("upstream", ["nvidia-cuda", "nvidia-machine-learning"])
@@ -189,33 +167,22 @@ def test_the_committed_keys_are_those_of_the_matrix(
     assert hashlib.sha1(packet, usedforsecurity=False).hexdigest().upper() == keyring.fingerprint
 
 
-@pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "site" / "uv"
-    path.parent.mkdir()
-    path.write_bytes(b"the program")
-    path.chmod(0o755)
-    monkeypatch.setattr(uv, "find_uv_bin", lambda: str(path))
-    return path
-
-
-def test_another_uv_has_another_context(tmp_path: Path, installed: Path) -> None:
-    context = uv_context(tmp_path / "cache")
+def test_another_uv_has_another_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The context holds the program alone, which must be there."""
+    installed, cache = tmp_path / "uv", tmp_path / "cache"
+    installed.write_bytes(b"the program")
+    installed.chmod(0o755)
+    monkeypatch.setattr(uv, "find_uv_bin", lambda: str(installed))
+    context = uv_context(cache)
     assert os.access(context / "uv", os.X_OK)
     (context / "more").touch()
-    assert uv_context(tmp_path / "cache") == context
+    assert uv_context(cache) == context
     assert [path.name for path in context.iterdir()] == ["uv"]
     installed.write_bytes(b"the next program")
-    assert uv_context(tmp_path / "cache") != context
-
-
-def test_a_uv_without_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> str:
-        raise FileNotFoundError("uv")
-
-    monkeypatch.setattr(uv, "find_uv_bin", missing)
+    assert uv_context(cache) != context
+    monkeypatch.setattr(uv, "find_uv_bin", Mock(side_effect=FileNotFoundError("uv")))
     with pytest.raises(MachineError, match="pip install --force-reinstall uv=="):
-        uv_context(tmp_path / "cache")
+        uv_context(cache)
 
 
 def test_mirrors_are_a_secret_and_their_keys_a_context(

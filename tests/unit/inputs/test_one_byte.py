@@ -38,36 +38,31 @@ def _files(folder: Path) -> list[Path]:
     return [path for path in own if path.parent.name != "images"]
 
 
-@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0, None], ids=["first", "middle", "last", "link"])
 def test_one_changed_byte_reaches_no_build(
-    open_dest: Callable[[], FetchedInputs], dest: Path, image: Image, place: float
+    open_dest: Callable[[], FetchedInputs],
+    dest: Path,
+    image: Image,
+    tmp_path: Path,
+    place: float | None,
 ) -> None:
+    """Nor does another file of this machine, by a link."""
+    (other := tmp_path / "other").write_text("of this machine")
     whole = _taken(open_dest, image)
     assert whole
     for path in _files(dest):
-        content = bytearray(path.read_bytes())
-        content[int((len(content) - 1) * place)] ^= 1
         good = path.read_bytes()
-        path.write_bytes(content)  # of the file that the cache has, too: it is linked
-        found = _taken(open_dest, image)
-        assert found is None, path
+        if place is None:
+            path.unlink()
+            path.symlink_to(other)
+        else:
+            content = bytearray(good)
+            content[int((len(content) - 1) * place)] ^= 1
+            path.write_bytes(content)  # of the file that the cache has, too: it is linked
+        assert _taken(open_dest, image) is None, path
+        path.unlink()
         path.write_bytes(good)
         assert _taken(open_dest, image) == whole
-
-
-def test_a_link_in_the_place_of_a_file_is_read_as_what_it_leads_to(
-    open_dest: Callable[[], FetchedInputs], dest: Path, image: Image, tmp_path: Path
-) -> None:
-    other = tmp_path / "other"
-    other.write_text("of this machine")
-    for path in _files(dest):
-        good = path.read_bytes()
-        path.unlink()
-        path.symlink_to(other)
-        assert _taken(open_dest, image) is None
-        path.unlink()
-        path.write_bytes(good)
-    assert _taken(open_dest, image)
 
 
 def test_a_list_of_platforms_is_the_pinned_one_by_its_content(made: Path) -> None:

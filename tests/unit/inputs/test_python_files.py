@@ -7,13 +7,14 @@ import pytest
 
 from imgbuild.dockerfile.lockfile import HEADER
 from imgbuild.dockerfile.requirements import index_environment
-from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.inputs.upstream_files import python_items
 from imgbuild.matrix.images import Image
-from imgbuild.settings import Mirror, Settings
+from imgbuild.settings import Settings
 from imgbuild.sites import Sites
 
 HEAD = 'lock-version = "1.0"\ncreated-by = "uv"\nrequires-python = ">=3.6"\n'
+DEBIAN, UBUNTU = "tf-2.2-cpu-debian", "tf-2.2-cpu-ubuntu"
 ANY, OLD, NEW, SOURCE = ("1" * 64, "2" * 64, "3" * 64, "4" * 64)
 
 
@@ -28,17 +29,18 @@ def _package(name: str, version: str, source: str, *wheels: str) -> str:
 
 @pytest.fixture
 def image(images: dict[str, Image]) -> Image:
-    return images["tf-2.2-cpu-debian"]
+    return images[DEBIAN]
 
 
 @pytest.fixture
-def locks(tmp_path: Path, image: Image) -> Path:
+def locks(tmp_path: Path, images: dict[str, Image]) -> Path:
     folder = tmp_path / "locks"
     folder.mkdir()
     header = f"{HEADER}\n# request: sha256:{'0' * 64}\n"
     hashes = " \\\n".join(f"    --hash=sha256:{sha}" for sha in (ANY, OLD, NEW, SOURCE))
-    (folder / image.lock_name).write_text(f"{header}h5py==2.10.0 \\\n{hashes}\n")
-    (folder / image.build_lock_name).write_text(f"{header}wheel==0.37.1 \\\n{hashes}\n")
+    for image in (images[DEBIAN], images[UBUNTU]):
+        (folder / image.lock_name).write_text(f"{header}h5py==2.10.0 \\\n{hashes}\n")
+        (folder / image.build_lock_name).write_text(f"{header}wheel==0.37.1 \\\n{hashes}\n")
     return folder
 
 
@@ -72,54 +74,39 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: Image) -> Ca
     return give
 
 
-@pytest.mark.parametrize(
-    ("wheels", "expected"),
-    [
-        ((), "h5py-2.10.0.tar.gz"),
-        ((_file("h5py-2.10.0-py2.py3-none-any.whl", ANY),), "h5py-2.10.0-py2.py3-none-any.whl"),
-        (
-            (
-                _file("h5py-2.10.0-py2.py3-none-any.whl", ANY),
-                _file("h5py-2.10.0-cp36-cp36m-manylinux1_x86_64.whl", OLD),
-                _file("h5py-2.10.0-cp36-cp36m-manylinux2010_x86_64.whl", NEW),
-            ),
-            "h5py-2.10.0-cp36-cp36m-manylinux2010_x86_64.whl",
-        ),
-    ],
+PURE = "h5py-2.10.0-py2.py3-none-any.whl"
+MANYLINUX1, MANYLINUX2010, GLIBC_2_28 = (
+    f"h5py-2.10.0-cp36-cp36m-manylinux{name}_x86_64.whl" for name in ("1", "2010", "_2_28")
 )
-def test_the_best_file_is_taken(
-    image: Image, locks: Path, answers: Callable[..., None], wheels: tuple[str, ...], expected: str
-) -> None:
-    """Horovod is compiled from its source even if there is a wheel."""
-    answers(_package("h5py", "2.10.0", _file("h5py-2.10.0.tar.gz", SOURCE), *wheels))
-    names = [item.name for item in python_items(image, locks, Sites())]
-    assert names == [expected, "wheel-0.37.1.tar.gz", "horovod-0.19.5.tar.gz"]
 
 
 @pytest.mark.parametrize(
-    ("name", "expected", "asked"),
+    ("name", "wheels", "expected"),
     [
-        ("tf-2.2-cpu-debian", "h5py-2.10.0-cp36-cp36m-manylinux_2_28_x86_64.whl", "_2_36"),
-        ("tf-2.2-cpu-ubuntu", "h5py-2.10.0-cp36-cp36m-manylinux2010_x86_64.whl", "2014"),
+        (DEBIAN, {}, "h5py-2.10.0.tar.gz"),
+        (DEBIAN, {PURE: ANY}, PURE),
+        (DEBIAN, {PURE: ANY, MANYLINUX1: OLD, MANYLINUX2010: NEW}, MANYLINUX2010),
+        # Some releases have no wheel for glibc 2.17 any more.
+        (DEBIAN, {MANYLINUX2010: OLD, GLIBC_2_28: NEW}, GLIBC_2_28),
+        (UBUNTU, {MANYLINUX2010: OLD, GLIBC_2_28: NEW}, MANYLINUX2010),
     ],
+    ids=["no wheel", "any", "newest", "new glibc", "old glibc"],
 )
-def test_wheels_are_for_the_glibc_of_the_image(  # noqa: PLR0913, PLR0917 - fixtures and cases
+def test_the_best_file_for_the_glibc_of_the_image_is_taken(  # noqa: PLR0913, PLR0917 - fixtures
     images: dict[str, Image],
     locks: Path,
     answers: Callable[..., None],
     name: str,
+    wheels: dict[str, str],
     expected: str,
-    asked: str,
 ) -> None:
-    """As uv takes them in the build: some releases have no wheel for glibc 2.17 any more."""
-    old = _file("h5py-2.10.0-cp36-cp36m-manylinux2010_x86_64.whl", OLD)
-    new = _file("h5py-2.10.0-cp36-cp36m-manylinux_2_28_x86_64.whl", NEW)
-    answers(_package("h5py", "2.10.0", _file("h5py-2.10.0.tar.gz", SOURCE), old, new))
-    image = images[name]
-    for lock in image.lock_names:
-        (locks / lock).write_text((locks / images["tf-2.2-cpu-debian"].lock_name).read_text())
-    assert python_items(image, locks, Sites())[0].name == expected
-    assert {*(locks.parent / "asked").read_text().split()} == {f"manylinux{asked}"}
+    """As uv takes them in the build. Horovod is compiled from its source even if it has a wheel."""
+    files = (_file(wheel, sha256) for wheel, sha256 in wheels.items())
+    answers(_package("h5py", "2.10.0", _file("h5py-2.10.0.tar.gz", SOURCE), *files))
+    names = [item.name for item in python_items(images[name], locks, Sites())]
+    assert names == [expected, "wheel-0.37.1.tar.gz", "horovod-0.19.5.tar.gz"]
+    asked = {DEBIAN: "manylinux_2_36", UBUNTU: "manylinux2014"}[name]
+    assert {*(locks.parent / "asked").read_text().split()} == {asked}
 
 
 @pytest.mark.parametrize(
@@ -149,23 +136,12 @@ def test_a_file_that_is_unknown_or_missing(  # noqa: PLR0913, PLR0917 - fixtures
         python_items(image, locks, Sites())
 
 
-def test_uv_is_told_of_mirror_login_and_authorities(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_uv_is_told_of_the_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a mirror the user's own index stands."""
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://own.example/simple")
     monkeypatch.delenv("NETRC", raising=False)
-    assert index_environment(Sites())["UV_DEFAULT_INDEX"] == "https://own.example/simple"
     assert "NETRC" not in index_environment(Sites())
     (tmp_path / "netrc").write_text("machine m.example login me password secret\n")
-    settings = Settings(
-        mirrors={"python-index": Mirror(url="https://m.example/simple")},
-        netrc=str(tmp_path / "netrc"),
-        ca_bundle=str(tmp_path / "ca.pem"),
-    )
-    told = index_environment(Sites(settings=settings))
-    assert told["UV_DEFAULT_INDEX"] == "https://m.example/simple"
+    told = index_environment(Sites(settings=Settings(netrc=str(tmp_path / "netrc"))))
     assert told["NETRC"] == str(tmp_path / "netrc")
-    assert told["SSL_CERT_FILE"] == str(tmp_path / "ca.pem")
-    open_to_all = {"python-index": Mirror(url="http://m.example/simple")}
-    with pytest.raises(InputError, match="is plain http, where all can read it"):
-        index_environment(Sites(settings=settings.model_copy(update={"mirrors": open_to_all})))
+    assert told["UV_DEFAULT_INDEX"] == "https://own.example/simple"

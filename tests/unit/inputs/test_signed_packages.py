@@ -38,12 +38,19 @@ def _verify(files: dict[str, bytes], folder: Path, keys: list[Path]) -> None:
 
 
 @pytest.mark.parametrize("files", [INLINE, DETACHED], ids=["inline", "detached"])
-def test_what_is_signed_is_admitted(files: dict[str, bytes], tmp_path: Path) -> None:
+def test_what_is_signed_is_admitted_and_no_change_of_it(
+    files: dict[str, bytes], tmp_path: Path
+) -> None:
     _verify({**files, "tzdata_2026a-0+deb12u1_all.deb": b"tz"}, tmp_path, KEYS)
     other = Path(__file__).parents[1] / "audit" / "signed" / "other.gpg"
     _verify(files, tmp_path, [other, *KEYS])
     with pytest.raises(InputError, match="gpgv refuses its signature"):
         _verify(files, tmp_path, [other])
+    for name, content in files.items():
+        place = len(content) // 3  # in none of the lines that frame a signature
+        changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+        with pytest.raises(InputError, match="in the fetched folder: "):
+            _verify({**files, name: changed}, tmp_path, KEYS)
 
 
 def test_a_bad_signature_beside_a_good_one_is_refused(tmp_path: Path) -> None:
@@ -54,15 +61,6 @@ def test_a_bad_signature_beside_a_good_one_is_refused(tmp_path: Path) -> None:
     for both in (good + bad, bad + good):
         with pytest.raises(InputError, match="gpgv refuses its signature"):
             _verify({**DETACHED, name: both}, tmp_path, KEYS)
-
-
-@pytest.mark.parametrize("files", [INLINE, DETACHED], ids=["inline", "detached"])
-def test_a_change_of_any_file_is_refused(files: dict[str, bytes], tmp_path: Path) -> None:
-    for name, content in files.items():
-        place = len(content) // 3  # in none of the lines that frame a signature
-        changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
-        with pytest.raises(InputError, match="in the fetched folder: "):
-            _verify({**files, name: changed}, tmp_path, KEYS)
 
 
 def test_a_changed_list_that_names_the_changed_package_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -13,7 +12,6 @@ import yaml
 from imgbuild.matrix import load
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import SCHEMA_NAME, load_matrix, schema_text
-from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 from releases import release_of
 
@@ -25,15 +23,6 @@ DEFAULT = 'defaults: {tensorflow: "2.2"'
 #: The beginning of a row without Horovod.
 WITHOUT = "horovod: {version: none, why: "
 ROW, OTHER_MPI = "stack: debian, variants: [cpu], horovod:", "mpi: intelmpi-2021.8.0}"
-
-
-@pytest.mark.parametrize("stack", ["ubuntu", "debian"])
-def test_the_committed_matrix_has_the_ten_versions(matrix: Matrix, stack: str) -> None:
-    rows = [row for row in matrix.images if row.stack == stack and row.mpi is None]
-    minors = [*dict.fromkeys(row.tensorflow.rsplit(".", 1)[0] for row in rows)]
-    ten = ["1.10", "1.11", "1.12", "1.13", "1.14", "1.15", "2.0", "2.1", "2.2", "2.3"]
-    newer = [f"2.{minor}" for minor in range(4, 22)] if stack == "debian" else []
-    assert minors == [*ten, *(minor for minor in newer if minor in minors)]
 
 
 def test_a_row_overrides_its_stack_and_a_stack_its_operating_system(
@@ -70,18 +59,13 @@ def test_a_second_image_of_an_alias_is_refused(
     ("old", "new", "expected"),
     [
         ("epoch:", "epohc:", "unknown key 'epohc'; allowed: accepted, aliases, build_req"),
-        ("epoch:", "epohc:", "missing key 'epoch'"),
         ("repository: i", "repository: a/b\nrepository: i", "key 'repository' is already set on"),
-        ("variant: cpu}", "variant: tpu}", "'tpu' is not allowed; allowed: 'cpu' or 'gpu'"),
         ("git: 2.39.5", "git: latest", "'latest' is not a version"),
-        (WITHOUT, "horovod: {version: none, reason: ", "missing key 'why'"),
         (WITHOUT, f"mpi: openmpi-4.1.4\n    {WITHOUT}", "leave `mpi` out"),
         ("  2.3.0:\n", "  2.03.0:\n", "'2.03.0' is not a release of three numbers"),
-        ("git: 2.39.5", "git: [1]", "git must be a mapping"),
         ("      git: 2.39.5\n", "", "pin 'git' is missing; set it here or in stacks.debian.pins"),
         ("python: 3.6.15", "python: 3.6.9", "no Python '3.6.9' in the matrix; there are: 3.6.2"),
         ("    os: debian-12\n    pins", "    os: beos\n    pins", "no operating system 'beos'"),
-        (DEFAULT, DEFAULT.replace("2.2", "2.2.9"), "no image of TensorFlow '2.2.9'"),
         (DEFAULT, DEFAULT.replace("2.2", "2"), "TensorFlow '2' in the matrix; there are: 1.10, 1"),
         ("os: [ubuntu-16.04", "os: [beos, ubuntu-16.04", "no operating system 'beos'"),
         ("source: cpython-3.6.15", "source: nowhere", "no source 'nowhere'"),
@@ -90,7 +74,6 @@ def test_a_second_image_of_an_alias_is_refused(
         ('0.18.1, cuda: "10.0"', "0.18.1", "pin 'cuda' is missing"),
         ("variants: [cpu]", "variants: [gpu]", "tensorflow.1.10.1.cudnn is missing, what its GPU"),
         ("variants: [cpu]", "variants: [cpu, cpu]", "is already image 11 of the list"),
-        ("tensorflow: 1.11.0, stack", "tensorflow: 1.10.0, stack", "is already image 1 "),
         (f"0.18.2, {OTHER_MPI}", "0.18.2, mpi: openmpi-4.1.4}", "tf-1.15-cpu-debian is already"),
         (
             f"{{tensorflow: {release_of('1.15')}, {ROW} 0.18.2, {OTHER_MPI}",
@@ -98,16 +81,12 @@ def test_a_second_image_of_an_alias_is_refused(
             "tf-1.12-cpu-debian-intelmpi is already image",
         ),
         ("cpu: tensorflow, gpu", "gpu", "tensorflow.1.10.0.distribution names no cpu"),
-        ("from: source", "from: conda", "missing key 'packages'"),
         ("from: source", "form: source", "missing key 'from'"),
         ("    os: debian-12\n    packages: [python3", "    packages: [python3", "missing key 'os'"),
-        ("    os: debian-12\n    packages", "    os: beos\n    packages", "no operating system"),
         ("[python3=3.11.2-*", "[python3", "'python3' is not a pinned Debian package"),
         ("from: source", "from: tarball", "'tarball' is not allowed; allowed: 'source'"),
         ("epoch: 2026-11-01", "epoch: 2026-13-45", "is not a UTC time from 1980 to 2105"),
         ("tensorflow: <1.12,", "tensorflow: <1.x2,", "'<1.x2' is not a version range"),
-        ("tensorboard: 2.2.2", "tensorboard: 2~a", "'2~a' is not a release of three numbers"),
-        ("version: 2021.8.0", "version: 2021~a", "'2021~a' is not a release of three numbers"),
         ("    nvidia: ubuntu1804\n", "", "missing key 'nvidia', NVIDIA's name of ubuntu-18.04"),
         ("  nvidia-cuda:\n", "  other:\n", "upstreams.nvidia-cuda needs a url and a keyring"),
         ("keyring: {file: nvidia-7fa2af80.gpg,", "# {", "needs a url and a keyring: there are GPU"),
@@ -115,7 +94,6 @@ def test_a_second_image_of_an_alias_is_refused(
         ("miniconda: 4.5.11", "miniconda: 4.5.1", "no source 'miniconda-4.5.1' in the matrix"),
         ("miniconda: 4.5.11", 'miniconda: "4.5\\n1"', r"'miniconda-4.5\n1' in the matrix"),
         ('{version: "10.1", documented', '{version: "9.2", documented', "no CUDA '9.2'"),
-        ("{version: 0.20.3, documented", "{version: 9.9, documented", "no Horovod '9.9'"),
         ('documented: "10.0"', 'documented: "8.0"', "no CUDA '8.0' in the matrix; there are: 9.0"),
         (f"    sha256: {OPEN_MPI}\n", "", "missing key 'sha256'"),
         ("- https://repo.anaconda", "- http://repo.anaconda", "must come by https"),
@@ -131,14 +109,32 @@ def test_a_wrong_value_is_named_with_its_place(
     assert re.match(r"matrix\.yaml:\d+:\d+: ", line)
 
 
-def test_all_faults_are_named_at_once(edited: Edited, refusal: Refusal) -> None:
-    path = edited("git: 2.39.5", "git: latest")
-    text = path.read_text().replace("epoch:", "epohc:").replace('glibc: "2.36"', 'libc: "2.36"')
-    path.write_text(text.replace("horovod: 0.16.4}", "horovod: 0.16.9}"))
+@pytest.mark.parametrize(
+    ("edits", "faults"),
+    [
+        (
+            {"git: 2.39.5": "git: latest", "epoch:": "epohc:", 'glibc: "2.36"': 'libc: "2.36"'},
+            ["'latest'", "'epohc'", "'epoch'", "'glibc'", "'libc'"],
+        ),
+        ({f"{ROW} 0.16.4}}": f"{ROW} 0.18.1}}"}, ["breaks the rule horovod-compiler"]),
+        ({"variant, stack, flavour,": "variant, stack,"}, ["tf-1.12-cpu-debian-intelmpi would be"]),
+    ],
+    ids=["schema", "rule", "tags"],
+)
+def test_all_faults_are_named_at_once(
+    edited: Edited, refusal: Refusal, edits: dict[str, str], faults: list[str]
+) -> None:
+    """Broken references hide none of the others."""
+    path = edited("horovod: 0.16.1}", "horovod: 0.16.9}")
+    text = path.read_text()
+    for old, new in edits.items():
+        assert old in text
+        text = text.replace(old, new, 1)
+    path.write_text(text)
     message = refusal(path)
-    for part in ("'latest'", "'epohc'", "'epoch'", "'glibc'", "'libc'", "no Horovod '0.16.9'"):
-        assert part in message
-    assert "6 faults; nothing was done." in message
+    for fault in (*faults, "no Horovod '0.16.9'"):
+        assert fault in message
+    assert f"{len(faults) + 1} faults; nothing was done." in message
 
 
 @pytest.mark.parametrize("section", ["stacks", "tensorflow", "horovod", "mpi", "python", "images"])
@@ -167,7 +163,6 @@ def test_every_image_that_any_machine_can_build_has_a_budget(project: Project) -
         ("- 1", "the document must be a mapping"),
         ("stacks: &a {x: 1}\nsources: *a", "aliases (*name) are not allowed"),
         ("schema: 1\n!x a: 1", "matrix.yaml:2:1: tags (!name) are not allowed"),
-        ("stacks: !!x {}", "matrix.yaml:1:1: tags (!name) are not allowed"),
         ("schema: &a x\n*a : y", "matrix.yaml:1:9: aliases (*name) are not allowed"),
         ("<<: {a: b}", "unknown key '<<'"),
         ("=: !!x a", "matrix.yaml:1:1: unknown key '='"),
@@ -206,42 +201,25 @@ def test_versions_stay_text_and_a_documented_one_need_not_exist(edited: Edited) 
     assert load_matrix(edited("documented: 0.20.0,", "documented: 9, documented_exists: false,"))
 
 
-@pytest.fixture
-def schema(project: Project) -> Any:
-    return json.loads((project.root / "images" / SCHEMA_NAME).read_text())
-
-
-def _as_an_editor_reads(project: Project) -> Any:
-    """YAML 1.2, as editors have it: numbers and booleans, but times are text."""
-
-    class Loader(yaml.SafeLoader):
-        pass
-
-    Loader.yaml_implicit_resolvers = {
-        key: [item for item in items if "timestamp" not in item[0]]
-        for key, items in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    return yaml.load(project.matrix.read_text(), Loader=Loader)  # noqa: S506 - a SafeLoader
-
-
-def test_the_committed_schema_accepts_the_matrix(schema: Any, project: Project) -> None:
-    assert (project.root / "images" / SCHEMA_NAME).read_text() == schema_text()
-    jsonschema.validate(_as_an_editor_reads(project), schema)
-
-
 @pytest.mark.parametrize(
     ("place", "key", "value"),
     [(("images", 0), "tensorboard", "2.2.2"), (("horovod", "0.15.2"), "sha256", "abc")],
 )
-def test_the_schema_refuses_what_the_loader_refuses(
-    schema: Any, project: Project, place: tuple[str | int, ...], key: str, value: str
+def test_the_committed_schema_refuses_what_the_loader_refuses(
+    project: Project, place: tuple[str | int, ...], key: str, value: str
 ) -> None:
-    document = section = _as_an_editor_reads(project)
+    """As editors read YAML: 1.2 has numbers and booleans, but no times."""
+    text = (project.root / "images" / SCHEMA_NAME).read_text()
+    assert text == schema_text()
+    times = re.compile(r"(?<=: )\d{4}-\d\d-\d\d[^\s,}]*")
+    document = yaml.safe_load(times.sub(r'"\g<0>"', project.matrix.read_text()))
+    jsonschema.validate(document, json.loads(text))
+    section = document
     for part in place:
         section = section[part]
     section[key] = value
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(document, schema)
+        jsonschema.validate(document, json.loads(text))
 
 
 def test_a_folder_that_another_version_rendered(

@@ -1,13 +1,12 @@
 """The tags of the real matrix; a scheme of tags that is wrong or ambiguous is refused."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from imgbuild.matrix.images import Image, whole_family
+from imgbuild.matrix.images import whole_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import image_called
@@ -22,31 +21,10 @@ SECOND = "[tensorflow, variant, stack, flavour, documented]"
 
 
 def test_a_tag_of_a_build_is_a_published_one_and_of_one_image(matrix: Matrix) -> None:
-    owners: dict[str, str] = {}
     for image in whole_family(matrix):
-        published = planned_tags(image, "20261120.1")
-        assert len({*image.tags}) == 2
-        assert {tag.removeprefix("imgbuild/tensorflow:") for tag in image.tags} == {
-            *published.moving
-        }
-        for tag in (published.immutable, *published.moving):
-            assert owners.setdefault(tag, image.name) == image.name
-        assert {image_called(matrix, tag) for tag in (*image.tags, *published.moving)} == {image}
-
-
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [
-        ("tf-2.2-cpu-debian", "2.2-cpu"),
-        ("tf-2.12-gpu-debian", "2.12-gpu"),
-        ("tf-2.2-gpu-ubuntu", "2.2-gpu-ubuntu"),
-        ("tf-2.2-cpu-debian-intelmpi", "2.2-cpu-intelmpi"),
-    ],
-)
-def test_the_default_stack_and_its_usual_mpi_are_left_out(
-    images: dict[str, Image], name: str, short: str
-) -> None:
-    assert images[name].tags[0] == f"imgbuild/tensorflow:{short}"
+        moving = planned_tags(image, "20261120.1").moving
+        assert {tag.removeprefix("imgbuild/tensorflow:") for tag in image.tags} == {*moving}
+        assert {image_called(matrix, tag) for tag in (*image.tags, *moving)} == {image}
 
 
 def test_the_short_tags_are_those_of_the_default_stack(edited: Edited) -> None:
@@ -56,13 +34,9 @@ def test_the_short_tags_are_those_of_the_default_stack(edited: Edited) -> None:
     assert tags["tf-2.2-cpu-debian"] == "2.2-cpu-debian"
 
 
-def test_two_entries_with_the_same_tag_are_one(images: dict[str, Image], matrix: Matrix) -> None:
-    entry = matrix.tags.moving[0]
-    tags = matrix.tags.model_copy(update={"moving": (entry, entry[:3] + entry[4:])})
-    changed = matrix.model_copy(update={"tags": tags})
-    assert planned_tags(replace(images["tf-2.2-gpu-ubuntu"], matrix=changed)).moving == (
-        "2.2-gpu-ubuntu",
-    )
+def test_two_entries_with_the_same_tag_are_one(edited: Edited) -> None:
+    changed = load_matrix(edited(SECOND, FIRST))
+    assert all(len(planned_tags(image).moving) == 1 for image in whole_family(changed))
 
 
 def _renamed_stack(path: Path, name: str) -> Path:
@@ -82,17 +56,8 @@ def _renamed_stack(path: Path, name: str) -> Path:
         (IMMUTABLE, (", release", ""), "tags.immutable: the part 'release' is missing"),
         (FIRST, ("stack", "release, stack"), "tags.moving, entry 1: a tag that names its release"),
         (IMMUTABLE, ("variant, python, cuda, ", ""), "-20991231.9999, as tf-1.10-cpu-ubuntu is by"),
-        (
-            IMMUTABLE,
-            ("documented, ", ""),
-            "tf-2.3-cpu-ubuntu-as-documented would be 2.3.0-cpu-py36-",
-        ),
         (IMMUTABLE, ("mpi, ", ""), "(and 5 more)"),
-        (
-            FIRST,
-            ("minor, ", ""),
-            "would be cpu-ubuntu, as tf-1.10-cpu-ubuntu is by tags.moving, ent",
-        ),
+        (FIRST, ("minor, ", ""), "would be cpu-ubuntu, as tf-1.10-cpu-ubuntu is by tags.moving"),
         (FIRST, ("stack, ", ""), "-cpu-debian would be 1.1"),
         (FIRST, ("minor, variant, stack, ", ""), "would be '': a registry takes"),
         (IMMUTABLE, ("mpi, ", "mpi, mpi, "), "the part 'mpi' is listed twice"),
@@ -144,20 +109,6 @@ def test_a_moving_tag_is_no_record_and_no_release(
     assert expected in refusal(_renamed_stack(path, name))
 
 
-def test_equal_entries_are_allowed(edited: Edited) -> None:
-    assert load_matrix(edited(SECOND, FIRST))
-
-
 def test_a_build_needs_a_tag(edited: Edited, refusal: Refusal) -> None:
     moving = f"  moving:\n    - {FIRST}\n    - {SECOND}\n"
     assert "moving must be a list that is not empty" in refusal(edited(moving, "  moving: []\n"))
-
-
-def test_broken_references_do_not_hide_the_scheme_s_faults(
-    edited: Edited, refusal: Refusal
-) -> None:
-    path = edited(FIRST, FIRST.replace("flavour, ", ""))
-    path.write_text(path.read_text().replace("mpi: openmpi-3.1.2", "mpi: openmpi-9"))
-    said = refusal(path)
-    assert "no MPI 'openmpi-9'" in said
-    assert "tf-1.12-cpu-debian-intelmpi would be" in said
