@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from project_copy import command
 from published_images import RECORD, publish
-from registry_server import Fault, RegistryServer, registry_server
+from registry_server import RegistryServer, registry_server
 from typer.testing import Result
 
 from imgbuild.cli.push_command import pushed_lines
-from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.errors import CheckFailedError
 from imgbuild.publish.push import PushedImage, PushResult
 
 FIRST, SECOND = "2026-11-20T08:00:00Z", "2026-11-21T09:30:00Z"
@@ -21,9 +21,6 @@ FIRST, SECOND = "2026-11-20T08:00:00Z", "2026-11-21T09:30:00Z"
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
-    settings = tmp_path / "settings.yaml"
-    settings.write_text("publishing: {attempts: 2, first_wait: 0}\n")
-    monkeypatch.setenv("IMGBUILD_SETTINGS", str(settings))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     with registry_server() as started:
         yield started
@@ -102,15 +99,6 @@ def test_tags_that_may_surprise_are_notes(server: RegistryServer) -> None:
     assert "--release 20261120.2 " in unrecorded
     assert "4 tags" in summary
     assert run("--from", server.name).stderr == ""
-
-
-def test_exit_codes(server: RegistryServer) -> None:
-    for words in ((), ("--from", "")):
-        with pytest.raises(InputError, match="--from"):
-            run(*words)
-    server.fail("GET /tags", *[Fault(503)] * 2)
-    with pytest.raises(MachineError, match=r"503 \(2 tries\)"):
-        run("--from", server.name)
 
 
 def test_what_a_push_did_is_short_and_the_tags_are_below() -> None:

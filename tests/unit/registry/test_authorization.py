@@ -62,21 +62,14 @@ def test_a_name_and_password_also_one_that_is_changed_in_the_middle(
     assert registry.head("1.0")
 
 
-@pytest.mark.parametrize(
-    ("challenge", "login", "said"),
-    [
-        ("Basic x", LOGIN, "wrong, has expired, or lacks the permission: docker login {}."),
-        ("Basic x", None, "requires a login; this machine has none: docker login {}"),
-        ("Negotiate", LOGIN, "refuses the login"),
-    ],
-)
-def test_a_login_that_is_refused(
-    server: RegistryServer, challenge: str, login: Credentials | None, said: str
-) -> None:
-    server.wanted, server.challenge = {"Basic other"}, challenge
-    assert said.format(server.host) in refusal(server, login)
+def test_a_login_that_is_refused_is_sent_once(server: RegistryServer) -> None:
+    server.wanted, told = {"Basic other"}, f"docker login {server.host}."
+    assert f"wrong, has expired, or lacks the permission: {told}" in refusal(server, LOGIN)
+    assert f"requires a login; this machine has none: {told}" in refusal(server, None)
+    server.challenge = "Negotiate"
+    assert "refuses the login" in refusal(server, LOGIN)
     tried = [one.authorization for one in server.asked if "/team/" in one.path]
-    assert tried == (["", LOGIN.basic] if "expired" in said else [""])
+    assert tried == ["", LOGIN.basic, "", ""]
 
 
 def test_a_token(bearer: RegistryServer) -> None:
@@ -163,21 +156,13 @@ def test_a_login_goes_to_a_token_server_with_tls_and_to_no_further_host(
         assert "plain http: the login is not sent" in refusal(bearer, login)
 
 
-def test_another_host_gets_no_login(server: RegistryServer) -> None:
+def test_an_upload_to_another_host_gets_no_login(server: RegistryServer) -> None:
     server.wanted = {LOGIN.basic}
-    digest = next(iter(server.store.blobs))
     with registry_server() as storage:
-        storage.store.blobs.update(server.store.blobs)
-        server.elsewhere = f"http://{storage.host}"
-        registry = opened(server.name, lambda _: LOGIN)
-        assert registry.blob(digest) == server.store.blobs[digest]
         there = f"http://user:secret@{storage.host}/v2/team/app/blobs/uploads/7"
         server.fail("POST", Fault(202, {"Location": there}))
-        registry.put_blob(b"x")
-        assert [(one.method, one.authorization) for one in storage.asked] == [
-            ("GET", ""),
-            ("PUT", ""),
-        ]
+        opened(server.name, lambda _: LOGIN).put_blob(b"x")
+        assert [(one.method, one.authorization) for one in storage.asked] == [("PUT", "")]
 
 
 @pytest.mark.parametrize("scheme", ["Basic", "Bearer"])
