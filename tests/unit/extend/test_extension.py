@@ -123,7 +123,8 @@ def test_a_requirement_that_cannot_be_locked(
 ) -> None:
     write("requirements.txt", text)
     (tmp_path / "loop.txt").symlink_to("loop.txt")
-    write("odd.whl", "")
+    for name in ("odd.whl", "../a-1-py3-none-any.whl"):
+        write(name, "")
     with pytest.raises(InputError) as error:
         wanted_packages(extension_of({"requirements": ["requirements.txt"]}), tmp_path, PYTHON)
     assert says.replace("{}", str(tmp_path)) in str(error.value)
