@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from imgbuild.errors import CheckFailedError
@@ -106,12 +106,16 @@ class MemoryRegistry(RegistryClient):
             ),
             "layers": [described(layer, f"{docker}image.rootfs.diff.tar.gzip") for layer in layers],
         }
+        return self.add_manifest(tag, document, DOCKER_MANIFEST)
+
+    def add_manifest(self, tag: str, document: Mapping[str, object], kind: str) -> Manifest:
+        """Put a manifest there, whatever it says; no call."""
         content = json.dumps(document).encode()
-        digest = digest_of(content)
+        manifest = Manifest(digest_of(content), kind, content)
         with self._guard:
-            self.manifests[digest] = Manifest(digest, DOCKER_MANIFEST, content)
-            self.tagged[tag] = digest
-        return self.manifests[digest]
+            self.manifests[manifest.digest] = manifest
+            self.tagged[tag] = manifest.digest
+        return manifest
 
     def _called(self, call: str) -> None:
         with self._guard:

@@ -19,15 +19,10 @@ ADDED = ("-t", "me/x:1", "--env", "A=1")
         ((*ADDED, "--tf", "2.2", "--tf", "2.3"), "One image is extended; 2 are selected."),
         (("-t", "me/x:1", "--base", "x:1", "--gpu"), "The base is x:1; leave out what selects"),
         (("-t", "me/x:1", "--env", "A"), "--env A: give NAME=VALUE."),
-        (("-t", "me/x"), "--tag: 'me/x' is not the name of an image with its tag"),
         (("-t", "me/x:1", "--copy", "none:/x"), "has no such file or folder"),
         ((*ADDED, "-t", "imgbuild/tensorflow:1"), "imgbuild/tensorflow"),
         (("-f", "train.yaml", "--pip", "x"), "--file train.yaml"),
         (("-f", "train.yaml", "--gpu"), "--file train.yaml"),
-        (("-f", "wrong.yaml"), "wrong.yaml:2:1: unknown key 'pips'"),
-        (("-f", "lost.yaml"), "lost.yaml:2:8: 'app' is not there; paths are relative to this file"),
-        (("-f", "lost.yaml"), "lost.yaml:3:16: 'none.txt' is not there"),
-        (("-f", "lost.yaml"), "lost.yaml:4:1: 'none.yml' is not there"),
         (("-t", "me/x:1", "--requirements", "none.txt", "--print"), "none.txt: No such file"),
     ],
 )
@@ -35,15 +30,11 @@ def test_misuse_is_one_paragraph_and_changes_nothing(
     tmp_path: Path, words: tuple[str, ...], says: str
 ) -> None:
     (tmp_path / "train.yaml").write_text("tf: 2.2\ntag: me/x:1\n", encoding="utf-8")
-    (tmp_path / "wrong.yaml").write_text("tf: 2.2\npips: [x]\n", encoding="utf-8")
-    lost = "tf: 2.2\ncopy: [app:/opt/app]\nrequirements: [none.txt]\nconda_file: none.yml\n"
-    (tmp_path / "lost.yaml").write_text(lost, encoding="utf-8")
-    before = sorted(tmp_path.iterdir())
     ran = imgbuild(tmp_path, "extend", *words, *PROJECT, env=NO_ENGINE)
     assert ran.returncode == 2, ran.stderr
     assert says in ran.stderr
     assert ran.stdout == ""
-    assert sorted(tmp_path.iterdir()) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["train.yaml"]
 
 
 def test_the_dockerfile_is_printed_without_an_engine(tmp_path: Path) -> None:

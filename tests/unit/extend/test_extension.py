@@ -1,5 +1,6 @@
 """What `imgbuild extend` is asked for: files and options, and what is refused of them."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,25 +31,6 @@ def write(tmp_path: Path) -> Write:
 
 
 def test_a_file_says_what_options_say(write: Write) -> None:
-    path = write(
-        "train.yaml",
-        """\
-tag: me/train:1
-tf: 2.2
-gpu: true
-pip: [keras==2.3.1, "pandas>=1,<2"]
-requirements: [requirements.txt]
-conda_file: environment.yml
-apt: [libsndfile1, git=1:2.39.*]
-env: {NCCL_DEBUG: INFO, WORDS: 'a "b" $c'}
-copy: [src:/opt/app, main.py:/opt/]
-user: 1000:1000
-""",
-    )
-    for name in ("requirements.txt", "environment.yml", "main.py"):
-        write(name, "")
-    (path.parent / "src").mkdir()
-    found = read_extension(path)
     values: dict[str, Any] = {
         "tag": "me/train:1",
         "pip": ["keras==2.3.1", "pandas>=1,<2"],
@@ -59,6 +41,11 @@ user: 1000:1000
         "copy": ["src:/opt/app", "main.py:/opt/"],
         "user": "1000:1000",
     }
+    path = write("train.yaml", json.dumps({**values, "tf": 2.2, "gpu": True}))  # JSON is YAML
+    for name in ("requirements.txt", "environment.yml", "main.py"):
+        write(name, "")
+    (path.parent / "src").mkdir()
+    found = read_extension(path)
     assert found.model_copy(update={"tf": None, "gpu": False}) == extension_of(values)
     assert found.selection == Selection(("2.2",), gpu=True)
 
@@ -66,11 +53,7 @@ user: 1000:1000
 @pytest.mark.parametrize(
     ("line", "place", "says"),
     [
-        (
-            "pips: [keras]",
-            "1:1",
-            "unknown key 'pips'; allowed: apt, as_documented, base, conda_file",
-        ),
+        ("pips: [keras]", "1:1", "unknown key 'pips'; allowed: apt, as_documented, base"),
         ("pip: ['keras @ https://x.example/k.whl']", "1:7", "cannot be locked by hash"),
         ("pip: [-e .]", "1:7", "is not a requirement"),
         ("apt: ['x; rm -rf /']", "1:7", "a package of the system's archive"),
@@ -98,24 +81,20 @@ def test_a_wrong_file_is_refused_with_its_line(
     assert "secret" not in str(error.value)
 
 
+def test_files_that_are_not_there_are_named_with_their_lines(write: Write) -> None:
+    text = "tf: 2.2\ncopy: [app:/opt/app]\nrequirements: [none.txt]\nconda_file: none.yml\n"
+    with pytest.raises(InputError) as error:
+        read_extension(write("train.yaml", text))
+    for place, name in (("2:8", "app"), ("3:16", "none.txt"), ("4:1", "none.yml")):
+        assert f"train.yaml:{place}: {name!r} is not there" in str(error.value)
+
+
 def test_a_wrong_option_is_named() -> None:
-    with pytest.raises(InputError, match=r"^--apt: 'x y' is not a package of the system's archive"):
-        extension_of({"apt": ["x y"]})
-    with pytest.raises(InputError, match=r"^--tag: 'x' is not the name of an image with its tag"):
-        extension_of({"tag": "x"})
     name = f"h.example:5000/{'x' * 240}"  # 255 characters
     assert extension_of({"tag": f"{name}:1", "base": f"{name}:1@sha256:{'0' * 64}"})
-    for tag in (f"{name}x:1", "x:" + "1" * 129):
+    for tag in ("x", f"{name}x:1", "x:" + "1" * 129):
         with pytest.raises(InputError, match=r"^--tag: .* is not the name of an image"):
             extension_of({"tag": tag})
-
-
-def test_requirements_of_files(write: Write, tmp_path: Path) -> None:
-    write("more.txt", "pandas >= 1  # frames\n")
-    write("requirements.txt", "# ours\n\nkeras==2.3.1\n-r more.txt\nnumpy; python_version<'4'\n")
-    extension = extension_of({"pip": ["keras==2.3.1"], "requirements": ["requirements.txt"]})
-    found = wanted_packages(extension, tmp_path, PYTHON)
-    assert found == ("keras==2.3.1", "pandas >= 1", "numpy; python_version<'4'")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +123,8 @@ def test_a_requirement_that_cannot_be_locked(
 ) -> None:
     write("requirements.txt", text)
     (tmp_path / "loop.txt").symlink_to("loop.txt")
-    write("odd.whl", "")
+    for name in ("odd.whl", "../a-1-py3-none-any.whl"):
+        write(name, "")
     with pytest.raises(InputError) as error:
         wanted_packages(extension_of({"requirements": ["requirements.txt"]}), tmp_path, PYTHON)
     assert says.replace("{}", str(tmp_path)) in str(error.value)
@@ -158,79 +138,63 @@ def test_requirements_of_the_files_that_people_have(write: Write, tmp_path: Path
     write(f"sub/{wheel}", "content")
     write("sub/held.txt", "numpy<2\n-c deeper.txt\n")
     write("sub/deeper.txt", "pandas<2\n")
+    write("sub/more.txt", f"--constraint held.txt\n./{wheel}\n\nscipy >= 1  # ours\n")
     write(
         "requirements.txt",
-        "--require-hashes\n-r sub/more.txt\n"
+        "# all\n--require-hashes\n-r sub/more.txt\n"
         f"keras==2.3.1 ; python_version < '4' \\\n    {digests[0]} "
         f"\\\n    {digests[1]}\n    # via us\n",
     )
-    write("sub/more.txt", f"--constraint held.txt\n./{wheel}\n")
     extension = extension_of({"requirements": ["requirements.txt"], "pip": [f"sub/{wheel}"]})
     found = wanted_packages(extension, tmp_path, PYTHON)
     assert found == (
         f"sub/{wheel} --hash=sha256:{sha256(b'content')}",
-        *("-c numpy<2", "-c pandas<2"),
+        *("-c numpy<2", "-c pandas<2", "scipy >= 1"),
         f"keras==2.3.1 ; python_version < '4' {' '.join(digests)}",
     )
     assert wheel_paths(found) == [f"sub/{wheel}"]
 
 
-def test_a_conda_file_goes_to_pip(write: Write, tmp_path: Path) -> None:
-    write(
-        "environment.yml",
-        """\
-name: train
-channels: [conda-forge]
-dependencies:
-  - python=3.6
-  - pip
-  - pandas=1.1
-  - scikit-learn==0.24.2
-  - conda-forge::tqdm>=4,<5
-  - matplotlib=3.3.4=py36h_0
-  - pillow 8.*
-  - pip:
-      - keras==2.3.1
-""",
-    )
-    found = wanted_packages(extension_of({"conda_file": "environment.yml"}), tmp_path, PYTHON)
-    assert found == (
-        "pandas==1.1.*",
-        "scikit-learn==0.24.2",
-        "tqdm<5,>=4",
-        "matplotlib==3.3.4",
-        "pillow==8.*",
-        "keras==2.3.1",
-    )
+def conda(write: Write, *entries: str) -> tuple[str, ...]:
+    """Return what a conda file with these dependencies asks pip for."""
+    lines = ["name: train", "channels: [conda-forge]", "dependencies:"]
+    path = write("environment.yml", "\n".join([*lines, *(f"- {one}" for one in entries), ""]))
+    return wanted_packages(extension_of({"conda_file": path.name}), path.parent, PYTHON)
 
 
-def test_what_only_conda_has_is_refused_with_its_line(write: Write, tmp_path: Path) -> None:
-    write(
-        "environment.yml",
-        "dependencies:\n- python=3.8\n- cudatoolkit=10.1\n- keras\n- pytorch\n- a=1|2\n"
-        "- python=3..6\n- a=1..2\n",
-    )
-    with pytest.raises(InputError) as error:
-        wanted_packages(extension_of({"conda_file": "environment.yml"}), tmp_path, PYTHON)
-    lines = str(error.value).splitlines()
-    assert lines[0] == "environment.yml:2:3: 'python=3.8': the base has Python 3.6.15"
-    assert lines[1].startswith("environment.yml:3:3: 'cudatoolkit=10.1': only conda has it")
-    assert lines[2].startswith("environment.yml:5:3: 'pytorch': only conda has it")
-    assert lines[3].startswith("environment.yml:6:3: 'a=1|2': not a package of conda")
-    assert lines[4].startswith("environment.yml:7:3: 'python=3..6': not a package of conda")
-    assert lines[5].startswith("environment.yml:8:3: 'a=1..2': not a package of conda")
-    assert lines[6].endswith("6 faults; nothing was done.")
+def test_a_conda_file_goes_to_pip(write: Write) -> None:
+    own = ("python=3.6", "pip", "pandas=1.1", "scikit-learn==0.24.2", "conda-forge::tqdm>=4,<5")
+    found = conda(write, *own, "matplotlib=3.3.4=py36h_0", "pillow 8.*", "pip: [keras==2.3.1]")
+    versions = ("pandas==1.1.*", "scikit-learn==0.24.2", "tqdm<5,>=4", "matplotlib==3.3.4")
+    assert found == (*versions, "pillow==8.*", "keras==2.3.1")
 
 
-def test_an_entry_of_a_conda_file_is_a_name_or_the_list_of_pip(
-    write: Write, tmp_path: Path
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ("python=3.8", "5:3: 'python=3.8': the base has Python 3.6.15"),
+        ("cudatoolkit=10.1", "5:3: 'cudatoolkit=10.1': only conda has it"),
+        ("pytorch", "5:3: 'pytorch': only conda has it"),
+        ("a=1|2", "5:3: 'a=1|2': not a package of conda"),
+        ("python=3..6", "5:3: 'python=3..6': not a package of conda"),
+        ("a=1..2", "5:3: 'a=1..2': not a package of conda"),
+        ("[a]", "5:3: an entry must be text"),
+        ("{pips: [a]}", "5:3: missing key 'pip'"),
+        ("pip: [a, './b']", "5:12: './b' is not a requirement"),
+    ],
+)
+def test_what_only_conda_has_or_no_entry_is_refused_with_its_line(
+    write: Write, entry: str, says: str
 ) -> None:
-    write("environment.yml", "dependencies:\n- [a]\n- {pips: [a]}\n- pip: [a, './b']\n")
     with pytest.raises(InputError) as error:
-        wanted_packages(extension_of({"conda_file": "environment.yml"}), tmp_path, PYTHON)
-    assert [line.partition(" is not ")[0] for line in str(error.value).splitlines()[:-1]] == [
-        "environment.yml:2:3: an entry must be text",
-        "environment.yml:3:3: missing key 'pip'",
-        "environment.yml:3:4: unknown key 'pips'; allowed: pip",
-        "environment.yml:4:12: './b'",
-    ]
+        conda(write, "keras", entry)
+    assert str(error.value).startswith(f"environment.yml:{says}")
+
+
+def test_every_fault_of_a_conda_file_is_named(write: Write) -> None:
+    with pytest.raises(InputError) as error:
+        conda(write, "mkl", "keras", "pytorch")
+    first, second, last = str(error.value).splitlines()
+    assert first.startswith("environment.yml:4:3: 'mkl'")
+    assert second.startswith("environment.yml:6:3: 'pytorch'")
+    assert last.endswith("2 faults; nothing was done.")

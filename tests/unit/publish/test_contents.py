@@ -1,9 +1,8 @@
 """What images said, as parts of tags: the same as planned, or another thing, part by part."""
 
-import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,47 +59,33 @@ BOTH = (("tensorflow-cpu", "2.2.0"), ("tensorflow-gpu", "2.2.0"))
 TWO = {"tensorflow": "2.2.0 and 2.2.0", "variant": "cpu of tensorflow-cpu and tensorflow-gpu"}
 NOTHING = {"tensorflow": "nothing", "minor": "nothing", "variant": "cpu of nothing"}
 OTHER_PINS = {"documented": "neither as documented nor as corrected"}
+NO_INFO = "nothing by its build_info.py but gpu by its library"
+INTELMPI_READ = {"mpi": "intelmpi2021.8", "flavour": "intelmpi"}
+OPENMPI_READ = {"mpi": "openmpi4.1.4", "flavour": "openmpi"}
+OTHER_SYSTEM = {"os": "debian13", "stack": "nothing"}
+OTHER_TENSORFLOW = {"tensorflow": "2.3.0", "minor": "2.3"}
 
 
 @pytest.mark.parametrize(
     ("name", "change", "different"),
     [
-        (CPU, {"python": "3.7.9"}, {"python": "py37"}),
+        (CPU, {"python": "3.7.9", "os": ("debian", "13")}, {"python": "py37", **OTHER_SYSTEM}),
         (CPU, {"python": "3.6.9"}, {}),
-        (
-            CPU,
-            {"distributions": (("tensorflow-cpu", "2.3.0"),)},
-            {"tensorflow": "2.3.0", "minor": "2.3"},
-        ),
+        (CPU, {"distributions": (("tensorflow-cpu", "2.3.0"),)}, OTHER_TENSORFLOW),
         (CPU, {"distributions": BOTH}, TWO),
         (CPU, {"distributions": ()}, NOTHING),
         ("tf-2.3-cpu-debian", {"distributions": (("horovod", "0.19.5"),)}, NOTHING | OTHER_PINS),
         (CPU, {"built_with_cuda": True, "kernels": True}, {"variant": "gpu of tensorflow-cpu"}),
         (GPU, {"kernels": False}, {"variant": "gpu by its build_info.py but cpu by its library"}),
-        (
-            GPU,
-            {"built_with_cuda": None},
-            {"variant": "nothing by its build_info.py but gpu by its library"},
-        ),
-        (
-            "tf-1.15-cpu-ubuntu",
-            {"distributions": (("tensorflow", "1.15.0"),)},
-            {"variant": "cpu of tensorflow"},
-        ),
+        (GPU, {"built_with_cuda": None}, {"variant": NO_INFO}),
         (GPU_2_0, {"cuda": ("10.1.243",)}, {"cuda": "cuda10.1"}),
         (GPU_2_0, {"cuda": ("10.0.130", "9.0.176")}, {"cuda": "cuda10.0 and 9.0"}),
         (GPU_2_0, {"cuda": ()}, {"cuda": ""}),
-        (CPU, {"cuda": ("10.1.243",)}, {"cuda": "cuda10.1"}),
         (CPU, {"mpirun": OPEN_MPI.format("4.1.40")}, {"mpi": "openmpi4.1.40"}),
-        (CPU, {"mpirun": INTEL_2021}, {"mpi": "intelmpi2021.8", "flavour": "intelmpi"}),
-        (
-            INTELMPI,
-            {"mpirun": OPEN_MPI.format("4.1.4")},
-            {"mpi": "openmpi4.1.4", "flavour": "openmpi"},
-        ),
+        (CPU, {"mpirun": INTEL_2021}, INTELMPI_READ),
+        (INTELMPI, {"mpirun": OPEN_MPI.format("4.1.4")}, OPENMPI_READ),
         ("tf-1.10-cpu-ubuntu", {"mpirun": INTEL_2021}, {"mpi": "intelmpi2021.8"}),
         (CPU, {"mpirun": ""}, {"mpi": "nothing", "flavour": "nothing"}),
-        (CPU, {"os": ("debian", "13")}, {"os": "debian13", "stack": "nothing"}),
         (CPU, {"os": ("ubuntu", "18.04")}, {"os": "ubuntu18.04", "stack": "ubuntu"}),
         (UBUNTU, {"os": ("debian", "12")}, {"os": "debian12", "stack": ""}),
         (UBUNTU, {"os": ("ubuntu", "16.04")}, {"os": "ubuntu16.04"}),
@@ -135,79 +120,58 @@ def test_an_image_with_the_other_pins_says_so(every: dict[str, Image], name: str
 
 
 ID = "sha256:id"
-#: What the program in the image prints, or an exception.
-Printed = str | type[BaseException]
 
 
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine([StoredImage(ID)])
-
-
-@pytest.fixture
-def printing(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> Callable[[Printed], None]:
-    def printing(printed: Printed) -> None:
-        def execute(_: object, container: str, command: Sequence[str]) -> str:
-            assert engine.running.keys() == {container}
-            one = engine.running[container]
-            assert (one.image, one.command) == (ID, ("sleep", "infinity"))
-            # An engine that lends its driver to every container would show it as the image's own.
-            assert (one.options.network, one.options.gpus) == ("none", None)
-            assert one.options.environment == {"NVIDIA_VISIBLE_DEVICES": "void"}
-            assert CONTAINER_LABEL in one.labels
-            assert command[-1] == PROGRAM.read_text(encoding="utf-8")
-            if isinstance(printed, str):
-                return printed
-            raise printed
-
-        monkeypatch.setattr("imgbuild.suites.container.docker_exec", execute)
-        monkeypatch.setattr("imgbuild.suites.container.require_docker_client", lambda: None)
-
-    return printing
-
-
-def test_the_contents_are_read_in_one_container(
-    images: dict[str, Image], engine: FakeEngine, printing: Callable[[Printed], None]
+@pytest.mark.parametrize("error", [CheckFailedError, MachineError, KeyboardInterrupt])
+def test_the_container_is_alone_without_a_driver_and_goes_whatever_happens(
+    images: dict[str, Image], error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    printing(json.dumps(asdict(contents(images[GPU]))))
-    check_contents(images[GPU], ID, engine)
-    assert engine.calls.count("start") == 1
-    assert engine.running == {}
+    engine = FakeEngine([StoredImage(ID)])
 
+    def execute(_: object, container: str, command: Sequence[str]) -> str:
+        assert engine.running.keys() == {container}
+        one = engine.running[container]
+        assert (one.image, one.command) == (ID, ("sleep", "infinity"))
+        # An engine that lends its driver to every container would show it as the image's own.
+        assert (one.options.network, one.options.gpus) == ("none", None)
+        assert one.options.environment == {"NVIDIA_VISIBLE_DEVICES": "void"}
+        assert CONTAINER_LABEL in one.labels
+        assert command[-1] == PROGRAM.read_text(encoding="utf-8")
+        raise error
 
-@pytest.mark.parametrize(
-    "printed", ["", '{"distributions": [3]}', CheckFailedError, MachineError, KeyboardInterrupt]
-)
-def test_the_container_goes_where_nothing_can_be_read(
-    images: dict[str, Image],
-    engine: FakeEngine,
-    printing: Callable[[Printed], None],
-    printed: Printed,
-) -> None:
-    printing(printed)
-    with pytest.raises(CheckFailedError if isinstance(printed, str) else printed):
+    monkeypatch.setattr("imgbuild.suites.container.docker_exec", execute)
+    monkeypatch.setattr("imgbuild.suites.container.require_docker_client", lambda: None)
+    with pytest.raises(error):
         check_contents(images[CPU], ID, engine)
     assert engine.running == {}
 
 
+SEVERAL = "python: planned py36, read py37; cuda: planned cuda10.0, read nothing"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "facts"),
+    [
+        (GPU_2_0, {"python": "3.7.1", "cuda": ()}, SEVERAL),
+        (CPU, {"cuda": ("10.1.243",)}, "cuda: planned nothing, read cuda10.1"),
+    ],
+)
 def test_every_difference_in_a_tag_is_told(
-    images: dict[str, Image], engine: FakeEngine, printing: Callable[[Printed], None]
+    images: dict[str, Image],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    change: dict[str, Any],
+    facts: str,
 ) -> None:
     """Also one in a moving tag alone, but none that no tag has."""
-    scheme = {"immutable": ("minor", "release"), "moving": (("minor", "python", "cuda"),)}
-    several = "python: planned py36, read py37; cuda: planned cuda10.0, read nothing"
-    changes: tuple[tuple[str, dict[str, Any], str], ...] = (
-        (GPU_2_0, {"python": "3.7.1", "cuda": ()}, several),
-        (CPU, {"cuda": ("10.1.243",)}, "cuda: planned nothing, read cuda10.1"),
-    )
-    for name, change, facts in changes:
-        image = images[name]
-        printing(json.dumps(asdict(replace(contents(image), **change))))
-        for tags in ({}, scheme):
-            with pytest.raises(CheckFailedError, match=re.escape(f"{name} ({ID})")) as caught:
-                check_contents(_tagged(image, tags), ID, engine)
-            assert facts in str(caught.value)
-        check_contents(_tagged(image, {**scheme, "moving": ()}), ID, engine)
+    image, scheme = images[name], {"immutable": ("minor", "release")}
+    found = replace(contents(image), **change)
+    monkeypatch.setattr("imgbuild.publish.contents.read_contents", lambda *_: found)
+    for tags in ({}, {**scheme, "moving": (("minor", "python", "cuda"),)}):
+        with pytest.raises(CheckFailedError, match=re.escape(f"{name} ({ID})")) as caught:
+            check_contents(_tagged(image, tags), ID, FakeEngine())
+        assert facts in str(caught.value)
+    check_contents(_tagged(image, {**scheme, "moving": ()}), ID, FakeEngine())
 
 
 def _tagged(image: Image, changes: dict[str, Any]) -> Image:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,34 +12,30 @@ import pytest
 from bench import Bench
 from fake_engine import FakeEngine
 from memory_registry import MemoryRegistry
-from test_push import FIRST, MOVING, NAME, documents, id_of, place_image
+from test_push import MOVING, NAME, documents
 from test_push import Bench as Pushes
 
 from imgbuild.build.context import image_locks
 from imgbuild.build.display import BuildDisplay
 from imgbuild.engine.types import RunOptions, StoredImage
-from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
+from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.events import Event, ImageNote, ImageState
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project, state_dir
 from imgbuild.publish import push as push_module
 from imgbuild.publish.push import PushOptions, PushResult, push_all, push_images
-from imgbuild.publish.upload import note_of
+from imgbuild.suites.catalog import read_suites
 from imgbuild.suites.container import CONTAINER_LABEL, label_of
 
 NAMES = (NAME, "tf-2.1-cpu-debian", "tf-2.0-cpu-debian")
 
 
 class PushingEngine(FakeEngine):
-    """An engine whose pushes arrive in a registry, but for that of the ``lost`` image.
+    """An engine whose pushes arrive in a registry, but for that of the ``lost`` image."""
 
-    ``then`` is done after a push.
-    """
-
-    def __init__(self, ids: Sequence[str], registry: MemoryRegistry) -> None:
+    def __init__(self, ids: Sequence[str], registry: MemoryRegistry, lost: str) -> None:
         super().__init__([StoredImage(one, (f"mine:{one[-12:]}",)) for one in ids])
-        self.target, self.lost = registry, ""
-        self.then: Callable[[], object] = lambda: None
+        self.target, self.lost = registry, lost
 
     def push(
         self, reference: str, on_message: Callable[[Mapping[str, object]], None] = lambda _: None
@@ -49,70 +45,51 @@ class PushingEngine(FakeEngine):
         if image_id == self.lost:
             raise CheckFailedError("The engine refuses: connection reset by peer.")
         self.target.tagged[reference.removeprefix(f"{self.target.name}:")] = image_id
-        self.then()
 
 
-@dataclass
-class Pushing:
-    """Images that passed the gate, an engine that has them, and what a push showed of them."""
-
-    pushes: Pushes
-    images: list[Image]
-    engine: PushingEngine
-    folder: Path
-    shown: list[Event] = field(default_factory=list)
-
-    @property
-    def ids(self) -> list[str]:
-        return [*self.engine.stored]
-
-    def __call__(self, jobs: int = 1) -> PushResult:
-        display = BuildDisplay([image.name for image in self.images])
-        display.on_event = self.shown.append  # type: ignore[method-assign, assignment]
-        context: Any = SimpleNamespace(display=display, host=None, state=self.folder)
-        candidates = [
-            replace(self.pushes.candidate(image.name), image=image, image_id=image_id)
-            for image, image_id in zip(self.images, self.ids, strict=True)
-        ]
-        return push_all(self.pushes.session(), candidates, context, jobs)
-
-
-@pytest.fixture
-def pushing(
+def test_a_failed_image_stops_no_other(
     images: dict[str, Image], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Pushing]:
-    """Return what gives pushes of images with these names."""
+) -> None:
+    """In all threads, from the engine to the moving tags; the engine keeps no tag of it.
 
-    def make(*names: str) -> Pushing:
-        pushes = Pushes(images[NAME])
-        ids = [pushes.registry.add_image(name).digest for name in names]
-        pushes.registry.tagged.clear()
-        engine = PushingEngine(ids, pushes.registry)
-        monkeypatch.setattr(push_module, "Engine", lambda _: engine)
-        return Pushing(pushes, [images[name] for name in names], engine, tmp_path)
+    Of an image that is not what its tag says, nothing is sent.
+    """
+    pushes, shown = Pushes(images[NAME]), list[Event]()
+    good, lost, wrong = ids = [pushes.registry.add_image(name).digest for name in NAMES]
+    pushes.registry.tagged.clear()
+    engine = PushingEngine(ids, pushes.registry, lost)
 
+    def check_contents(_: object, image_id: str, __: object) -> None:
+        if image_id == wrong:
+            raise CheckFailedError("another Python")
+
+    monkeypatch.setattr(push_module, "Engine", lambda _: engine)
     monkeypatch.setattr(push_module, "predicates", documents)
-    monkeypatch.setattr(push_module, "check_contents", lambda *_: None)
-    return make
-
-
-def test_a_failed_image_stops_no_other(pushing: Callable[..., Pushing]) -> None:
-    """In all threads, from the engine to the moving tags; the engine keeps no tag of it."""
-    push = pushing(*NAMES)
-    first, push.engine.lost, _ = push.ids
-    result = push(jobs=2)
-    assert [one.record.image for one in result.images] == [NAMES[0], NAMES[2]]
-    assert [one.steps[0] for one in result.images] == ["push", "push"]
-    assert {push.pushes.registry.tagged[tag] for tag in MOVING} == {first}
-    failure = result.failure()
-    assert isinstance(failure, MachineError)
-    assert NAMES[1] in str(failure)
-    assert all(one.tags == (f"mine:{one.id[-12:]}",) for one in push.engine.stored.values())
-    assert not [*push.folder.rglob("*.json")]
-    assert {one.image for one in push.shown if isinstance(one, ImageNote) and one.text} == {*NAMES}
-    for name, end in zip(NAMES, ("published", "failed", "published"), strict=True):
-        events = [one for one in push.shown if isinstance(one, ImageState) and one.image == name]
-        assert [one.state for one in events] == ["checking", "pushing", end]
+    monkeypatch.setattr(push_module, "check_contents", check_contents)
+    display = BuildDisplay(NAMES)
+    display.on_event = shown.append  # type: ignore[method-assign, assignment]
+    context: Any = SimpleNamespace(display=display, host=None, state=tmp_path)
+    candidates = [
+        replace(pushes.candidate(name), image=images[name], image_id=image_id)
+        for name, image_id in zip(NAMES, ids, strict=True)
+    ]
+    result = push_all(pushes.session(), candidates, context, jobs=2)
+    (pushed,) = result.images
+    assert (pushed.record.image, pushed.steps[0]) == (NAME, "push")
+    assert pushes.digests(*MOVING) == {good}
+    kinds = {name: type(error) for name, error in result.errors.items()}
+    assert kinds == {NAMES[1]: MachineError, NAMES[2]: CheckFailedError}
+    assert wrong not in {one.id for one in engine.registry.values()}
+    assert {one.image for one in shown if isinstance(one, ImageNote) and one.text} == {*NAMES[:2]}
+    assert all(one.tags == (f"mine:{one.id[-12:]}",) for one in engine.stored.values())
+    assert not [*tmp_path.rglob("*.json")]
+    states = [(one.image, one.state) for one in shown if isinstance(one, ImageState)]
+    for name, *expected in (
+        (NAMES[0], "checking", "pushing", "published"),
+        (NAMES[1], "checking", "pushing", "failed"),
+        (NAMES[2], "checking", "failed"),
+    ):
+        assert [state for image, state in states if image == name] == expected
 
 
 def test_it_is_the_machines_error_only_if_no_image_is_at_fault() -> None:
@@ -122,72 +99,29 @@ def test_it_is_the_machines_error_only_if_no_image_is_at_fault() -> None:
     assert isinstance(PushResult("x", (), {"a": machine, "b": image}).failure(), CheckFailedError)
 
 
-def test_nothing_of_an_image_that_is_not_what_its_tag_says_is_sent(
-    pushing: Callable[..., Pushing], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def differs(*_: object) -> None:
-        raise CheckFailedError("another Python")
-
-    monkeypatch.setattr(push_module, "check_contents", differs)
-    push = pushing(NAME)
-    assert "another Python" in str(push().failure())
-    assert "push" not in push.engine.calls
-    assert push.pushes.registry.tagged == {}
-
-
-def test_a_push_removes_the_tag_of_one_that_was_killed(pushing: Callable[..., Pushing]) -> None:
-    push = pushing(NAME)
-    (image_id,), reference = push.ids, f"{push.pushes.registry.name}:killed"
-    push.engine.tag(image_id, reference)
-    note = note_of(push.folder, push.engine, NAME)
-    note.parent.mkdir(parents=True)
-    note.write_text(f'{{"reference": "{reference}", "image_id": "{image_id}"}}')
-    assert push().failure() is None
-    assert reference not in push.engine.stored[image_id].tags
-
-
-def test_a_tag_that_another_process_moves_between_test_and_push_is_not_what_is_pushed(
-    pushing: Callable[..., Pushing], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is pushed is the id that was tested, whatever the image's tags mean by then."""
-    push, other = pushing(NAME), StoredImage("sha256:" + "f" * 64)
-    tags = (push.images[0].tags[0], f"{push.pushes.registry.name}:{FIRST}")
-    real = PushingEngine.inspect
-
-    def moved(engine: PushingEngine, reference: str) -> StoredImage | None:
-        engine.stored.setdefault(other.id, other)
-        for tag in tags:
-            engine.tag(other.id, tag)
-        return real(engine, reference)
-
-    monkeypatch.setattr(PushingEngine, "inspect", moved)
-    (pushed,) = push().images
-    assert pushed.record.image_id == id_of(NAME)
-    assert push.engine.registry[tags[1]].id == pushed.record.digest
-
-
-def test_an_image_that_the_registry_did_not_get_is_never_recorded(
-    pushing: Callable[..., Pushing],
-) -> None:
-    """Another process tags its own image while the engine pushes: the digest there differs."""
-    push = pushing(NAME)
-    push.engine.then = lambda: place_image(push.pushes.registry, "theirs", FIRST)
-    assert isinstance(push().failure(), ImgbuildError)
-    assert {*push.pushes.registry.tagged} == {FIRST}
-
-
 @pytest.mark.parametrize(
-    ("options", "fact"),
+    "release",
     [
-        ({"allowed": frozenset({"--allow-skipped pins"})}, "--allow-skipped pins"),
-        ({"release": "20261332.1"}, "20261332.1"),
+        *("", "1", "20261120", "20261120.0", "20261120.01", "20261120.10000", "2026-11-20.1"),
+        *("20261131.1", "20270229.1", "00001120.1", "20261120.1\n", "20261120.-1"),
     ],
 )
-def test_options_are_judged_before_anything_is_asked(
-    project: Project, images: dict[str, Image], options: dict[str, Any], fact: str
+def test_what_is_no_release_is_refused_before_anything_is_asked(
+    project: Project, images: dict[str, Image], release: str
 ) -> None:
-    with pytest.raises(InputError, match=fact):
-        push_images(project, PushOptions((images[NAME],), "127.0.0.1:1/x", **options), print)
+    options = PushOptions((images[NAME],), "127.0.0.1:1/x", release)
+    with pytest.raises(InputError, match=r"--release .*YYYYMMDD\.N"):
+        push_images(project, options, print)
+
+
+def test_no_suite_can_be_left_out_that_every_machine_can_run(
+    project: Project, images: dict[str, Image]
+) -> None:
+    for suite in {one.name for one in read_suites(project.suites)} - {"gpu_runs"}:
+        allowed = frozenset({"--allow-skipped gpu_runs", f"--allow-skipped {suite}"})
+        options = PushOptions((images[NAME],), "127.0.0.1:1/x", allowed=allowed)
+        with pytest.raises(InputError, match=f"--allow-skipped {suite}: "):
+            push_images(project, options, print)
 
 
 def test_a_push_needs_the_locks_of_its_images_and_a_plan_none(

@@ -13,18 +13,23 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.publish.upload import Uploader, note_of, remove_left_tag
 
 ID, NAME, REFERENCE = f"sha256:{'a' * 64}", "tf-2.2-cpu-debian", "registry.test/app:one"
+OWN, LOGIN = "imgbuild/tensorflow:2.2", r"docker login registry\.test"
 
 
 class Failing(FakeEngine):
-    """An engine whose pushes end with these words, one after another, then well."""
+    """An engine whose pushes end with these words, one after another, then well.
+
+    ``then`` is done before a push.
+    """
 
     def __init__(self, *said: str) -> None:
-        super().__init__([StoredImage(ID, ("imgbuild/tensorflow:2.2",))])
+        super().__init__([StoredImage(ID, (OWN,))])
         self.said = [*said]
+        self.then: Callable[[], object] = lambda: None
 
     def push(self, reference: str, hear: Callable[[Mapping[str, object]], None] = print) -> None:
+        self.then()
         if self.said:
-            self.calls.append("push")
             raise CheckFailedError(f"The engine refuses: {self.said.pop(0)}.")
         super().push(reference, hear)
 
@@ -33,7 +38,7 @@ class Failing(FakeEngine):
 class Bench:
     """An engine, a registry with three tries, and the progress."""
 
-    engine: FakeEngine
+    engine: Failing
     folder: Path
     told: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
@@ -42,20 +47,28 @@ class Bench:
     def note(self) -> Path:
         return note_of(self.folder, self.engine, NAME)
 
-    def uploader(self) -> Uploader:
-        registry = MemoryRegistry("registry.test/app", log=self.said.append)
-        return Uploader(self.engine, registry, self.note, self.told.append)
-
     def send(self) -> None:
-        self.uploader().push(ID, "one")
+        registry = MemoryRegistry("registry.test/app", log=self.said.append)
+        Uploader(self.engine, registry, self.note, self.told.append).push(ID, "one")
 
     @property
     def tags(self) -> tuple[str, ...]:
         return self.engine.stored[ID].tags
 
     def nothing_is_left(self) -> None:
-        assert self.tags == ("imgbuild/tensorflow:2.2",)
+        assert self.tags == (OWN,)
         assert not self.note.exists()
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Bench:
+    """Return what a killed push leaves: the tag, and its note."""
+    bench, notes = Bench(Failing(), tmp_path), list[bytes]()
+    bench.engine.then = lambda: notes.append(bench.note.read_bytes())
+    bench.send()
+    bench.note.write_bytes(notes[0])
+    bench.engine.tag(ID, REFERENCE)
+    return bench
 
 
 def test_the_tag_is_there_for_the_push_only_and_what_may_pass_is_tried_again(
@@ -73,16 +86,12 @@ def test_the_tag_is_there_for_the_push_only_and_what_may_pass_is_tried_again(
     ("said", "error", "fact"),
     [
         (["received unexpected HTTP status: 500"] * 5, MachineError, r"500 \(3 tries\)"),
-        *(
-            ([refusal], CheckFailedError, r"docker login registry\.test")
-            for refusal in (
-                "unauthorized: required",
-                "denied: no access",
-                "no basic auth credentials",
-            )
-        ),
+        (["unauthorized: required"], CheckFailedError, LOGIN),
+        (["denied: no access"], CheckFailedError, LOGIN),
+        (["no basic auth credentials"], CheckFailedError, LOGIN),
         (["x509: certificate signed by unknown authority"], CheckFailedError, "x509"),
     ],
+    ids=["500", "unauthorized", "denied", "no login", "x509"],
 )
 def test_in_the_end_it_is_given_up_and_a_refusal_is_final(
     tmp_path: Path, said: list[str], error: type[Exception], fact: str
@@ -95,40 +104,28 @@ def test_in_the_end_it_is_given_up_and_a_refusal_is_final(
 
 
 def test_a_tag_that_was_there_stays(tmp_path: Path) -> None:
-    engine = FakeEngine([StoredImage(ID, (REFERENCE,))])
-    bench = Bench(engine, tmp_path)
-    with bench.uploader()._temporary_tag(ID, REFERENCE):
-        assert not bench.note.exists()
-    assert engine.stored[ID].tags == (REFERENCE,)
-
-
-def _killed(bench: Bench) -> None:
-    """Leave what a killed push leaves: the tag, and its note."""
-    with bench.uploader()._temporary_tag(ID, REFERENCE):
-        content = bench.note.read_bytes()
-    bench.note.write_bytes(content)
+    bench = Bench(Failing(), tmp_path)
     bench.engine.tag(ID, REFERENCE)
+    bench.send()
+    assert REFERENCE in bench.tags
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "{}"])
 def test_the_tag_of_a_killed_push_is_removed_unless_its_note_is_damaged(
-    tmp_path: Path, content: str | None
+    killed: Bench, content: str | None
 ) -> None:
-    bench = Bench(FakeEngine([StoredImage(ID, ("mine:1",))]), tmp_path)
-    _killed(bench)
     if content is not None:
-        bench.note.write_text(content)
+        killed.note.write_text(content)
     for _ in range(2):
-        remove_left_tag(bench.engine, bench.note)
-        assert bench.tags == (("mine:1",) if content is None else ("mine:1", REFERENCE))
-        assert not bench.note.exists()
+        remove_left_tag(killed.engine, killed.note)
+        assert killed.tags == ((OWN,) if content is None else (OWN, REFERENCE))
+        assert not killed.note.exists()
 
 
-def test_a_tag_of_another_image_by_now_is_left(tmp_path: Path) -> None:
+def test_a_tag_of_another_image_by_now_is_left(killed: Bench) -> None:
     other = f"sha256:{'b' * 64}"
-    bench = Bench(FakeEngine([StoredImage(ID, ("mine:1",)), StoredImage(other)]), tmp_path)
-    _killed(bench)
-    bench.engine.tag(other, REFERENCE)
-    remove_left_tag(bench.engine, bench.note)
-    assert bench.engine.stored[other].tags == (REFERENCE,)
-    assert not bench.note.exists()
+    killed.engine.stored[other] = StoredImage(other)
+    killed.engine.tag(other, REFERENCE)
+    remove_left_tag(killed.engine, killed.note)
+    assert killed.engine.stored[other].tags == (REFERENCE,)
+    assert not killed.note.exists()

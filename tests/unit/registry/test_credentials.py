@@ -42,16 +42,16 @@ def find(config: Path, document: dict[str, Any], host: str = HOST) -> Credential
     return docker_credentials(host)
 
 
-def test_none(config: Path) -> None:
-    assert docker_credentials(HOST) is None
-    assert find(config, {}) is None
-    assert find(config, {"auths": {"other.example.org": ENTRY}}) is None
-    assert find(config, {"auths": {HOST: {}}}) is None
-
-
 def test_in_the_configuration(config: Path) -> None:
-    assert find(config, {"auths": {HOST: ENTRY}}) == Credentials("user", SECRET)
-    assert find(config, {"auths": {f"https://{HOST}/v1/": ENTRY}}) == Credentials("user", SECRET)
+    assert docker_credentials(HOST) is None
+    nothing: tuple[dict[str, Any], ...]
+    nothing = ({}, {"auths": {"other.example.org": ENTRY}}, {"auths": {HOST: {}}})
+    assert [find(config, document) for document in nothing] == [None] * 3
+    own = {"auths": {HOST: ENTRY}}
+    anothers_helper = {"credHelpers": {"known.example.org": "test"}, **own}
+    by_address = {"auths": {f"https://{HOST}/v1/": ENTRY}}
+    found = [find(config, document) for document in (own, anothers_helper, by_address)]
+    assert found == [Credentials("user", SECRET)] * 3
     hub = {"auths": {"https://index.docker.io/v1/": ENTRY}}
     assert find(config, hub, "docker.io") == Credentials("user", SECRET)
     identity = {"auths": {HOST: {"auth": "x", "identitytoken": "identity-1"}}}
@@ -64,11 +64,6 @@ def test_in_a_store(config: Path, key: str) -> None:
     document = {key: "test" if key == "credsStore" else dict.fromkeys(hosts, "test")}
     found = [find(config, document, host) for host in hosts]
     assert found == [Credentials("kept", SECRET), Credentials(identity="identity-1"), None]
-
-
-def test_a_helper_counts_for_its_host_alone(config: Path) -> None:
-    document = {"credHelpers": {"known.example.org": "test"}, "auths": {HOST: ENTRY}}
-    assert find(config, document) == Credentials("user", SECRET)
 
 
 @pytest.mark.parametrize(

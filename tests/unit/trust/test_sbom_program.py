@@ -1,6 +1,5 @@
 """What the program finds that runs in images: here, in folders laid out as an image's."""
 
-import ast
 import json
 import os
 from collections.abc import Iterator
@@ -9,11 +8,6 @@ from pathlib import Path
 import pytest
 
 from imgbuild.trust import sbom_program
-from imgbuild.trust.sbom import PROGRAM
-
-
-def test_it_is_a_program_for_the_oldest_python() -> None:
-    assert ast.parse(PROGRAM.read_text(encoding="utf-8"), feature_version=(3, 6))
 
 
 def _package(folder: Path, name: str, *lines: str) -> None:
@@ -39,10 +33,9 @@ def test_each_package_once_with_the_licence_that_it_names(
     record = {"name": "python", "version": "3.6.2", "build": "hca_19", "license": "PSF"}
     (tmp_path / "conda-meta").mkdir()
     (tmp_path / "conda-meta" / "python-3.6.2-hca_19.json").write_text(json.dumps(record))
-    (tmp_path / "dpkg-query").write_text(
-        "#!/bin/sh\nprintf 'ii \\ta\\t1\\nrc \\tb\\t2\\nhi \\tc\\t3\\n'\n"
-    )
-    (tmp_path / "dpkg-query").chmod(0o755)
+    query = tmp_path / "dpkg-query"
+    query.write_text("#!/bin/sh\nprintf 'ii \\ta\\t1\\nrc \\tb\\t2\\nhi \\tc\\t3\\n'\n")
+    query.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     walk = os.walk
 
@@ -61,5 +54,5 @@ def test_each_package_once_with_the_licence_that_it_names(
     ]
     assert found["conda"] == [["python", "3.6.2", "PSF", "hca_19"]]
     assert found["system"] == [["a", "1"], ["c", "3"]]
-    (tmp_path / "dpkg-query").write_text("#!/bin/sh\nexit 1\n")
+    query.write_text("#!/bin/sh\nexit 1\n")
     assert sbom_program.system_packages() is None

@@ -1,11 +1,9 @@
 """What is found in an image: updates, known vulnerabilities, accepted ones, and ended parts."""
 
-import http.server
 import json
-import threading
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -14,19 +12,13 @@ from typing import Any
 import pytest
 
 from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.http import Answer, HttpClient
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Accepted
 from imgbuild.settings import Settings
 from imgbuild.sites import Sites
 from imgbuild.trust.osv import Known, Package, ask, packages_of, read
-from imgbuild.trust.scan import (
-    Scan,
-    findings,
-    keep_scan,
-    latest_scan,
-    sarif,
-    unsupported_parts,
-)
+from imgbuild.trust.scan import Scan, findings, keep_scan, latest_scan, sarif, unsupported_parts
 from imgbuild.trust.updates import Update, read_updates
 
 TODAY = date(2026, 11, 25)
@@ -47,52 +39,42 @@ def test_of_an_sbom_the_packages_are_asked_for_that_osv_knows() -> None:
     assert {*found} == {OPENSSL, PILLOW, Package("Ubuntu:18.04:LTS", "libstdc++6", "1:2")}
 
 
-@contextmanager
-def osv_service(answer: Any, status: int = 200) -> Iterator[tuple[Sites, list[dict[str, Any]]]]:
-    """Give sites with a mirror of OSV that answers so, and what it was asked."""
-    asked: list[dict[str, Any]] = []
+def asked_of_osv(
+    packages: list[Package],
+    answer: Callable[[list[dict[str, Any]]], object],
+    monkeypatch: pytest.MonkeyPatch,
+    status: int = 200,
+) -> Known:
+    """Return what is known of the packages by a mirror of OSV that answers so."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked.extend(body["queries"])
-            said = answer(body["queries"]) if callable(answer) else answer
-            content = json.dumps(said).encode()
-            self.send_response(status if self.path == "/here/v1/querybatch" else 404)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+    def answered(_: HttpClient, method: str, url: str, *__: object, content: bytes) -> Answer:
+        assert (method, url) == ("POST", "https://mirror.example/here/v1/querybatch")
+        said = answer(json.loads(content)["queries"])
+        return Answer(status, {}, json.dumps(said).encode(), url)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_address[1]}/here/"
-        settings = Settings.model_validate({"mirrors": {"osv": {"url": url}}})
-        yield Sites({"osv": "https://osv.example/"}, settings), asked
-        server.shutdown()
+    monkeypatch.setattr(HttpClient, "ask", answered)
+    mirrors = {"osv": {"url": "https://mirror.example/here/"}}
+    settings = Settings.model_validate({"mirrors": mirrors})
+    return ask(packages, Sites({"osv": "https://osv.example/"}, settings))
 
 
-def _answer(queries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Answer as OSV does: nothing for what is not known, the rest of a long answer on request."""
-    results: list[dict[str, Any]] = []
-    for query in queries:
-        token = query.get("page_token")
-        if query["package"] == {"ecosystem": "PyPI", "name": "pillow"}:
-            more = {} if token else {"next_page_token": "2"}
-            results.append({"vulns": [{"id": f"GHSA-{token or 1}", "modified": "x"}], **more})
-        else:
-            results.append({})
-    return {"results": results}
+def test_osv_is_asked_for_all_pages_of_all_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions: list[str] = []
 
+    def answer(queries: list[dict[str, Any]]) -> dict[str, Any]:
+        """Answer as OSV does: nothing for what is not known, the rest of a long answer later."""
+        versions.extend(query["version"] for query in queries)
+        results: list[dict[str, Any]] = [{} for _ in queries]
+        for query, result in zip(queries, results, strict=True):
+            if query["package"] == {"ecosystem": "PyPI", "name": "pillow"}:
+                token = query.get("page_token")
+                result["vulns"] = [{"id": f"GHSA-{token or 1}", "modified": "x"}]
+                result.update({} if token else {"next_page_token": "2"})
+        return {"results": results}
 
-def test_osv_is_asked_for_all_pages_of_all_packages() -> None:
-    with osv_service(_answer) as (sites, asked):
-        known = ask([PILLOW, OPENSSL, *(Package("PyPI", f"p{i}", "1") for i in range(1500))], sites)
-    assert known == {PILLOW: ("GHSA-1", "GHSA-2")}
-    assert len(asked) == 1503
-    assert {query["version"] for query in asked} == {"8.4.0", OPENSSL.version, "1"}
+    packages = [PILLOW, OPENSSL, *(Package("PyPI", f"p{i}", "1") for i in range(1500))]
+    assert asked_of_osv(packages, answer, monkeypatch) == {PILLOW: ("GHSA-1", "GHSA-2")}
+    assert Counter(versions) == {"8.4.0": 2, OPENSSL.version: 1, "1": 1500}
 
 
 @pytest.mark.parametrize(
@@ -103,13 +85,14 @@ def test_osv_is_asked_for_all_pages_of_all_packages() -> None:
         ({"results": [{}]}, 404, CheckFailedError),
         ({}, 503, MachineError),
     ],
+    ids=["too few", "list", "404", "503"],
 )
 def test_what_is_no_answer_of_osv_is_not_nothing_found(
     answer: object, status: int, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("imgbuild.sites._TRIES", 1)
-    with osv_service(answer, status) as (sites, _), pytest.raises(kind):
-        ask([PILLOW], sites)
+    with pytest.raises(kind):
+        asked_of_osv([PILLOW], lambda _: answer, monkeypatch, status)
 
 
 def _records(folder: Path, *records: object) -> Path:
@@ -126,16 +109,16 @@ def _record(name: str, package: Package, **facts: Any) -> dict[str, Any]:
 
 
 def test_records_in_a_file_are_compared_by_versions_and_ranges(tmp_path: Path) -> None:
-    def within(*events: dict[str, str]) -> list[dict[str, Any]]:
-        return [{"type": "ECOSYSTEM", "events": [*events]}]
+    def within(*events: dict[str, str]) -> dict[str, Any]:
+        every = [{"introduced": "0"}, *events]
+        return {"ranges": [{"type": "ECOSYSTEM", "events": every}]}
 
-    since, fixed = {"introduced": "0"}, {"fixed": "9.0"}
     path = _records(
         tmp_path,
-        _record("A", PILLOW, ranges=within(since, fixed)),
-        _record("B", PILLOW, ranges=within(since, {"fixed": "8.4.0"})),
-        _record("C", PILLOW, ranges=within(since, {"last_affected": "8.4"})),
-        _record("D", PILLOW, ranges=within(since, {"fixed": "8.0"}, {"introduced": "8.4.0"})),
+        _record("A", PILLOW, **within({"fixed": "9.0"})),
+        _record("B", PILLOW, **within({"fixed": "8.4.0"})),
+        _record("C", PILLOW, **within({"last_affected": "8.4"})),
+        _record("D", PILLOW, **within({"fixed": "8.0"}, {"introduced": "8.4.0"})),
         _record("E", PILLOW, versions=["8.4.0"], ranges=[]),
         _record("F", NUMPY, versions=["1.18.4"]),
         {**_record("G", PILLOW, versions=["8.4.0"]), "withdrawn": "2022-01-01T00:00:00Z"},
@@ -149,7 +132,7 @@ def test_records_in_a_file_are_compared_by_versions_and_ranges(tmp_path: Path) -
 
 @pytest.mark.parametrize("damage", ["no zip", "no json", "no record", "missing"])
 def test_a_file_of_something_else_is_refused(tmp_path: Path, damage: str) -> None:
-    path = _records(tmp_path, ["no", "record"] if damage == "no record" else {})
+    path = _records(tmp_path, ["no", "record"])
     if damage == "no zip":
         path.write_bytes(b"x" * 100)
     elif damage == "no json":
@@ -185,6 +168,18 @@ def _accepted(name: str, until: date) -> Accepted:
     return Accepted.model_validate({"id": name, "until": until, "reason": "no user input"})
 
 
+#: One finding of it counts.
+SCAN = Scan(
+    "tf-2.2-cpu-debian",
+    "sha256:1",
+    "2026-11-25",
+    tuple(findings([], {PILLOW: ("GHSA-1", "GHSA-2")}, [_accepted("GHSA-2", TODAY)], TODAY)),
+    "OSV",
+    (),
+    (),
+)
+
+
 def test_what_is_accepted_does_not_count_until_its_day() -> None:
     updates = [Update("openssl", "1", "2", security=True), Update("git", "1", "2", security=False)]
     known: Known = {OPENSSL: ("DEBIAN-CVE-2024-1", "DEBIAN-CVE-2024-2"), PILLOW: ("GHSA-1",)}
@@ -201,36 +196,27 @@ def test_what_is_accepted_does_not_count_until_its_day() -> None:
 
 
 def test_parts_without_security_fixes_are_named(images: dict[str, Image]) -> None:
-    old = [*unsupported_parts(images["tf-1.12-cpu-ubuntu"], TODAY)]
-    assert [text.split()[0] for text in old] == ["Ubuntu", "Python", "TensorFlow"]
-    assert "2021-12-23" in old[1]
-    assert [text.split()[0] for text in unsupported_parts(images["tf-2.15-cpu-debian"], TODAY)] == [
-        "TensorFlow"
-    ]
-    assert not [
-        text
-        for text in unsupported_parts(images["tf-1.12-cpu-ubuntu"], date(2020, 1, 1))
-        if "Python" in text
-    ]
+    def named(name: str, day: date = TODAY) -> list[str]:
+        return [text.split()[0] for text in unsupported_parts(images[name], day)]
+
+    assert named("tf-1.12-cpu-ubuntu") == ["Ubuntu", "Python", "TensorFlow"]
+    assert named("tf-2.15-cpu-debian") == ["TensorFlow"]
+    assert "Python" not in named("tf-1.12-cpu-ubuntu", date(2020, 1, 1))
 
 
 def test_the_latest_scan_is_kept_and_a_damaged_one_is_none(tmp_path: Path) -> None:
-    found = findings([], {PILLOW: ("GHSA-1",)}, [], TODAY)
-    scan = Scan("tf-2.2-cpu-debian", "sha256:1", "2026-11-25", tuple(found), "OSV", (), ())
-    keep_scan(replace(scan, day="2026-11-24"), tmp_path)
-    keep_scan(scan, tmp_path)
+    keep_scan(replace(SCAN, day="2026-11-24"), tmp_path)
+    keep_scan(SCAN, tmp_path)
     kept = latest_scan("sha256:1", tmp_path)
     assert kept
-    assert (kept.day, kept.open) == ("2026-11-25", scan.findings)
+    assert (kept.day, kept.findings) == (SCAN.day, SCAN.findings)
     (path,) = (tmp_path / "scans").iterdir()
     path.write_text("{")
     assert latest_scan("sha256:1", tmp_path) is None
 
 
 def test_sarif_has_what_counts() -> None:
-    found = findings([], {PILLOW: ("GHSA-1", "GHSA-2")}, [_accepted("GHSA-2", TODAY)], TODAY)
-    scan = Scan("tf-2.2-cpu-debian", "sha256:1", "2026-11-25", tuple(found), "OSV", (), ())
-    (run,) = sarif([scan], "1.0")["runs"]
+    (run,) = sarif([SCAN], "1.0")["runs"]
     (result,) = run["results"]
     assert result["ruleId"] == "GHSA-1"
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["GHSA-1"]
