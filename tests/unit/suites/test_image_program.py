@@ -51,21 +51,19 @@ def test_it_is_a_program_for_the_oldest_python() -> None:
 def test_installed_packages(packages: Packages) -> None:
     packages(
         *("tensorflow-1.10.0.dist-info", "tensorflow_cpu-2.2.0.dist-info", "x.data"),
-        *("horovod-0.19.5-py3.6.egg-info", "tensorflow_estimator-2.3.0.dist-info"),
+        *("horovod-0.28.1+imgbuild.1-py3.6.egg-info", "tensorflow_estimator-2.3.0.dist-info"),
         *("tensorflow_gpu-2.2.0.data", "absl_py-1.4.0.dist-info"),
         "tensorflow_gpu-2.2.0+imgbuild.dist-info",  # what stands for another is not one
     )
-    found = [["horovod", "0.19.5"], ["tensorflow", "1.10.0"], ["tensorflow-cpu", "2.2.0"]]
+    found = [
+        ["horovod", "0.28.1+imgbuild.1"],
+        ["tensorflow", "1.10.0"],
+        ["tensorflow-cpu", "2.2.0"],
+    ]
     assert image_program.installed(image_program.DISTRIBUTION) == found
     others = [["absl-py", "1.4.0"], ["tensorflow-estimator", "2.3.0"]]
     others.append(["tensorflow-gpu", "2.2.0+imgbuild"])
     assert image_program.installed(image_program.PACKAGE) == sorted(found + others)
-
-
-def test_a_horovod_with_patches_says_so(packages: Packages) -> None:
-    packages("horovod-0.28.1+imgbuild.1.dist-info")
-    found = image_program.installed(image_program.DISTRIBUTION)
-    assert found == [["horovod", "0.28.1+imgbuild.1"]]
 
 
 @pytest.mark.parametrize(
@@ -98,22 +96,18 @@ def test_whether_there_are_kernels(packages: Packages, library: bytes, found: bo
     assert image_program.has_kernels() is found
 
 
-def test_the_versions_of_cuda_are_those_of_the_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_versions_of_cuda_are_those_of_its_files_and_wheels(
+    packages: Packages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    packages("nvidia_cuda_runtime_cu11-11.8.89.dist-info", "nvidia_cuda_nvcc_cu11-1.0.dist-info")
     monkeypatch.setattr(image_program, "LIBRARY_FOLDERS", "/none")
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    assert image_program.cuda_runtimes() == ["11.8.89"]
     for name in ("libcudart.so.10.1.243", "libcudart.so.9.0.176", "libcudart_static.a"):
         (tmp_path / name).touch()
     (tmp_path / "libcudart.so.10.1").symlink_to("libcudart.so.10.1.243")
     monkeypatch.setenv("LD_LIBRARY_PATH", f":/none:{tmp_path}")
-    assert image_program.cuda_runtimes() == ["10.1.243", "9.0.176"]
-    monkeypatch.delenv("LD_LIBRARY_PATH")
-    assert image_program.cuda_runtimes() == []
-
-
-def test_the_version_of_cuda_of_a_wheel_is_the_wheels(packages: Packages) -> None:
-    packages("nvidia_cuda_runtime_cu11-11.8.89.dist-info", "nvidia_cuda_nvcc_cu11-1.0.dist-info")
-    assert image_program.cuda_runtimes() == ["11.8.89"]
+    assert image_program.cuda_runtimes() == ["10.1.243", "11.8.89", "9.0.176"]
 
 
 def test_mpirun_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
