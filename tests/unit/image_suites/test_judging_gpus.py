@@ -50,26 +50,21 @@ def _ranks(size: int, **change: object) -> list[dict[str, Any]]:
     return [{"rank": rank, "size": size, "sums": sums} for rank in range(size)]
 
 
-def test_the_digest_is_that_of_the_sum() -> None:
-    # sha256 of 3, 6, 9, … 21, 3 as float32: seen of two ranks on a CPU, with 1,000 numbers.
-    assert digest(1000, 2).startswith("f70e0d9be9279cb2")
-
-
 @pytest.mark.parametrize(
     ("ranks", "size", "faults"),
     [
         (_ranks(4), 4, 0),
-        (_ranks(1), 1, 0),
         (_ranks(2, sha256=digest(5, 2)), 2, 2 * len(LENGTHS)),
         (_ranks(1, device=CPU), 1, len(LENGTHS)),
         (_ranks(2)[:1], 2, 1),
-        (_ranks(1) * 2, 2, 1),
     ],
 )
 def test_a_wrong_sum_place_or_rank_is_found(
     ranks: list[dict[str, Any]], size: int, faults: int
 ) -> None:
     assert len(wrong_sums(ranks, size, LENGTHS)) == faults
+    # sha256 of 3, 6, 9, … 21, 3 as float32: seen of two ranks on a CPU, with 1,000 numbers.
+    assert digest(1000, 2).startswith("f70e0d9be9279cb2")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +73,6 @@ def test_a_wrong_sum_place_or_rank_is_found(
         ([0], "2.4.8", 0, 1),
         ([0], "2.16.5", 0, 2),
         ([0], "2.16.5", 3, 1),
-        ([0, 2], "2.4.8", 0, 2),
         ([0, 1, 2], "2.16.5", 0, 3),
     ],
 )
@@ -155,28 +149,26 @@ def test_room_for_others_is_proved() -> None:
     assert _skipped(lambda: judge(46)) == ONE_PROCESS
 
 
-@pytest.mark.parametrize("gpu", [[], [["/device:GPU:0", 0]], [["/device:GPU:0 (Tesla)", 3]]])
+@pytest.mark.parametrize("gpu", [[], [["/device:GPU:0", 0]]], ids=["no plane", "no event"])
 def test_a_trace_without_the_gpu_is_found(gpu: list[Any]) -> None:
-    def judge(refused: str = "") -> None:
-        planes = [["/host:CPU", 9], *gpu]
-        suite.test_a_trace_has_what_the_gpu_did(_ran({"traced": {"planes": planes}}, refused))
+    def judge(planes: list[Any], refused: str = "") -> None:
+        printed = {"traced": {"planes": [["/host:CPU", 9], *planes]}}
+        suite.test_a_trace_has_what_the_gpu_did(_ran(printed, refused))
 
-    if gpu and gpu[0][1]:
-        judge()
-        judge(suite.NO_TRACING[0])
-        return
+    judge([["/device:GPU:0 (Tesla)", 3]], suite.NO_TRACING[0])
     with pytest.raises(AssertionError):
-        judge()
-    assert suite.NO_TRACING[0] in _skipped(lambda: judge(f"E error {suite.NO_TRACING[0]}"))
-
-
-def test_a_part_that_failed_says_why() -> None:
+        judge(gpu)
+    assert suite.NO_TRACING[0] in _skipped(lambda: judge(gpu, f"E {suite.NO_TRACING[0]}"))
     with pytest.raises(pytest.fail.Exception, match="no libdevice"):
-        suite.done(_ran({"mixed": {"error": "no libdevice"}}), "mixed")
+        suite.done(_ran({"traced": {"error": "no libdevice"}}), "traced")
 
 
-LOSSES = {"losses": [2.0, 1.502, 1.0], "wanted": [2.001, 1.5, 1.0]}
-STEP = {"device": PLACE.format(0), "type": "float16", **LOSSES}
+STEP = {
+    "device": PLACE.format(0),
+    "type": "float16",
+    "losses": [2.0, 1.502, 1.0],
+    "wanted": [2.001, 1.5, 1.0],
+}
 
 
 @pytest.mark.parametrize(

@@ -69,49 +69,40 @@ def test_only_what_may_be_elf_is_opened(links: Any, tmp_path: Path) -> None:
     assert {*links.candidates(str(tmp_path))} == {f"{tmp_path}/tool", f"{tmp_path}/lib.so.1"}
 
 
-FRAMEWORK, FABRICS = "libtensorflow_framework.so.2", "/opt/impi/lib/libfabric/prov"
+MPI_LIB, FRAMEWORK = f"{SITE}/horovod/tensorflow/mpi_lib.so", "libtensorflow_framework.so.2"
+FRAMEWORKS = f"{SITE}/tensorflow/{FRAMEWORK}"
+FABRICS = "/opt/impi/lib/libfabric/prov"
 
 
 @pytest.mark.parametrize(
-    ("asker", "name", "place"),
+    ("asker", "name", "places", "of_gpu", "of_cpu"),
     [
-        (f"{SITE}/horovod/tensorflow/mpi_lib.so", FRAMEWORK, f"{SITE}/tensorflow/{FRAMEWORK}"),
+        (MPI_LIB, FRAMEWORK, [FRAMEWORKS], True, True),
+        (MPI_LIB, FRAMEWORK, [], False, False),
+        ("/usr/bin/tool", FRAMEWORK, [FRAMEWORKS], False, False),
         (
-            f"{SITE}/horovod/tensorflow/mpi_lib.so",
-            "_pywrap_tensorflow_internal.so",
-            f"{SITE}/tensorflow/python/_pywrap_tensorflow_internal.so",
+            f"{SITE}/h5py.libs/libz-1.so",
+            "libz-9.so.1",
+            [f"{SITE}/h5py.libs/libz-9.so.1"],
+            True,
+            True,
         ),
-        (
-            f"{SITE}/tensorflow_io_gcs_filesystem/core/a.so",
-            FRAMEWORK,
-            f"{SITE}/tensorflow/{FRAMEWORK}",
-        ),
-        (f"{SITE}/numpy.libs/libgfortran-1.so", "libz-9.so.1", f"{SITE}/numpy.libs/libz-9.so.1"),
-        (f"{SITE}/h5py.libs/libhdf5_hl-1.so", "libhdf5-7.so", f"{SITE}/h5py.libs/libhdf5-7.so"),
+        (f"{SITE}/tensorflow/libtensorflow_framework.so", "libcuda.so.1", [], True, False),
+        (f"{FABRICS}/libverbs-1.12-fi.so", "librdmacm.so.1", [], True, True),
+        (f"{FABRICS}/libtcp-fi.so", "librdmacm.so.1", [], False, False),
+        ("/opt/impi/lib/libtmip_psm2.so.1.0", "libpsm2.so.2", [], True, True),
+        ("/opt/impi/lib/libtmi.so.1.2", "libpsm2.so.2", [], False, False),
     ],
 )
-def test_what_another_package_has_loaded_is_explained(asker: str, name: str, place: str) -> None:
-    assert unexplained([(asker, name, [place])], gpu=False) == []
-    assert unexplained([(asker, name, [])], gpu=False)
-    assert unexplained([("/usr/bin/tool", name, [place])], gpu=False)
-
-
-@pytest.mark.parametrize(
-    ("asker", "name", "of_gpu", "of_cpu"),
-    [
-        (f"{SITE}/tensorflow/libtensorflow_framework.so", "libcuda.so.1", True, False),
-        (f"{FABRICS}/libverbs-1.12-fi.so", "librdmacm.so.1", True, True),
-        (f"{FABRICS}/libtcp-fi.so", "librdmacm.so.1", False, False),
-        ("/opt/impi/lib/libmpi.so.12", "librdmacm.so.1", False, False),
-        ("/opt/impi/lib/libtmip_psm2.so.1.0", "libpsm2.so.2", True, True),
-        ("/opt/impi/lib/libtmi.so.1.2", "libpsm2.so.2", False, False),
-    ],
-)
-def test_the_driver_and_plugins_for_fabrics_may_lack_libraries(
-    asker: str, name: str, *, of_gpu: bool, of_cpu: bool
+def test_what_is_not_where_the_loader_looks_must_have_a_reason(
+    asker: str, name: str, places: list[str], *, of_gpu: bool, of_cpu: bool
 ) -> None:
+    """Another package has loaded it, it is the driver's, or a plugin may lack it.
+
+    That the libraries of the images have one is seen by the suite in each of them.
+    """
     for gpu, explained in ((True, of_gpu), (False, of_cpu)):
-        assert (unexplained([(asker, name, [])], gpu=gpu) == []) is explained
+        assert (unexplained([(asker, name, places)], gpu=gpu) == []) is explained
 
 
 @pytest.mark.parametrize(
@@ -131,13 +122,6 @@ def test_modules_that_may_be_missing_are_documented(
     missing = may_be_missing(python, os_id, standin=standin)
     assert missing == {"dbm.gnu", "tkinter", "turtle"} | of_its_own
     assert set(modules(python)) > missing
+    new = python.startswith("3.11")
+    assert ("tomllib" in modules(python), "binhex" in modules(python)) == (new, not new)
     assert {name for name in missing if f"`{name}`" not in documented} == set()
-
-
-def test_a_release_of_python_has_its_own_modules() -> None:
-    for python, has, lacks in (
-        ("3.6.2", "parser", "dataclasses"),
-        ("3.8.18", "binhex", "zoneinfo"),
-        ("3.11.2", "tomllib", "binhex"),
-    ):
-        assert (has in modules(python), lacks in modules(python)) == (True, False)

@@ -18,17 +18,13 @@ UNKNOWN = "ValueError: Unknown layer: 'Scale'. Please ensure you are using a `ke
     [
         (fault_of_module, (1, 15, 5), None, ENDLESS),
         (fault_of_module, (1, 15, 0), None, ARRIVED),
-        (fault_of_module, (1, 15, 0), None, MISSING),
         (fault_of_module, (2, 0, 0), None, ARRIVED),
         (fault_of_module, (2, 2, 0), LAZY, None),
         (fault_of_module, (2, 2, 0), None, MISSING),
         (fault_of_model, (1, 10), None, 7),
-        (fault_of_model, (1, 10), None, UNKNOWN),
-        (fault_of_model, (2, 6), None, 7),
         (fault_of_model, (2, 8), None, UNKNOWN),
         (fault_of_model, (2, 8), REFUSED, None),
         (fault_of_model, (2, 11), None, 7),
-        (fault_of_model, (2, 11), None, "AttributeError: no such model"),
         (fault_of_model, (2, 13), None, UNKNOWN),
     ],
 )
