@@ -1,21 +1,18 @@
-"""What the suites `nodes` and `parameter_servers` judge by, without a container."""
-
-from __future__ import annotations
+"""What the suites `nodes` and `running` judge by, without a container."""
 
 import json
 import os
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+import stop_times
 from conftest import PROGRAMS
 from container import Ran
 from mpi import says_lost
 from nodes_job import Job
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # As Open MPI 4.1.4 and Intel MPI said it, the latter's 2021.8 through the images' mpiexec-ssh.
 OPEN_MPI = """\
@@ -99,3 +96,17 @@ def test_what_outlives_a_job_is_listed(monkeypatch: pytest.MonkeyPatch, tmp_path
     exec(source.replace("/proc", str(tmp_path)), {"print": said.append})  # noqa: S102
     left = {"8": "orted (S)", "9": "python train.py (R)", "11": "python (Z)"}
     assert json.loads(said[-1]) == left
+
+
+@pytest.mark.parametrize("then", ["", "exec sleep 60"], ids=["ends", "waits"])
+def test_what_does_not_start_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, then: str
+) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\necho ready; echo mpirun: no such file; {then}\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(stop_times, "SECONDS_TO_START", 0.5)
+    assert stop_times._ready("container", 1) == "container"
+    with pytest.raises(pytest.fail.Exception, match="it says:\nready\nmpirun: no such file"):
+        stop_times._ready("container", 2)

@@ -17,6 +17,7 @@ from image_files import (
     toolkit,
 )
 from image_secrets import KINDS, in_texts
+from pickling import fault_of_model, fault_of_module
 from test_gpu_loadable import ALWAYS_OPENED, refused
 
 SITE = "/opt/python/lib/python3.6/site-packages"
@@ -138,3 +139,33 @@ def test_every_library_that_tensorflow_opens_must_be_asked_for() -> None:
     for name in ALWAYS_OPENED:
         assert refused({**opened, name: False}) == [name]
         assert refused({one: True for one in opened if one != name}) == [name]
+
+
+LAZY = "TypeError: can't pickle _LazyLoader objects"
+ENDLESS = "RecursionError: maximum recursion depth exceeded while calling a Python object"
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "sender", "answer"),
+    [
+        ((1, 15, 5), None, ENDLESS),  # another fault than the documented one
+        ((1, 15, 0), None, [3, "RunConfig"]),  # it arrives after all
+        ((2, 0, 0), None, ENDLESS),  # another process has it
+        ((2, 2, 0), LAZY, None),  # it arrives no more
+        ((2, 2, 0), None, ENDLESS),
+    ],
+)
+def test_what_becomes_of_a_sent_module_is_as_documented_or_a_fault(
+    tensorflow: tuple[int, ...], sender: str | None, answer: object
+) -> None:
+    assert fault_of_module(tensorflow, sender, answer) is not None
+    assert fault_of_module((2, 0, 0), LAZY, None) is None
+
+
+def test_what_becomes_of_a_sent_model_differs_by_release() -> None:
+    unknown = "ValueError: Unknown layer: 'Scale'. Please ensure"
+    refused = "TypeError: cannot pickle '_thread.RLock' object"
+    judged = [fault_of_model((2, minor), None, unknown) is None for minor in (6, 8, 11, 13, 16)]
+    assert judged == [False, False, True, False, False]
+    assert fault_of_model((2, 6), refused, None) is None
+    assert fault_of_model((2, 8), refused, None) is not None

@@ -1,9 +1,8 @@
-"""What the suite `tensorboard` judges by: PNG files, buckets, graphs, and how versions differ."""
+"""What the suite `tensorboard` judges by: PNG files and buckets."""
 
 import struct
 import zlib
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from png_pixels import pixels
@@ -68,19 +67,3 @@ def test_wrong_buckets_are_told(buckets: list[list[float]], fault: str) -> None:
     right = [[-1.0, -1.1, 0], [-1.1, 0.0, 1], [0.0, 1.9, 2], [1.9, 2.1, 1], [2.1, 2.0, 0]]
     assert wrong_buckets(right, VALUES) == []
     assert any(fault in told for told in wrong_buckets(buckets, VALUES))
-
-
-def test_every_tag_of_a_plugin_is_asked_for(import_program: Any) -> None:
-    """Runs without a tag are left out; tags come as a list from some, as an object from others."""
-    answers = {
-        "plugin/scalars/tags": {"a": {"loss": {}, "rate": {}}, "b": ["loss"], "c": []},
-        "plugin/scalars/scalars?a?loss": [[1600000000.5, 0, 0.5]],
-        "plugin/scalars/scalars?a?rate": [],
-        "plugin/scalars/scalars?b?loss": [[1600000000.5, 7, 1.5], [1600000001.5, 8, 2.5]],
-    }
-    http = import_program("tensorboard_http")
-    board = http.Board("127.0.0.1", 6006)
-    board.json = lambda path, **query: answers["?".join([path, *query.values()])]
-    found = board.scalars()
-    assert found == {"a": {"loss": [[0, 0.5]], "rate": []}, "b": {"loss": [[7, 1.5], [8, 2.5]]}}
-    assert http.points_in(found) == 3

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,8 +29,7 @@ def _script(folder: Path, *words: str) -> str:
 
 
 def _options(text: str) -> list[str]:
-    prefix = "#SBATCH "
-    return [line.removeprefix(prefix) for line in text.splitlines() if line.startswith(prefix)]
+    return re.findall(r"^#SBATCH (.*)$", text, re.MULTILINE)
 
 
 def _ran(folder: Path, text: str) -> tuple[list[str], dict[str, str]]:
@@ -65,11 +65,9 @@ def test_ranks_on_several_nodes_are_started_by_slurm(tmp_path: Path) -> None:
     kept = tmp_path / "it's kept"
     kept.mkdir()
     nodes = ("--nodes", "2", "-np", "6", "--gpus", "all", "--time-limit", "1h")
-    options = ("--checkpoints", str(kept))
+    options = ("--checkpoints", str(kept), "--env", "A=it's $5, B=6", "--env", "TOKEN")
     program = ("--", "python", "train.py", "$HOME", "a b", "`id`", "")
-    text = _script(
-        tmp_path, *nodes, *options, "--env", "A=it's $5, B=6", "--env", "TOKEN", *program
-    )
+    text = _script(tmp_path, *nodes, *options, *program)
     assert _options(text) == [
         *("--job-name=train", "--nodes=2", "--ntasks-per-node=3"),
         *("--gpus-per-node=3", "--time=60"),
