@@ -11,7 +11,8 @@ from conftest import ROOT
 
 EXAMPLES = ROOT / "examples" / "kubernetes"
 #: This project's own definitions; and a folder with the published ones, in full.
-FOLDERS = [ROOT / "tests/data/kubernetes", *filter(None, [os.environ.get("KUBEFLOW_DEFINITIONS")])]
+OURS, PUBLISHED = ROOT / "tests/data/kubernetes", os.environ.get("KUBEFLOW_DEFINITIONS")
+FOLDERS = (OURS, Path(PUBLISHED)) if PUBLISHED else (OURS,)
 WORKER = ("spec", "mpiReplicaSpecs", "Worker", "template", "spec", "containers", 0)
 CHIEF = ("spec", "tfReplicaSpecs", "Chief", "template", "spec", "containers", 0)
 
@@ -22,7 +23,7 @@ def _read(path: Path) -> Any:
 
 def _faults(kind: str, manifest: Any) -> list[list[str]]:
     """Return what is wrong with a manifest, by each definition of the resource."""
-    definitions = [path for folder in FOLDERS for path in Path(folder).glob(f"*{kind}s*.yaml")]
+    definitions = [path for folder in FOLDERS for path in folder.glob(f"*{kind}s*.yaml")]
     assert len(definitions) >= len(FOLDERS)
     version = manifest["apiVersion"]
     return [faults(manifest, schema_of(_read(path), version)) for path in definitions]

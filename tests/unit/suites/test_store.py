@@ -1,6 +1,7 @@
 """The report store keeps results for one image, one code, one expectation, and only if whole.
 
-Where results of others are from is said by who found them, not by themselves.
+Where results of others are from is said by who found them, not by themselves. For how long what
+lacked a GPU is good is tested in tests/unit/build/test_gate.py.
 """
 
 import json
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from suite_samples import FAILED, HOROVOD, NO_GPU, PINS, SKIPS, SOME_GPU
+from suite_samples import FAILED, HOROVOD, PINS, SKIPS
 
 from imgbuild.suites.results import ReportStore, SuiteResult, Verdict
 
@@ -56,23 +57,6 @@ def test_what_failed_is_known_and_run_again(store: ReportStore) -> None:
 def test_what_was_not_whole_is_run_again(store: ReportStore, result: SuiteResult) -> None:
     store.save(ID, KEYS, [result, HOROVOD])
     assert store.passed(ID, KEYS).keys() == {"horovod"}
-
-
-@pytest.mark.parametrize("lacking", [NO_GPU, SOME_GPU], ids=["no GPU", "one GPU"])
-def test_what_lacked_a_gpu_is_looked_at_again_where_gpus_are(
-    store: ReportStore, lacking: SuiteResult
-) -> None:
-    keys = {**KEYS, "gpu_runs": "sha256:g"}
-    for then in (None, "", "one driver"):  # GPUs that were offered then may have been of no use
-        store.save(ID, keys, [PINS, HOROVOD, lacking], gpus=then)
-        assert store.verdict(ID, keys) is Verdict.PASSED
-        for now in ("", "another driver"):  # that are not known, that are others
-            assert store.verdict(ID, keys, gpus=now) is Verdict.UNKNOWN
-            assert store.passed(ID, keys, gpus=now).keys() == KEYS.keys()
-        assert store.passed(ID, keys)["gpu_runs"].skips == lacking.skips
-    assert store.verdict(ID, keys, gpus="one driver") is Verdict.PASSED
-    store.save(ID, keys, [replace(SOME_GPU, skips=())], gpus="one driver")
-    assert store.verdict(ID, keys, gpus="another driver") is Verdict.PASSED
 
 
 GOOD: dict[str, Any] = {

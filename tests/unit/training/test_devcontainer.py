@@ -40,5 +40,5 @@ def test_it_has_what_the_job_has(tmp_path: Path) -> None:
     }
     schema = jsonschema.Draft201909Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
     schema.validate(document)
-    for wrong in ({"runArgs": "x"}, {"forwardPorts": ["x y"]}, {"runArg": []}):
-        assert not schema.is_valid({**document, **wrong})
+    for key, value in (("runArgs", "x"), ("forwardPorts", ["x y"]), ("runArg", [])):
+        assert not schema.is_valid({**document, key: value})
