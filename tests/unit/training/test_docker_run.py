@@ -58,6 +58,7 @@ def test_every_command_can_be_pasted(tmp_path: Path) -> None:
     mounts_ro = mounts.replace(":/work", ":/work:ro").replace(":/model", ":/model:ro")
     user, never = ["--user", "1000:1000"], ("--pull", "never")
     env = ["--env", "MODEL_DIR=/model", "--env", "A=it's $5", "--env", "TOKEN"]
+    limits = "--publish 127.0.0.1:88:88 --shm-size 1g --stop-timeout 30"
     owner, board, port, train, stop = docker_lines(text)
     assert owner == [
         *("docker", "run", "--rm", *never, "--user", "0", "--volume", "kept:/model", IMAGE),
@@ -71,18 +72,7 @@ def test_every_command_can_be_pasted(tmp_path: Path) -> None:
     assert port == ["docker", "port", "train-tensorboard", "6006"]
     assert train == [
         *("docker", "run", "--rm", *never, "--name", "train", *user, *mounts.split()),
-        *(
-            "--publish",
-            "127.0.0.1:88:88",
-            "--shm-size",
-            "1g",
-            "--stop-timeout",
-            "30",
-            *env,
-            "--workdir",
-            "/work",
-            IMAGE,
-        ),
+        *(*limits.split(), *env, "--workdir", "/work", IMAGE),
         *("mpirun", "-np", "2", "--oversubscribe", "-bind-to", "none", "python", "train.py"),
     ]
     assert stop == ["docker", "stop", "train-tensorboard"]

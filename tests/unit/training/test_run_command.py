@@ -168,8 +168,6 @@ def test_shared_memory_grows_with_the_ranks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "command"),
     [
-        ((), ""),
-        (("-np", "2"), MPIRUN.format(2)),
         (("-np", "2", "--mpi", "intelmpi"), "mpirun -np 2 "),
         (("--time-limit", "1m30s"), "timeout --foreground --signal=TERM --kill-after=30 90 "),
         (
