@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from image_files import (
     File,
-    cached,
     compilers,
-    drivers,
     foreign_bytecode,
     parsed,
     secrets,
@@ -31,11 +29,9 @@ SOUND = parsed(
     f"f 644 9 {NVIDIA}/cuda_nvcc/bin/ptxas\n"  # XLA runs it
     f"f 644 9 {NVIDIA}/cuda_nvcc/nvvm/libdevice/libdevice.10.bc\n"
     "f 644 9 /opt/python/lib/python3.6/distutils/ccompiler.py\n"
-    "f 644 9 /opt/python/lib/python3.6/ensurepip/_bundled/pip-18.1-py2.py3-none-any.whl\n"
     f"f 644 9 {SITE}/x/__pycache__/a.cpython-36.opt-1.pyc\n"
     "f 644 9 /opt/miniconda/x.cpython-37.pyc\n"
     "f 644 9 /usr/bin/mpicc.openmpi.txt\n"
-    "f 644 0 /var/lib/apt/lists/lock\n"
     "f 644 9 /root/.ssh/config\n"
     "f 644 9 /etc/ssh/sshd_config\n"
     "f 644 9 /x/netrc\n"
@@ -54,15 +50,6 @@ WRONG: dict[Callable[[list[File]], list[str]], tuple[str, ...]] = {
         *("/usr/bin/g++-4.8", "/usr/bin/x86_64-linux-gnu-gcc-5", "/usr/bin/cc", "/usr/bin/make"),
         *("/usr/lib/gcc/x86_64-linux-gnu/5/cc1plus", "/usr/local/cuda-10.1/bin/nvcc"),
         "/opt/miniconda/bin/x86_64-conda_cos6-linux-gnu-cc",
-    ),
-    cached: (
-        *("/var/lib/apt/lists/archive_Packages", "/var/cache/apt/pkgcache.bin"),
-        *("/opt/wheels/horovod-0.19.5.whl", "/opt/miniconda/pkgs/python-3.6.2.tar.bz2"),
-    ),
-    drivers: (
-        "/usr/lib/stubs/libcuda.so",
-        "/usr/lib/libcuda.so.418.39",
-        "/usr/lib/libnvidia-ml.so.1",
     ),
     bytecode: (f"{SITE}/x/__pycache__/a.cpython-311.pyc",),
     toolkit: (

@@ -1,18 +1,34 @@
 """Looking up the libraries of ELF files: as the loader does, and what explains one not found."""
 
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import ROOT
-from elf_files import NEEDED, RPATH, RUNPATH, elf
 from library_rules import unexplained
 from standard_library import may_be_missing, modules
 
 from imgbuild.matrix.images import Image
 
 SITE = "/opt/python/lib/python3.6/site-packages"
+NEEDED, RPATH, RUNPATH = 1, 15, 29
+SECTION = struct.Struct("<IIQQQQIIQQ")
+
+
+def elf(*tags: tuple[int, str]) -> bytes:
+    """Return a file with these entries of its dynamic section."""
+    strings, dynamic = b"\0", b""
+    for tag, text in tags:
+        dynamic += struct.pack("<qQ", tag, len(strings))
+        strings += text.encode() + b"\0"
+    headers, body = b"", b""
+    for kind, content, size in ((3, strings, 0), (6, dynamic, 16)):
+        headers += SECTION.pack(0, kind, 0, 0, 64 + len(body), len(content), 0, 0, 8, size)
+        body += content
+    head = struct.pack("<6s34xQ10xHHH", b"\x7fELF\x02\x01", 64 + len(body), 64, 2, 0)
+    return head + body + headers
 
 
 @pytest.fixture

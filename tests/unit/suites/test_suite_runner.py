@@ -83,20 +83,13 @@ def test_it(pytestconfig):
 """
 
 
-@pytest.mark.parametrize(
-    ("kind", "told"),
-    [
-        (FakeEngine, (False, "the engine offers none to containers")),
-        (OfferingEngine, (True, None)),
-    ],
-)
-def test_the_suites_are_told_whether_the_engine_offers_gpus(
-    session: TestSession, kind: type[FakeEngine], told: tuple[bool, str | None]
-) -> None:
+def test_the_suites_are_told_whether_the_engine_offers_gpus(session: TestSession) -> None:
     _write(session, toy=TELLS)
-    session = replace(session, engine=kind([StoredImage("sha256:id")]))
-    (toy,) = run_suites(replace(TARGET, variant="gpu"), ("toy",), session, TestOptions()).suites
-    assert toy.failures[0].reason.endswith(str(told))
+    gpu, none = replace(TARGET, variant="gpu"), (False, "the engine offers none to containers")
+    for kind, told in ((FakeEngine, none), (OfferingEngine, (True, None))):
+        session = replace(session, engine=kind([StoredImage("sha256:id")]))
+        (toy,) = run_suites(gpu, ("toy",), session, TestOptions()).suites
+        assert toy.failures[0].reason.endswith(str(told))
 
 
 OUTCOMES = """

@@ -90,14 +90,11 @@ def test_each_task_knows_its_part(tmp_path: Path) -> None:
         "worker": ["worker-0:2223", "worker-1:2223"],
         "ps": ["ps-0:2223"],
     }
+    assert services.pop("prepare")["volumes"] == ["kept:/model"]
     for name, service in services.items():
-        if name == "prepare":
-            assert service["volumes"] == ["kept:/model"]
-            continue
         kind, _, number = name.partition("-")
-        task = {"type": kind, "index": int(number or 0)}
         config = json.loads(service["environment"]["TF_CONFIG"])
-        assert config == {"cluster": cluster, "task": task}
+        assert config == {"cluster": cluster, "task": {"type": kind, "index": int(number or 0)}}
         limit = "timeout --foreground --signal=TERM --kill-after=30 60 python train.py"
         assert shlex.join(service["command"]) == limit
     assert set(services["chief"]["depends_on"]) == {"worker-0", "worker-1", "ps-0", "prepare"}
