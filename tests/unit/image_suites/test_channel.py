@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import testinfra  # type: ignore[import-untyped]
 from channel import (
     BROKEN,
     FLOODED,
     Answer,
+    ChannelBackend,
     Shell,
     Shells,
+    use_channels,
 )
 
 #: What /bin/sh is in the images; here it is started directly, without a container.
@@ -142,6 +145,13 @@ def test_an_interrupted_commands_shell_is_given_up(shells: Shells, argv: tuple[s
     finally:
         signal.signal(signal.SIGALRM, before)
     assert shells.run(argv, b"echo mine").stdout == b"mine\n"
+
+
+def test_testinfra_takes_the_backend() -> None:
+    use_channels()
+    backend = testinfra.get_host("docker://someone@abc").backend
+    assert isinstance(backend, ChannelBackend)
+    assert (backend.name, backend.user) == ("abc", "someone")
 
 
 @pytest.mark.parametrize("stream", [b"1", b"2"])
