@@ -1,11 +1,11 @@
-"""A job as ``docker run``: the printed lines, and what running them does to the engine."""
+"""A job as ``docker run``: the printed lines, and what is refused when they are to be run.
+
+How a job is run and ended is tested in tests/e2e/test_run_job.py.
+"""
 
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,36 +14,6 @@ from run_words import IMAGE, PROGRAM, docker_lines, printed, ran
 from imgbuild.errors import MachineError
 from imgbuild.training.docker_run import run_job
 from imgbuild.training.training_job import TrainingJob
-
-#: Plays the Docker client: notes its words; `docker run` ends as the test wants it.
-CLIENT = """#!{python}
-import os, sys, time
-words = sys.argv[1:]
-open(os.environ["NOTES"], "a").write(" ".join(words) + "\\n")
-if "tensorboard" in words:
-    time.sleep(60)
-if words[0] == "port":
-    print("127.0.0.1:32768")
-if words[0] == "run":
-    sys.exit(3)
-"""
-Notes = Callable[[], list[str]]
-
-
-@pytest.fixture
-def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Notes:
-    client = tmp_path / "bin" / "docker"
-    client.parent.mkdir()
-    client.write_text(CLIENT.format(python=sys.executable))
-    client.chmod(0o755)
-    monkeypatch.setenv("PATH", str(client.parent), prepend=os.pathsep)
-    monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
-    return lambda: (tmp_path / "notes").read_text().splitlines()
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> TrainingJob:
-    return TrainingJob("train", "image:1", ("python", "train.py"), tmp_path)
 
 
 def test_every_command_can_be_pasted(tmp_path: Path) -> None:
@@ -124,20 +94,17 @@ def test_a_folder_or_root_needs_no_other_owner(tmp_path: Path) -> None:
     assert "chown" in printed(tmp_path, "--checkpoints", "kept", *PROGRAM)
 
 
-def test_the_exit_code_is_the_program_s_and_tensorboard_ends_with_it(
-    job: TrainingJob, notes: Notes
+def test_a_volume_that_cannot_be_prepared_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What an interrupt leaves is tried in tests/e2e/test_run_job.py."""
-    said: list[str] = []
-    assert run_job(replace(job, tensorboard="logs"), ("docker",), said.append) == 3
-    assert said == ["TensorBoard: http://127.0.0.1:32768/"]
-    run, *removed = notes()[-3:]
-    assert run.startswith("run --rm --pull never --name train --volume ")
-    assert removed == [f"rm --force --volumes {name}" for name in ("train", "train-tensorboard")]
-
-
-def test_a_volume_that_cannot_be_prepared_ends_it(job: TrainingJob, notes: Notes) -> None:
-    own = replace(job, checkpoints="kept", user="1000:1000")
+    """The client notes its words, and fails."""
+    client = tmp_path / "docker"
+    client.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/notes\nexit 3\n')
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    command = ("python", "train.py")
+    job = TrainingJob("train", "a:1", command, tmp_path, checkpoints="kept", user="1000:1000")
     with pytest.raises(MachineError, match="exit code 3"):
-        run_job(own, ("docker",), print)
-    assert len(notes()) == 1
+        run_job(job, ("docker",), print)
+    (noted,) = (tmp_path / "notes").read_text().splitlines()
+    assert noted.endswith("chown 1000:1000 /model")
