@@ -16,6 +16,7 @@ from image_files import (
 )
 from image_secrets import KINDS, in_texts
 from pickling import fault_of_model, fault_of_module
+from tensorboard_content import wrong_buckets
 from test_gpu_loadable import ALWAYS_OPENED, refused
 
 SITE = "/opt/python/lib/python3.6/site-packages"
@@ -156,3 +157,19 @@ def test_what_becomes_of_a_sent_model_differs_by_release() -> None:
     assert judged == [False, False, True, False, False]
     assert fault_of_model((2, 6), refused, None) is None
     assert fault_of_model((2, 8), refused, None) is not None
+
+
+@pytest.mark.parametrize(
+    ("buckets", "fault"),
+    [
+        ([[-1.0, 0.0, 2], [0.0, 2.0, 2]], "[-1.0, 0.0) counts 2, holds 1"),
+        ([[-1.0, 0.0, 1], [0.0, 1.0, 2]], "3 values in all, written: 4"),
+        ([[-2.0, 2.0, 4]], "least to greatest value: (-2.0, 2.0)"),
+        ([], "0 values in all, written: 4"),
+    ],
+)
+def test_wrong_buckets_are_told(buckets: list[list[float]], fault: str) -> None:
+    # The older format: first and last are cut at least and greatest value, before they begin.
+    right = [[-1.0, -1.1, 0], [-1.1, 0.0, 1], [0.0, 1.9, 2], [1.9, 2.1, 1], [2.1, 2.0, 0]]
+    assert wrong_buckets(right, [-1.0, 0.0, 0.5, 2.0]) == []
+    assert any(fault in told for told in wrong_buckets(buckets, [-1.0, 0.0, 0.5, 2.0]))

@@ -79,14 +79,6 @@ def test_the_environment_says_where_to_look_and_what_cannot_be_read_is_told(
     assert (found["missing"], [*found["unread"]]) == ([], [str(tree / "old.so")])
 
 
-def test_only_what_may_be_elf_is_opened(links: Any, tmp_path: Path) -> None:
-    for name, mode in (("plain", 0o644), ("tool", 0o755), ("lib.so.1", 0o644)):
-        (tmp_path / name).touch()
-        (tmp_path / name).chmod(mode)
-    (tmp_path / "link").symlink_to("tool")
-    assert {*links.candidates(str(tmp_path))} == {f"{tmp_path}/tool", f"{tmp_path}/lib.so.1"}
-
-
 MPI_LIB, FRAMEWORK = f"{SITE}/horovod/tensorflow/mpi_lib.so", "libtensorflow_framework.so.2"
 FRAMEWORKS = f"{SITE}/tensorflow/{FRAMEWORK}"
 FABRICS = "/opt/impi/lib/libfabric/prov"
