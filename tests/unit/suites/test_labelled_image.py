@@ -34,6 +34,7 @@ def test_the_label_names_the_image(
     with pytest.raises(InputError) as error:
         command(*words)
     assert {fact for fact in facts if fact in str(error.value)} == facts
+    assert ("--expect" in str(error.value)) == ("--expect" in facts)
 
 
 def test_packages_that_an_extension_added_are_expected(
