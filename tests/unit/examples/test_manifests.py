@@ -1,117 +1,95 @@
-"""The examples' Kubernetes manifests are what Kubeflow's operators take, field by field."""
+"""The examples' manifests are what Kubeflow's operators and Kubernetes take, field by field."""
 
-from __future__ import annotations
-
-import functools
-import json
 import os
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
-from closed_schema import Schema, faults, schema_of
+from closed_schema import faults, schema_of
+from conftest import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
-MANIFESTS = sorted((ROOT / "examples" / "kubernetes").glob("*.yaml"))
-OURS = ROOT / "tests" / "data" / "kubernetes"
-#: A folder with the published definitions, in full.
-PUBLISHED = os.environ.get("KUBEFLOW_DEFINITIONS")
+EXAMPLES = ROOT / "examples" / "kubernetes"
+#: This project's own definitions; and a folder with the published ones, in full.
+OURS, PUBLISHED = ROOT / "tests/data/kubernetes", os.environ.get("KUBEFLOW_DEFINITIONS")
+FOLDERS = (OURS, Path(PUBLISHED)) if PUBLISHED else (OURS,)
 WORKER = ("spec", "mpiReplicaSpecs", "Worker", "template", "spec", "containers", 0)
 CHIEF = ("spec", "tfReplicaSpecs", "Chief", "template", "spec", "containers", 0)
 
 
-@functools.cache
 def _read(path: Path) -> Any:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return yaml.safe_load(path.read_bytes())
 
 
-def _definitions(kind: str) -> list[Path]:
-    """Return the definitions of a resource: this project's own, and those published."""
-    folders = (OURS, Path(PUBLISHED)) if PUBLISHED else (OURS,)
-    return [path for folder in folders for path in sorted(folder.glob(f"*{kind.lower()}s*.yaml"))]
+def _faults(kind: str, manifest: Any) -> list[list[str]]:
+    """Return what is wrong with a manifest, by each definition of the resource."""
+    definitions = [path for folder in FOLDERS for path in folder.glob(f"*{kind}s*.yaml")]
+    assert len(definitions) >= len(FOLDERS)
+    version = manifest["apiVersion"]
+    return [faults(manifest, schema_of(_read(path), version)) for path in definitions]
 
 
-CASES = [
-    pytest.param(
-        manifest, definition, id=f"{manifest.name}-{definition.parent.name}-{definition.name}"
-    )
-    for manifest in MANIFESTS
-    for definition in _definitions(_read(manifest)["kind"])
-]
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_manifest_is_valid(path: Path) -> None:
+    assert not any(_faults(path.stem.partition("-")[0], _read(path)))
 
 
-def _schema(definition: Path, manifest: Any) -> Schema:
-    return schema_of(_read(definition), manifest["apiVersion"])
-
-
-def test_there_are_manifests_and_each_is_judged() -> None:
-    assert {path.name for path in MANIFESTS} >= {
-        "mpijob.yaml",
-        "mpijob-intelmpi.yaml",
-        "tfjob.yaml",
-    }
-    assert {case.values[0] for case in CASES} == set(MANIFESTS)
-
-
-@pytest.mark.parametrize(("manifest", "definition"), CASES)
-def test_manifest_is_valid(manifest: Path, definition: Path) -> None:
-    document = _read(manifest)
-    assert faults(document, _schema(definition, document)) == []
-
-
-def _changed(document: Any, path: tuple[str | int, ...], value: object) -> Any:
-    """Return a copy with a value put at `path`, and what YAML shares no longer shared."""
-    changed = json.loads(json.dumps(document))
-    place = changed
+@pytest.mark.parametrize(
+    ("kind", "path", "value", "says"),
+    [
+        ("mpijob", ("spec", "slotsPerWorkers"), 1, "'slotsPerWorkers' was unexpected"),
+        ("mpijob", ("spec", "slotsPerWorker"), "1", "'1' is not of type 'integer'"),
+        ("mpijob", ("spec", "slotsPerWorker"), 2**31, "greater than the maximum"),
+        ("mpijob", ("spec", "mpiImplementation"), "IntelMPI", "is not one of"),
+        ("mpijob", (*WORKER, "cmd"), ["sshd"], "'cmd' was unexpected"),
+        ("mpijob", (*WORKER, "args"), [1], "1 is not of type 'string'"),
+        ("mpijob", (*WORKER, "readinessProbe", "tcpSocket"), {}, "'port' is a required property"),
+        ("mpijob", (*WORKER, "resources"), {"limits": {"cpu": [1]}}, "type 'integer', 'string'"),
+        ("mpijob", ("metadata", "name"), "Upper_Case", "does not match"),
+        ("mpijob", ("kind",), "MpiJob", "'MPIJob' was expected"),
+        ("tfjob", ("spec", "tfReplicaSpec"), {}, "'tfReplicaSpec' was unexpected"),
+        ("tfjob", (*CHIEF, "volumeMounts", 0, "mountPath"), None, "is not of type 'string'"),
+    ],
+)
+def test_a_wrong_field_is_refused(
+    kind: str, path: tuple[str | int, ...], value: object, says: str
+) -> None:
+    manifest = place = _read(EXAMPLES / f"{kind}.yaml")
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = value
-    return changed
+    for found in _faults(kind, manifest):
+        assert len(found) == 1
+        assert says in found[0]
 
 
-@pytest.mark.parametrize("definition", _definitions("MPIJob"), ids=str)
-@pytest.mark.parametrize(
-    ("path", "value", "says"),
-    [
-        (("spec", "slotsPerWorkers"), 1, "'slotsPerWorkers' was unexpected"),
-        (("spec", "slotsPerWorker"), "1", "'1' is not of type 'integer'"),
-        (("spec", "slotsPerWorker"), 2**31, "greater than the maximum"),
-        (("spec", "mpiImplementation"), "IntelMPI", "is not one of"),
-        (("spec", "mpiReplicaSpecs", "Worker", "replica"), 2, "'replica' was unexpected"),
-        ((*WORKER, "cmd"), ["sshd"], "'cmd' was unexpected"),
-        ((*WORKER, "command"), "sshd -De", "is not of type 'array'"),
-        ((*WORKER, "args"), [1], "1 is not of type 'string'"),
-        ((*WORKER, "securityContext", "runAsUser"), "1000", "is not of type 'integer'"),
-        ((*WORKER, "readinessProbe", "tcpSocket"), {}, "'port' is a required property"),
-        ((*WORKER, "resources"), {"limits": {"cpu": [1]}}, "is not of type 'integer', 'string'"),
-        (("metadata", "name"), "Upper_Case", "does not match"),
-        (("kind",), "MpiJob", "'MPIJob' was expected"),
-    ],
-)
-def test_a_wrong_mpijob_is_refused(
-    definition: Path, path: tuple[str | int, ...], value: object, says: str
-) -> None:
-    document = _changed(_read(ROOT / "examples/kubernetes/mpijob.yaml"), path, value)
-    found = faults(document, _schema(definition, document))
-    assert len(found) == 1
-    assert says in found[0]
+#: The first Kubernetes with `appArmorProfile`, and the newest that the schemas know.
+VERSIONS = ("1.30", kubernetes_validate.latest_version())
 
 
-@pytest.mark.parametrize("definition", _definitions("TFJob"), ids=str)
-@pytest.mark.parametrize(
-    ("path", "value", "says"),
-    [
-        (("spec", "tfReplicaSpec"), {}, "'tfReplicaSpec' was unexpected"),
-        (("spec", "tfReplicaSpecs", "PS", "replicas"), "1", "is not of type 'integer'"),
-        ((*CHIEF, "ports", 0, "port"), 1, "'port' was unexpected"),
-        ((*CHIEF, "volumeMounts", 0, "mountPath"), None, "is not of type 'string'"),
-    ],
-)
-def test_a_wrong_tfjob_is_refused(
-    definition: Path, path: tuple[str | int, ...], value: object, says: str
-) -> None:
-    document = _changed(_read(ROOT / "examples/kubernetes/tfjob.yaml"), path, value)
-    found = faults(document, _schema(definition, document))
-    assert len(found) == 1
-    assert says in found[0]
+def _buildkit() -> list[dict[str, Any]]:
+    return [*yaml.safe_load_all((ROOT / "examples" / "farm" / "buildkit.yaml").read_bytes())]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_manifest_of_buildkit_is_valid(version: str) -> None:
+    documents = _buildkit()
+    assert [one["kind"] for one in documents] == ["Service", "StatefulSet"]
+    for document in documents:
+        kubernetes_validate.validate(document, version, strict=True)
+    documents[1]["spec"]["template"]["spec"]["container"] = []
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(documents[1], version, strict=True)
+
+
+def test_each_builder_is_reached_by_its_name_and_keeps_its_cache() -> None:
+    service, builders = _buildkit()
+    pod = builders["spec"]["template"]
+    assert service["spec"]["selector"] == pod["metadata"]["labels"]
+    assert builders["spec"]["serviceName"] == service["metadata"]["name"]
+    (container,) = pod["spec"]["containers"]
+    assert f":{service['spec']['ports'][0]['port']}" in "".join(container["args"])
+    mounted = {one["name"] for one in container["volumeMounts"]}
+    claimed = {one["metadata"]["name"] for one in builders["spec"]["volumeClaimTemplates"]}
+    assert mounted == claimed | {one["name"] for one in pod["spec"]["volumes"]}

@@ -17,36 +17,30 @@ DRIVER: dict[str, Any] = {
 }
 
 
-def _check(outcome: str, message: str = "", test: str = "test_it[docker://first-a]") -> Any:
-    return {"test": test, "outcome": outcome, "seconds": 1.25, "message": message}
+def _report(suite: str, *outcomes: str) -> list[dict[str, Any]]:
+    """Return the report of an image and a suite with checks that end so."""
+    check = {"test": "test_it[docker://first-a]", "seconds": 1.25, "message": "why"}
+    checks = [{**check, "outcome": outcome} for outcome in outcomes]
+    return [{"image": "one", "suites": [suite_result(suite, checks)]}]
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "verdict"),
+    ("suite", "outcomes", "verdict", "fault"),
     [
-        (["passed", "passed"], "passed"),
-        (["passed", "skipped"], "incomplete"),
-        (["skipped"], "skipped"),
-        (["passed", "failed", "skipped"], "failed"),
-        ([], "failed"),
+        ("gpu_runs", ["passed", "passed"], "passed", []),
+        ("gpu_runs", ["passed", "skipped"], "incomplete", []),
+        ("gpu_runs", ["skipped"], "skipped", ["one: nothing ran on a GPU"]),
+        ("gpu_built", ["skipped"], "skipped", []),
+        ("gpu_built", ["passed", "failed", "skipped"], "failed", ["one: gpu_built failed"]),
+        ("gpu_built", [], "failed", ["one: gpu_built failed"]),
     ],
 )
-def test_the_verdict_of_a_suite(outcomes: list[str], verdict: str) -> None:
-    assert suite_result("gpu_runs", [_check(one) for one in outcomes])["verdict"] == verdict
-
-
-def _report(*suites: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"image": "one", "suites": list(suites)}]
-
-
-def test_what_proves_nothing_ends_badly() -> None:
-    good = suite_result("gpu_runs", [_check("passed")])
-    idle = suite_result("gpu_runs", [_check("skipped", "no driver")])
-    bad = suite_result("gpu_built", [_check("failed", "no NCCL")])
-    assert faults(_report(good)) == []
-    assert faults(_report(good, bad)) == ["one: gpu_built failed"]
-    assert faults(_report(idle)) == ["one: nothing ran on a GPU"]
-    assert faults(_report(suite_result("gpu_built", [_check("passed")]))) == []
+def test_what_proves_nothing_ends_badly(
+    suite: str, outcomes: list[str], verdict: str, fault: list[str]
+) -> None:
+    report = _report(suite, *outcomes)
+    assert report[0]["suites"][0]["verdict"] == verdict
+    assert faults(report) == fault
 
 
 @pytest.mark.parametrize(
@@ -55,11 +49,12 @@ def test_what_proves_nothing_ends_badly() -> None:
         (DRIVER, "NVIDIA H200 (capability 9.0)", "13.0"),
         ({**DRIVER, "cuda": None, "error": "no libcuda", "devices": []}, "no libcuda", "not known"),
     ],
+    ids=["GPU", "no driver"],
 )
 def test_the_machine_is_added_to_what_imgbuild_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], gpus: str, cuda: str
 ) -> None:
-    reports = _report(suite_result("gpu_runs", [_check("passed")]))
+    reports = _report("gpu_runs", "passed")
     (tmp_path / "report.json").write_text(json.dumps(reports))
     files = {"/proc/cpuinfo": "model name\t: Xeon\n", "/proc/meminfo": "MemTotal: 131072000 kB\n"}
     monkeypatch.setattr(gpu_report, "read", files.get)
@@ -74,18 +69,14 @@ def test_the_machine_is_added_to_what_imgbuild_wrote(
     assert "580.159.03" in (tmp_path / "gpu.md").read_text()
 
 
-def test_only_the_drivers_own_libraries_are_lent() -> None:
-    for name in ("libcuda.so.1", "libcuda.so.580.159.03", "libnvidia-ptxjitcompiler.so.1"):
+def test_the_driver_is_found_where_a_folder_has_it_and_nothing_else_is_lent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chroot_run, "FOLDERS", (tmp_path / "none", tmp_path))
+    assert chroot_run.driver_folder() is None
+    (tmp_path / chroot_run.LIBRARY).touch()
+    assert chroot_run.driver_folder() == tmp_path
+    for name in (chroot_run.LIBRARY, "libcuda.so.580.159.03", "libnvidia-ptxjitcompiler.so.1"):
         assert chroot_run.DRIVER.fullmatch(name)
     for name in ("libcudart.so.12", "libcudnn.so.8", "libc.so.6"):
         assert not chroot_run.DRIVER.fullmatch(name)
-
-
-def test_the_driver_is_found_where_a_folder_has_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(chroot_run, "FOLDERS", (tmp_path / "a", tmp_path / "b"))
-    assert chroot_run.driver_folder() is None
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / chroot_run.LIBRARY).touch()
-    assert chroot_run.driver_folder() == tmp_path / "b"

@@ -1,4 +1,4 @@
-"""Expectations of images for tests: whole ones of each kind, and a part of one."""
+"""Expectations of images for tests, whole ones and a part of one, and a driver that fits."""
 
 from typing import Any
 
@@ -41,4 +41,14 @@ PARTIAL: dict[str, Any] = {
     "pins": {"tensorflow": "2.2"},
     "horovodrun": False,
     "gpu": {},
+}
+#: What the driver of a machine says whose GPUs an image can use, and GPUs that it cannot.
+V100 = {"name": "Tesla V100", "capability": "7.0"}
+A100 = {"name": "NVIDIA A100", "capability": "8.0"}
+DRIVER: dict[str, Any] = {
+    "kernel": "535.104.05",
+    "error": None,
+    "cuda": 12020,
+    "init": 0,
+    "devices": [V100, V100],
 }

@@ -1,66 +1,48 @@
-"""What the suites `nodes` and `parameter_servers` judge by, without a container."""
-
-from __future__ import annotations
+"""What the suites `nodes` and `running` judge by, without a container."""
 
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-import nodes_numbers
 import pytest
+import stop_times
 from conftest import PROGRAMS
 from container import Ran
 from mpi import says_lost
 from nodes_job import Job
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 # As Open MPI 4.1.4 and Intel MPI said it, the latter's 2021.8 through the images' mpiexec-ssh.
-OPEN_MPI = """ORTE has lost communication with a remote daemon.
-
+OPEN_MPI = """\
   HNP daemon   : [[55642,0],0] on node a
   Remote daemon: [[55642,0],2] on node worker-1
-
-This is usually due to either a failure of the TCP network"""
-OPEN_MPI_RANK = """An MPI communication peer process has unexpectedly disconnected.
+"""
+OPEN_MPI_RANK = """\
   Local host: a
-  Local PID:  21
   Peer host:  b
 """
 INTEL_MPI = "mpiexec-ssh: lost the connection to node worker-1: ending the job\n"
-INTEL_MPI_2018 = """\
-[mpiexec@a] control_cb (../pmiserv_cb.c:863): connection to proxy 2 at host worker-1 failed
-[mpiexec@a] main (../../ui/mpich/mpiexec.c:1149): process manager error waiting for completion
-"""
+INTEL_MPI_2018 = "[mpiexec@a] control_cb: connection to proxy 2 at host worker-1 failed\n"
 
 
 @pytest.mark.parametrize(
-    ("flavour", "node", "text", "named"),
+    ("flavour", "text", "lost", "others"),
     [
-        ("openmpi", "worker-1", OPEN_MPI, True),
-        ("openmpi", "a", OPEN_MPI, False),  # the node that goes on
-        ("openmpi", "worker", OPEN_MPI, False),
-        ("openmpi", "b", OPEN_MPI_RANK, True),
-        ("openmpi", "a", OPEN_MPI_RANK, False),
-        ("openmpi", "b", "Connection to b closed by remote host.", True),
-        ("intelmpi", "worker-1", INTEL_MPI, True),
-        ("intelmpi", "worker-1", INTEL_MPI_2018, True),
-        ("intelmpi", "worker-0", INTEL_MPI_2018, False),
-        ("intelmpi", "worker-1", "KILLED BY SIGNAL: 15 (Terminated)", False),
+        ("openmpi", OPEN_MPI, "worker-1", ("a", "worker")),  # a goes on
+        ("openmpi", OPEN_MPI_RANK, "b", ("a",)),
+        ("openmpi", "Connection to b closed by remote host.", "b", ()),
+        ("intelmpi", INTEL_MPI, "worker-1", ("worker-0",)),
+        ("intelmpi", INTEL_MPI_2018, "worker-1", ("worker-0", "a")),
     ],
 )
-def test_the_lost_node_must_be_named(flavour: str, node: str, text: str, *, named: bool) -> None:
-    assert says_lost(flavour, node, text) is named
-
-
-def test_training_depends_on_every_rank_and_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    three = nodes_numbers.trained(3)
-    assert three == pytest.approx([0.2597767, -0.1907483], rel=1e-5)  # of TensorFlow, three ranks
-    assert nodes_numbers.trained(2) != pytest.approx(three, rel=1e-2)
-    monkeypatch.setattr(nodes_numbers, "STEPS", nodes_numbers.STEPS - 1)
-    assert nodes_numbers.trained(3) != pytest.approx(three, rel=1e-3)
+def test_the_lost_node_must_be_named(
+    flavour: str, text: str, lost: str, others: tuple[str, ...]
+) -> None:
+    assert says_lost(flavour, lost, text)
+    assert not any(says_lost(flavour, other, text) for other in others)
+    assert not says_lost(flavour, lost, "KILLED BY SIGNAL: 15 (Terminated)")
 
 
 def _ran(output: object = "", code: int = 0) -> Ran:
@@ -68,9 +50,8 @@ def _ran(output: object = "", code: int = 0) -> Ran:
     return Ran("mpirun", 9, code, text, "words")
 
 
-def _job(**change: Any) -> Job:
-    good = {name: _ran({"rank": rank, "size": 2}) for rank, name in enumerate("ab")}
-    return Job(**{"names": ["a", "b"], "ran": _ran(), "results": good, **change})
+GOOD = {name: _ran({"rank": rank, "size": 2}) for rank, name in enumerate("ab")}
+JOB = Job(names=["a", "b"], ran=_ran(), results=GOOD)
 
 
 @pytest.mark.parametrize(
@@ -78,19 +59,16 @@ def _job(**change: Any) -> Job:
     [
         ({"ran": _ran(code=1)}, "exit code 1: mpirun"),
         ({"results": {one: _ran({"rank": 0, "size": 1}) for one in "ab"}}, "(rank, size)"),
-        ({"results": {"a": _ran({"rank": 0, "size": 2}), "b": _ran("")}}, "0 ranks wrote"),
-        ({"results": {"a": _ran('{"rank": 0}\n{"rank": 1}'), "b": _ran("{}")}}, "2 ranks wrote"),
-        ({"results": {"a": _ran("{}"), "b": _ran(code=1)}}, "exit code 1"),
+        ({"results": {**GOOD, "b": _ran("")}}, "0 ranks wrote"),
+        ({"results": {**GOOD, "a": _ran('{"rank": 0}\n{"rank": 1}')}}, "2 ranks wrote"),
+        ({"results": {**GOOD, "b": _ran(code=1)}}, "exit code 1"),
     ],
 )
 def test_a_rank_that_is_missing_or_misplaced_is_told(change: dict[str, Any], fault: str) -> None:
     with pytest.raises((AssertionError, pytest.fail.Exception)) as told:
-        _job(**change).ranks()
+        replace(JOB, **change).ranks()
     assert fault in str(told.value)
-
-
-def test_a_job_that_lost_a_node_need_not_end_well() -> None:
-    assert _job(ran=_ran(code=205), took=2.0).ranks()
+    assert replace(JOB, ran=_ran(code=205), took=2.0).ranks(), "it lost a node"
 
 
 def test_what_outlives_a_job_is_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -118,3 +96,17 @@ def test_what_outlives_a_job_is_listed(monkeypatch: pytest.MonkeyPatch, tmp_path
     exec(source.replace("/proc", str(tmp_path)), {"print": said.append})  # noqa: S102
     left = {"8": "orted (S)", "9": "python train.py (R)", "11": "python (Z)"}
     assert json.loads(said[-1]) == left
+
+
+@pytest.mark.parametrize("then", ["", "exec sleep 60"], ids=["ends", "waits"])
+def test_what_does_not_start_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, then: str
+) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\necho ready; echo mpirun: no such file; {then}\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(stop_times, "SECONDS_TO_START", 0.5)
+    assert stop_times._ready("container", 1) == "container"
+    with pytest.raises(pytest.fail.Exception, match="it says:\nready\nmpirun: no such file"):
+        stop_times._ready("container", 2)

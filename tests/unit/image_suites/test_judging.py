@@ -6,19 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_libraries import version_number
 from image_files import (
     File,
-    cached,
     compilers,
-    drivers,
     foreign_bytecode,
     parsed,
     secrets,
     toolkit,
 )
 from image_secrets import KINDS, in_texts
-from test_gpu_loadable import ALWAYS_OPENED, refused, says
+from pickling import fault_of_model, fault_of_module
+from tensorboard_content import wrong_buckets
+from test_gpu_loadable import ALWAYS_OPENED, refused
 
 SITE = "/opt/python/lib/python3.6/site-packages"
 NVIDIA = "/opt/python/lib/python3.11/site-packages/nvidia"
@@ -27,16 +26,13 @@ SOUND = parsed(
     "f 644 9 /usr/local/cuda-10.1/targets/x86_64-linux/lib/libcudart.so.10.1.243\n"
     "l 644 9 /usr/lib/x86_64-linux-gnu/libcudnn.so.7\n"
     "f 644 9 /usr/local/cuda-10.1/extras/CUPTI/include/cuda_stdint.h\n"
-    "f 644 9 /usr/local/cuda-10.1/extras/CUPTI/lib64/libcupti_static.a\n"
     f"f 644 9 {SITE}/tensorflow/include/cuda.h\n"
     f"f 644 9 {NVIDIA}/cuda_nvcc/bin/ptxas\n"  # XLA runs it
     f"f 644 9 {NVIDIA}/cuda_nvcc/nvvm/libdevice/libdevice.10.bc\n"
     "f 644 9 /opt/python/lib/python3.6/distutils/ccompiler.py\n"
-    "f 644 9 /opt/python/lib/python3.6/ensurepip/_bundled/pip-18.1-py2.py3-none-any.whl\n"
     f"f 644 9 {SITE}/x/__pycache__/a.cpython-36.opt-1.pyc\n"
     "f 644 9 /opt/miniconda/x.cpython-37.pyc\n"
     "f 644 9 /usr/bin/mpicc.openmpi.txt\n"
-    "f 644 0 /var/lib/apt/lists/lock\n"
     "f 644 9 /root/.ssh/config\n"
     "f 644 9 /etc/ssh/sshd_config\n"
     "f 644 9 /x/netrc\n"
@@ -52,28 +48,14 @@ WRONG: dict[Callable[[list[File]], list[str]], tuple[str, ...]] = {
         *("/root/.aws/credentials", "/root/.git-credentials", "/run/secrets/netrc"),
     ),
     compilers: (
-        *("/usr/bin/gcc", "/usr/bin/g++-4.8", "/usr/bin/x86_64-linux-gnu-gcc-5", "/usr/bin/cc"),
+        *("/usr/bin/g++-4.8", "/usr/bin/x86_64-linux-gnu-gcc-5", "/usr/bin/cc", "/usr/bin/make"),
         *("/usr/lib/gcc/x86_64-linux-gnu/5/cc1plus", "/usr/local/cuda-10.1/bin/nvcc"),
-        *("/usr/bin/cmake", "/usr/bin/make", "/usr/local/cuda-10.0/bin/ptxas"),
         "/opt/miniconda/bin/x86_64-conda_cos6-linux-gnu-cc",
-    ),
-    cached: (
-        "/var/lib/apt/lists/archive.ubuntu.com_Packages",
-        *("/var/cache/apt/pkgcache.bin", "/opt/wheels/horovod-0.19.5.whl"),
-        *("/opt/miniconda/pkgs/python-3.6.2.tar.bz2", "/tmp/libcudnn7.deb"),  # noqa: S108
-    ),
-    drivers: (
-        "/usr/local/cuda/targets/x86_64-linux/lib/stubs/libcuda.so",
-        *("/usr/local/nvidia/lib64/libcuda.so.418.39", "/usr/lib/libnvidia-ml.so.1"),
     ),
     bytecode: (f"{SITE}/x/__pycache__/a.cpython-311.pyc",),
     toolkit: (
-        "/usr/local/cuda-9.0/bin/nvcc",
+        *("/usr/include/nccl.h", "/usr/lib/x86_64-linux-gnu/libcudnn_static_v7.a"),
         "/usr/local/cuda-9.0/targets/x86_64-linux/include/cuda_runtime.h",
-        *("/usr/include/nccl.h", "/usr/include/x86_64-linux-gnu/cudnn_v7.h"),
-        "/usr/lib/x86_64-linux-gnu/libcudnn_static_v7.a",
-        "/usr/lib/x86_64-linux-gnu/libnccl_static.a",
-        "/usr/local/cuda-10.0/targets/x86_64-linux/lib/libcudart_static.a",
         *(f"{NVIDIA}/cuda_nvcc/bin/nvcc", f"{NVIDIA}/cuda_nvcc/nvvm/lib64/libnvvm.so.4"),
         *(f"{NVIDIA}/nccl/lib/libx.a", f"{NVIDIA}/cuda_runtime/include/crt/a.hpp"),
     ),
@@ -87,20 +69,6 @@ def test_wrong_names_are_found_and_sound_ones_are_not(
     assert judge(SOUND) == []
     for path in WRONG[judge]:
         assert judge([File("f", 1, path)]) == [path]
-
-
-@pytest.mark.parametrize(
-    ("status", "version", "right"),
-    [
-        *((0, 10010, True), (0, 10000, False), (0, 0, False)),
-        *((35, 0, True), (35, 9000, False), ("cannot open", None, False)),
-    ],
-)
-def test_a_version_is_right_or_cannot_be_had(
-    status: int | str, version: int | None, *, right: bool
-) -> None:
-    found = {"status": status, "version": version}
-    assert says(found, version_number("cuda", "10.1")) is right
 
 
 #: One text of each kind, none of them a secret; a broken image has a private key.
@@ -146,19 +114,62 @@ def test_secrets_are_found_by_their_texts(
         ("https_proxy=http://proxy.example:3128", ["https_proxy"]),
         ("RUN --mount=type=secret,id=netrc,target=/run/secrets/netrc,mode=0444 sh x", []),
         ("API_TOKEN= ./x", []),
-        ("OMPI_ALLOW_RUN_AS_ROOT=1", []),
     ],
 )
 def test_a_configuration_is_reported_by_name_only(text: str, told: list[str]) -> None:
     assert in_texts("history", [text]) == [f"history: {name}" for name in told]
 
 
-def test_what_an_image_may_lack_of_what_tensorflow_opens() -> None:
-    """The driver's libraries, TensorRT and NVSHMEM; nothing else, and nothing that is not asked."""
+def test_every_library_that_tensorflow_opens_must_be_asked_for() -> None:
+    """A TensorFlow that has no function to open one has not opened it."""
     opened = dict.fromkeys(ALWAYS_OPENED, True)
-    lacking = ("CudaDriver", "Nvml", "NvInfer", "NvInferPlugin", "Nvshmem")
-    assert refused({**opened, **{f"Get{one}DsoHandle": False for one in lacking}}) == []
-    assert refused({**opened, "GetNcclDsoHandle": False}) == ["GetNcclDsoHandle"]
+    assert refused(opened) == []
     for name in ALWAYS_OPENED:
         assert refused({**opened, name: False}) == [name]
         assert refused({one: True for one in opened if one != name}) == [name]
+
+
+LAZY = "TypeError: can't pickle _LazyLoader objects"
+ENDLESS = "RecursionError: maximum recursion depth exceeded while calling a Python object"
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "sender", "answer"),
+    [
+        ((1, 15, 5), None, ENDLESS),  # another fault than the documented one
+        ((1, 15, 0), None, [3, "RunConfig"]),  # it arrives after all
+        ((2, 0, 0), None, ENDLESS),  # another process has it
+        ((2, 2, 0), LAZY, None),  # it arrives no more
+        ((2, 2, 0), None, ENDLESS),
+    ],
+)
+def test_what_becomes_of_a_sent_module_is_as_documented_or_a_fault(
+    tensorflow: tuple[int, ...], sender: str | None, answer: object
+) -> None:
+    assert fault_of_module(tensorflow, sender, answer) is not None
+    assert fault_of_module((2, 0, 0), LAZY, None) is None
+
+
+def test_what_becomes_of_a_sent_model_differs_by_release() -> None:
+    unknown = "ValueError: Unknown layer: 'Scale'. Please ensure"
+    refused = "TypeError: cannot pickle '_thread.RLock' object"
+    judged = [fault_of_model((2, minor), None, unknown) is None for minor in (6, 8, 11, 13, 16)]
+    assert judged == [False, False, True, False, False]
+    assert fault_of_model((2, 6), refused, None) is None
+    assert fault_of_model((2, 8), refused, None) is not None
+
+
+@pytest.mark.parametrize(
+    ("buckets", "fault"),
+    [
+        ([[-1.0, 0.0, 2], [0.0, 2.0, 2]], "[-1.0, 0.0) counts 2, holds 1"),
+        ([[-1.0, 0.0, 1], [0.0, 1.0, 2]], "3 values in all, written: 4"),
+        ([[-2.0, 2.0, 4]], "least to greatest value: (-2.0, 2.0)"),
+        ([], "0 values in all, written: 4"),
+    ],
+)
+def test_wrong_buckets_are_told(buckets: list[list[float]], fault: str) -> None:
+    # The older format: first and last are cut at least and greatest value, before they begin.
+    right = [[-1.0, -1.1, 0], [-1.1, 0.0, 1], [0.0, 1.9, 2], [1.9, 2.1, 1], [2.1, 2.0, 0]]
+    assert wrong_buckets(right, [-1.0, 0.0, 0.5, 2.0]) == []
+    assert any(fault in told for told in wrong_buckets(buckets, [-1.0, 0.0, 0.5, 2.0]))

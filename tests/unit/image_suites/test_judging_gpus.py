@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +15,22 @@ from skip_reasons import NOT_PROVED, ONE_PROCESS, forbidden
 
 PLACE, CPU = "/job:localhost/device:GPU:{}", "/device:CPU:0"
 LENGTHS = (1000, 77)
+Json = dict[str, Any]
 
 
-def _results(number: int, **changes: dict[str, Any]) -> dict[str, Any]:
+def _ran(printed: object, stderr: str = "") -> Ran:
+    return Ran("python", 1, 0, json.dumps(printed), stderr)
+
+
+def _skipped(judge: Callable[[], None]) -> str:
+    with pytest.raises(pytest.skip.Exception) as skipped:
+        judge()
+    reason = str(skipped.value.msg)
+    assert not forbidden("gpu_runs", reason)
+    return reason
+
+
+def _results(number: int, **changes: Json) -> Json:
     good = {"device": PLACE.format(number)}
     return {
         name: {**good, "values": row, **changes.get(name, {})} for name, row in values().items()
@@ -42,7 +56,7 @@ def test_one_wrong_number_is_found(name: str) -> None:
     assert wrong_values([_results(0, **near)], NAMES) == (fault if name == "product" else [])
 
 
-def _ranks(size: int, **change: object) -> list[dict[str, Any]]:
+def _ranks(size: int, **change: object) -> list[Json]:
     good = {"device": PLACE.format(0), "first": []}
     sums = [
         {**good, "length": length, "sha256": digest(length, size), **change} for length in LENGTHS
@@ -50,37 +64,25 @@ def _ranks(size: int, **change: object) -> list[dict[str, Any]]:
     return [{"rank": rank, "size": size, "sums": sums} for rank in range(size)]
 
 
-def test_the_digest_is_that_of_the_sum() -> None:
+@pytest.mark.parametrize(
+    ("ranks", "size", "faults"),
+    [
+        (_ranks(4), 4, 0),
+        (_ranks(2, sha256=digest(5, 2)), 2, 2 * len(LENGTHS)),
+        (_ranks(1, device=CPU), 1, len(LENGTHS)),
+        (_ranks(2)[:1], 2, 1),
+    ],
+    ids=["right", "sum", "place", "rank"],
+)
+def test_a_wrong_sum_place_or_rank_is_found(ranks: list[Json], size: int, faults: int) -> None:
+    assert len(wrong_sums(ranks, size, LENGTHS)) == faults
     # sha256 of 3, 6, 9, … 21, 3 as float32: seen of two ranks on a CPU, with 1,000 numbers.
     assert digest(1000, 2).startswith("f70e0d9be9279cb2")
 
 
 @pytest.mark.parametrize(
-    ("ranks", "size", "faults"),
-    [
-        (_ranks(4), 4, 0),
-        (_ranks(1), 1, 0),
-        (_ranks(2, sha256=digest(5, 2)), 2, 2 * len(LENGTHS)),
-        (_ranks(1, device=CPU), 1, len(LENGTHS)),
-        (_ranks(2)[:1], 2, 1),
-        (_ranks(1) * 2, 2, 1),
-    ],
-)
-def test_a_wrong_sum_place_or_rank_is_found(
-    ranks: list[dict[str, Any]], size: int, faults: int
-) -> None:
-    assert len(wrong_sums(ranks, size, LENGTHS)) == faults
-
-
-@pytest.mark.parametrize(
     ("gpus", "nccl", "mode", "ranks"),
-    [
-        ([0], "2.4.8", 0, 1),
-        ([0], "2.16.5", 0, 2),
-        ([0], "2.16.5", 3, 1),
-        ([0, 2], "2.4.8", 0, 2),
-        ([0, 1, 2], "2.16.5", 0, 3),
-    ],
+    [([0], "2.4.8", 0, 1), ([0], "2.16.5", 0, 2), ([0], "2.16.5", 3, 1), ([0, 2], "2.16.5", 0, 2)],
 )
 def test_two_ranks_share_a_gpu_where_they_can(
     gpus: list[int], nccl: str, mode: int, ranks: int
@@ -90,10 +92,33 @@ def test_two_ranks_share_a_gpu_where_they_can(
     assert suite.ranks_on(gpus, _ran({"devices": devices}), expect) == ranks
 
 
+@pytest.mark.parametrize(
+    ("gpus", "bad", "found"),
+    [
+        ([0], "", (2, 0, "")),
+        ([0], "2", (1, 0, "two ranks on it: exit code 124")),
+        ([0], "12", (1, 124, "two ranks on it: exit code 124")),
+        ([0, 1], "2", (2, 124, "")),
+    ],
+)
+def test_two_ranks_that_cannot_share_a_gpu_leave_one(
+    gpus: list[int], bad: str, found: tuple[int, int, str]
+) -> None:
+    def run(*argv: str, seconds: int) -> Ran:
+        """End jobs of so many ranks badly."""
+        ranks = argv[argv.index("-n") + 1] if "-n" in argv else "none"
+        return Ran(f"{ranks} ranks", seconds, 124 if ranks in bad else 0, "", "")
+
+    container = SimpleNamespace(fresh_folder=lambda: "/f", path_of=str, run=run)
+    make: Any = suite.reduced.__wrapped__  # type: ignore[attr-defined]
+    job = make(container, gpus, 2, parse_expectation(GPU))
+    assert (job.ranks, job.ran.exit_code, job.lost) == found
+
+
 def test_one_rank_proves_no_allreduce(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "LENGTHS", LENGTHS)
 
-    def judge(results: list[dict[str, Any]], lost: str = "") -> None:
+    def judge(results: list[Json], lost: str = "") -> None:
         files = Ran("cat", 1, 0, "\n".join(map(json.dumps, results)), "")
         job = suite.Job(len(results), _ran(""), files, lost)
         suite.test_allreduce_is_right_on_all_gpus(job)
@@ -103,50 +128,15 @@ def test_one_rank_proves_no_allreduce(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(AssertionError):
             judge(_ranks(size, sha256=""))
     lost = "two ranks on it: exit code 124"
-    assert _skipped(lambda: judge(_ranks(1))) == NOT_PROVED
     assert _skipped(lambda: judge(_ranks(1), lost)) == f"{NOT_PROVED} ({lost})"
-
-
-class FakeContainer:
-    """Ends jobs of so many ranks badly."""
-
-    def __init__(self, *bad: str) -> None:
-        self.bad = bad
-
-    def fresh_folder(self) -> str:
-        return "/f"
-
-    def path_of(self, name: str) -> str:
-        return name
-
-    def run(self, *argv: str, seconds: int) -> Ran:
-        ranks = argv[argv.index("-n") + 1] if "-n" in argv else ""
-        return Ran(f"{ranks} ranks", seconds, 124 if ranks in self.bad else 0, "", "")
-
-
-@pytest.mark.parametrize(
-    ("gpus", "ranks", "bad", "found"),
-    [
-        ([0], 2, (), (2, 0, "")),
-        ([0], 2, ("2",), (1, 0, "two ranks on it: exit code 124")),
-        ([0], 2, ("1", "2"), (1, 124, "two ranks on it: exit code 124")),
-        ([0, 1], 2, ("2",), (2, 124, "")),
-    ],
-)
-def test_two_ranks_that_cannot_share_a_gpu_leave_one(
-    gpus: list[int], ranks: int, bad: tuple[str, ...], found: tuple[int, int, str]
-) -> None:
-    container: Any = FakeContainer(*bad)
-    make: Any = suite.reduced.__wrapped__  # type: ignore[attr-defined]
-    job = make(container, gpus, ranks, parse_expectation(GPU))
-    assert (job.ranks, job.ran.exit_code, job.lost) == found
 
 
 def test_room_for_others_is_proved() -> None:
     def judge(error: int, devices: int = 1) -> None:
         room = {"free": 9, "wanted": 2, "error": error}
-        numbers = _ran({"devices": devices, "room": room})
-        suite.test_memory_that_grows_leaves_room_for_others(numbers)
+        suite.test_memory_that_grows_leaves_room_for_others(
+            _ran({"devices": devices, "room": room})
+        )
 
     judge(0)
     for error, devices in ((0, 0), (2, 1)):
@@ -155,28 +145,18 @@ def test_room_for_others_is_proved() -> None:
     assert _skipped(lambda: judge(46)) == ONE_PROCESS
 
 
-@pytest.mark.parametrize("gpu", [[], [["/device:GPU:0", 0]], [["/device:GPU:0 (Tesla)", 3]]])
+@pytest.mark.parametrize("gpu", [[], [["/device:GPU:0", 0]]], ids=["no plane", "no event"])
 def test_a_trace_without_the_gpu_is_found(gpu: list[Any]) -> None:
-    def judge(refused: str = "") -> None:
-        planes = [["/host:CPU", 9], *gpu]
-        suite.test_a_trace_has_what_the_gpu_did(_ran({"traced": {"planes": planes}}, refused))
+    def judge(planes: list[Any], refused: str = "") -> None:
+        printed = {"traced": {"planes": [["/host:CPU", 9], *planes]}}
+        suite.test_a_trace_has_what_the_gpu_did(_ran(printed, refused))
 
-    if gpu and gpu[0][1]:
-        judge()
-        judge(suite.NO_TRACING[0])
-        return
+    judge([["/device:GPU:0 (Tesla)", 3]], suite.NO_TRACING[0])
     with pytest.raises(AssertionError):
-        judge()
-    assert suite.NO_TRACING[0] in _skipped(lambda: judge(f"E error {suite.NO_TRACING[0]}"))
-
-
-def test_a_part_that_failed_says_why() -> None:
+        judge(gpu)
+    assert suite.NO_TRACING[0] in _skipped(lambda: judge(gpu, f"E {suite.NO_TRACING[0]}"))
     with pytest.raises(pytest.fail.Exception, match="no libdevice"):
-        suite.done(_ran({"mixed": {"error": "no libdevice"}}), "mixed")
-
-
-LOSSES = {"losses": [2.0, 1.502, 1.0], "wanted": [2.001, 1.5, 1.0]}
-STEP = {"device": PLACE.format(0), "type": "float16", **LOSSES}
+        suite.done(_ran({"traced": {"error": "no libdevice"}}), "traced")
 
 
 @pytest.mark.parametrize(
@@ -190,32 +170,18 @@ STEP = {"device": PLACE.format(0), "type": "float16", **LOSSES}
         {"losses": [], "wanted": []},
     ],
 )
-def test_a_wrong_step_is_found(change: dict[str, Any]) -> None:
-    assert wrong_step(STEP) == []
-    assert wrong_step({**STEP, **change})
-
-
-#: What XLA gave on a CPU, with TensorFlow 2.15.
-CURVE = (
-    *(-7.12325382232666, -4.05659294128418, -2.07022762298584, -0.761902391910553, 0.0),
-    *(0.2802882194519043, 0.2801748514175415, 0.20196586847305298, 0.13046693801879883),
-)
+def test_a_wrong_step_is_found(change: Json) -> None:
+    losses = {"losses": [2.0, 1.502, 1.0], "wanted": [2.001, 1.5, 1.0]}
+    step = {"device": PLACE.format(0), "type": "float16", **losses}
+    assert wrong_step(step) == []
+    assert wrong_step({**step, **change})
 
 
 def test_a_wrong_curve_is_found() -> None:
-    place = PLACE.format(0)
-    assert wrong_curve({"device": place, "values": CURVE}) == []
-    assert len(wrong_curve({"device": CPU, "values": CURVE})) == 1
-    assert len(wrong_curve({"device": place, "values": [*CURVE[:8], 0.1305]})) == 1
-
-
-def _ran(printed: object, stderr: str = "") -> Ran:
-    return Ran("python", 1, 0, json.dumps(printed), stderr)
-
-
-def _skipped(judge: Callable[[], None]) -> str:
-    with pytest.raises(pytest.skip.Exception) as skipped:
-        judge()
-    reason = str(skipped.value.msg)
-    assert not forbidden("gpu_runs", reason)
-    return reason
+    # What XLA gave on a CPU, with TensorFlow 2.15.
+    curve = [-7.12325382232666, -4.05659294128418, -2.07022762298584, -0.761902391910553, 0.0]
+    curve += [0.2802882194519043, 0.2801748514175415, 0.20196586847305298, 0.13046693801879883]
+    good = {"device": PLACE.format(0), "values": curve}
+    assert wrong_curve(good) == []
+    assert len(wrong_curve({**good, "device": CPU})) == 1
+    assert len(wrong_curve({**good, "values": [*curve[:8], 0.1305]})) == 1

@@ -1,16 +1,34 @@
 """Looking up the libraries of ELF files: as the loader does, and what explains one not found."""
 
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import ROOT
-from elf_files import NEEDED, RPATH, RUNPATH, elf
 from library_rules import unexplained
 from standard_library import may_be_missing, modules
 
+from imgbuild.matrix.images import Image
+
 SITE = "/opt/python/lib/python3.6/site-packages"
+NEEDED, RPATH, RUNPATH = 1, 15, 29
+SECTION = struct.Struct("<IIQQQQIIQQ")
+
+
+def elf(*tags: tuple[int, str]) -> bytes:
+    """Return a file with these entries of its dynamic section."""
+    strings, dynamic = b"\0", b""
+    for tag, text in tags:
+        dynamic += struct.pack("<qQ", tag, len(strings))
+        strings += text.encode() + b"\0"
+    headers, body = b"", b""
+    for kind, content, size in ((3, strings, 0), (6, dynamic, 16)):
+        headers += SECTION.pack(0, kind, 0, 0, 64 + len(body), len(content), 0, 0, 8, size)
+        body += content
+    head = struct.pack("<6s34xQ10xHHH", b"\x7fELF\x02\x01", 64 + len(body), 64, 2, 0)
+    return head + body + headers
 
 
 @pytest.fixture
@@ -61,83 +79,50 @@ def test_the_environment_says_where_to_look_and_what_cannot_be_read_is_told(
     assert (found["missing"], [*found["unread"]]) == ([], [str(tree / "old.so")])
 
 
-def test_only_what_may_be_elf_is_opened(links: Any, tmp_path: Path) -> None:
-    for name, mode in (("plain", 0o644), ("tool", 0o755), ("lib.so.1", 0o644)):
-        (tmp_path / name).touch()
-        (tmp_path / name).chmod(mode)
-    (tmp_path / "link").symlink_to("tool")
-    assert {*links.candidates(str(tmp_path))} == {f"{tmp_path}/tool", f"{tmp_path}/lib.so.1"}
-
-
-FRAMEWORK, FABRICS = "libtensorflow_framework.so.2", "/opt/impi/lib/libfabric/prov"
+MPI_LIB, FRAMEWORK = f"{SITE}/horovod/tensorflow/mpi_lib.so", "libtensorflow_framework.so.2"
+FRAMEWORKS = f"{SITE}/tensorflow/{FRAMEWORK}"
+FABRICS = "/opt/impi/lib/libfabric/prov"
 
 
 @pytest.mark.parametrize(
-    ("asker", "name", "place"),
+    ("asker", "name", "places", "of_gpu", "of_cpu"),
     [
-        (f"{SITE}/horovod/tensorflow/mpi_lib.so", FRAMEWORK, f"{SITE}/tensorflow/{FRAMEWORK}"),
+        (MPI_LIB, FRAMEWORK, [FRAMEWORKS], True, True),
+        (MPI_LIB, FRAMEWORK, [], False, False),
+        ("/usr/bin/tool", FRAMEWORK, [FRAMEWORKS], False, False),
         (
-            f"{SITE}/horovod/tensorflow/mpi_lib.so",
-            "_pywrap_tensorflow_internal.so",
-            f"{SITE}/tensorflow/python/_pywrap_tensorflow_internal.so",
+            f"{SITE}/h5py.libs/libz-1.so",
+            "libz-9.so.1",
+            [f"{SITE}/h5py.libs/libz-9.so.1"],
+            True,
+            True,
         ),
-        (
-            f"{SITE}/tensorflow_io_gcs_filesystem/core/a.so",
-            FRAMEWORK,
-            f"{SITE}/tensorflow/{FRAMEWORK}",
-        ),
-        (f"{SITE}/numpy.libs/libgfortran-1.so", "libz-9.so.1", f"{SITE}/numpy.libs/libz-9.so.1"),
-        (f"{SITE}/h5py.libs/libhdf5_hl-1.so", "libhdf5-7.so", f"{SITE}/h5py.libs/libhdf5-7.so"),
+        (f"{SITE}/tensorflow/libtensorflow_framework.so", "libcuda.so.1", [], True, False),
+        (f"{FABRICS}/libverbs-1.12-fi.so", "librdmacm.so.1", [], True, True),
+        (f"{FABRICS}/libtcp-fi.so", "librdmacm.so.1", [], False, False),
+        ("/opt/impi/lib/libtmip_psm2.so.1.0", "libpsm2.so.2", [], True, True),
+        ("/opt/impi/lib/libtmi.so.1.2", "libpsm2.so.2", [], False, False),
     ],
 )
-def test_what_another_package_has_loaded_is_explained(asker: str, name: str, place: str) -> None:
-    assert unexplained([(asker, name, [place])], gpu=False) == []
-    assert unexplained([(asker, name, [])], gpu=False)
-    assert unexplained([("/usr/bin/tool", name, [place])], gpu=False)
-
-
-@pytest.mark.parametrize(
-    ("asker", "name", "of_gpu", "of_cpu"),
-    [
-        (f"{SITE}/tensorflow/libtensorflow_framework.so", "libcuda.so.1", True, False),
-        (f"{FABRICS}/libverbs-1.12-fi.so", "librdmacm.so.1", True, True),
-        (f"{FABRICS}/libtcp-fi.so", "librdmacm.so.1", False, False),
-        ("/opt/impi/lib/libmpi.so.12", "librdmacm.so.1", False, False),
-        ("/opt/impi/lib/libtmip_psm2.so.1.0", "libpsm2.so.2", True, True),
-        ("/opt/impi/lib/libtmi.so.1.2", "libpsm2.so.2", False, False),
-    ],
-)
-def test_the_driver_and_plugins_for_fabrics_may_lack_libraries(
-    asker: str, name: str, *, of_gpu: bool, of_cpu: bool
+def test_what_is_not_where_the_loader_looks_must_have_a_reason(
+    asker: str, name: str, places: list[str], *, of_gpu: bool, of_cpu: bool
 ) -> None:
+    """Another package has loaded it, it is the driver's, or a plugin may lack it.
+
+    That the libraries of the images have one is seen by the suite in each of them.
+    """
     for gpu, explained in ((True, of_gpu), (False, of_cpu)):
-        assert (unexplained([(asker, name, [])], gpu=gpu) == []) is explained
+        assert (unexplained([(asker, name, places)], gpu=gpu) == []) is explained
 
 
-@pytest.mark.parametrize(
-    ("python", "os_id", "standin", "of_its_own"),
-    [
-        ("3.6.15", "debian", False, {"_hashlib", "dbm.ndbm"}),
-        ("3.8.18", "debian", False, {"dbm.ndbm"}),
-        ("3.11.2", "debian", False, {"ensurepip"}),
-        ("3.6.2", "ubuntu", False, {"dbm.ndbm", "nis"}),
-        ("3.6.15", "ubuntu", True, {"_hashlib", "dbm.ndbm", "nis"}),
-    ],
-)
-def test_modules_that_may_be_missing_are_documented(
-    python: str, os_id: str, standin: bool, of_its_own: set[str]
-) -> None:
+def test_modules_that_may_be_missing_are_documented(images: dict[str, Image]) -> None:
+    """That an image has all others is seen by the suite in each of them."""
     documented = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
-    missing = may_be_missing(python, os_id, standin=standin)
-    assert missing == {"dbm.gnu", "tkinter", "turtle"} | of_its_own
-    assert set(modules(python)) > missing
-    assert {name for name in missing if f"`{name}`" not in documented} == set()
-
-
-def test_a_release_of_python_has_its_own_modules() -> None:
-    for python, has, lacks in (
-        ("3.6.2", "parser", "dataclasses"),
-        ("3.8.18", "binhex", "zoneinfo"),
-        ("3.11.2", "tomllib", "binhex"),
-    ):
-        assert (has in modules(python), lacks in modules(python)) == (True, False)
+    for image in images.values():
+        (python,) = (pin.version for pin in image.pins if pin.component == "python")
+        missing = may_be_missing(python, image.os.distribution, standin=False)
+        assert {"dbm.gnu", "tkinter"} <= missing < {*modules(python)}
+        assert [name for name in missing if f"`{name}`" not in documented] == []
+    assert "binhex" in modules("3.10.1")
+    assert "tomllib" not in modules("3.10.1")
+    assert {"tomllib"} == {*modules("3.11.2")} - {*modules("3.10.1")}

@@ -13,7 +13,6 @@ from fake_engine import FakeContainer, FakeEngine, OfferingEngine
 from imgbuild.engine.types import LabelledObject, RunOptions, StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image
-from imgbuild.project import state_dir
 from imgbuild.suites import container as container_module
 from imgbuild.suites.container import (
     CONTAINER_LABEL,
@@ -22,9 +21,7 @@ from imgbuild.suites.container import (
     TestTarget,
     docker_exec,
     label_of,
-    place_of,
     remove_leftovers,
-    require_docker_client,
     suite_container,
 )
 
@@ -47,7 +44,7 @@ class Refusing(OfferingEngine):
 
 
 def _engine(kind: type[FakeEngine] = FakeEngine) -> FakeEngine:
-    return kind([StoredImage("sha256:id", ())])
+    return kind([StoredImage("sha256:id")])
 
 
 def _target(image: Image) -> TestTarget:
@@ -97,12 +94,6 @@ def test_an_image_gets_gpus_or_the_reason_why_not_and_perhaps_a_stub(
             assert (path, len(tar.getnames()), member.read()) == ("/", 1, STUB)
 
 
-def test_images_that_need_a_driver(images: dict[str, Image]) -> None:
-    needing = {image for image in images.values() if _target(image).needs_driver}
-    assert {image.minor for image in needing} == {"1.10", "1.11", "1.12", "1.13"}
-    assert {image.variant for image in needing} == {"gpu"}
-
-
 @pytest.mark.parametrize("fault", [CheckFailedError("the stage fails"), OSError(28, "No space")])
 def test_a_stub_that_cannot_be_made_is_reported(images: dict[str, Image], fault: Exception) -> None:
     def fails(_: Path) -> None:
@@ -118,32 +109,25 @@ def test_a_stub_that_cannot_be_made_is_reported(images: dict[str, Image], fault:
 def test_all_that_suites_start_goes_and_what_others_started_stays(
     images: dict[str, Image], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Others are other images, another machine, another state folder, and older releases."""
     engine = _engine()
-    others = {CONTAINER_LABEL: label_of("other")}
-    with suite_container(_target(images[OLD_CPU]), engine, print) as started:
-        label = engine.running[started.id].labels
-        engine.start("sha256:id", command=["sshd"], labels=label)
-        engine.nets["net"] = LabelledObject("net", label)
-        other = engine.start("sha256:id", command=["x"], labels=others)
-        engine.nets["far"] = LabelledObject("far", others)
-    assert (set(engine.running), set(engine.nets)) == ({other}, {"far"})
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # somebody else's place
+    mine = label_of(OLD_CPU)
+    others = [label_of("other"), f"{OLD_CPU}@another machine", OLD_CPU]
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("XDG_STATE_HOME", str(tmp_path))
+        others.append(label_of(OLD_CPU))
+        elsewhere.setattr("os.uname", lambda: SimpleNamespace(nodename="elsewhere"))
+        others.append(label_of(OLD_CPU))
+    assert len({mine, *others}) == 6
+    with suite_container(_target(images[OLD_CPU]), engine, print):
+        for value in (mine, *others):
+            labels = {CONTAINER_LABEL: value}
+            engine.start("sha256:id", command=["sshd"], labels=labels)
+            engine.nets[value] = LabelledObject(value, labels)
+    assert [one.labels[CONTAINER_LABEL] for one in engine.running.values()] == others
+    assert [*engine.nets] == others
     remove_leftovers(["other"], engine)
-    assert (set(engine.running), set(engine.nets)) == ({other}, {"far"})
-
-
-def test_what_others_run_on_the_engine_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = FakeEngine([StoredImage("sha256:id")])
-    labels = [label_of("tf-a"), label_of("tf-b"), "tf-a@another machine", "tf-a"]
-    for value in labels:
-        more = {"command": ["sleep"], "options": RunOptions()}
-        engine.start("sha256:id", labels={CONTAINER_LABEL: value}, **more)  # type: ignore[arg-type]
-    remove_leftovers(["tf-a"], engine)
-    assert [one.labels[CONTAINER_LABEL] for one in engine.running.values()] == labels[1:]
-    monkeypatch.setenv("XDG_STATE_HOME", "/elsewhere")
-    assert label_of("tf-a") not in labels
-    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(nodename="elsewhere"))
-    assert len({place_of(Path("/a")), place_of(Path("/b")), place_of(state_dir())}) == 3
+    assert [*engine.nets] == others[1:]
 
 
 def test_commands_run_by_the_docker_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,11 +138,7 @@ def test_commands_run_by_the_docker_client(tmp_path: Path, monkeypatch: pytest.M
         client.chmod(0o755)
         return docker_exec("unix:///there", "c1", ["python", "-c", "x"])
 
-    before = os.environ["PATH"]
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MachineError, match="docker"):
-        require_docker_client()
-    monkeypatch.setenv("PATH", f"{tmp_path}:{before}")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert run('echo "$DOCKER_HOST" "$@"') == "unix:///there exec c1 python -c x\n"
     with pytest.raises(CheckFailedError, match=r"\(exit code 127\): no such program: python"):
         run("echo some words; echo no such program: python >&2; exit 127")

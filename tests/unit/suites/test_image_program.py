@@ -4,7 +4,6 @@ import ast
 import os
 import struct
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,28 +11,12 @@ import pytest
 from imgbuild.suites import image_program
 from imgbuild.suites.container import PROGRAM
 
-Packages = Callable[..., Path]
-
 
 @pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Packages:
-    """Return what makes a folder of packages, the only one there is."""
-
-    def make(
-        *files: str, package: str = "tensorflow", info: str = "", library: bytes = b""
-    ) -> Path:
-        for file in files:
-            (tmp_path / file).mkdir()
-        folder = tmp_path / package / "python"
-        (folder / "platform").mkdir(parents=True)
-        if info:
-            (folder / "platform" / "build_info.py").write_text(info)
-        if library:
-            (folder / "_pywrap_tensorflow_internal.so").write_bytes(library)
-        monkeypatch.setattr(sys, "path", ["", str(tmp_path / "none"), str(tmp_path)])
-        return tmp_path
-
-    return make
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder of packages, the only one there is."""
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path / "none"), str(tmp_path)])
+    return tmp_path
 
 
 def _elf(*sections: str) -> bytes:
@@ -48,79 +31,69 @@ def test_it_is_a_program_for_the_oldest_python() -> None:
     assert ast.parse(PROGRAM.read_text(encoding="utf-8"), feature_version=(3, 6))
 
 
-def test_installed_packages(packages: Packages) -> None:
-    packages(
+def test_installed_packages(packages: Path) -> None:
+    for name in (
         *("tensorflow-1.10.0.dist-info", "tensorflow_cpu-2.2.0.dist-info", "x.data"),
-        *("horovod-0.19.5-py3.6.egg-info", "tensorflow_estimator-2.3.0.dist-info"),
+        *("horovod-0.28.1+imgbuild.1-py3.6.egg-info", "tensorflow_estimator-2.3.0.dist-info"),
         *("tensorflow_gpu-2.2.0.data", "absl_py-1.4.0.dist-info"),
         "tensorflow_gpu-2.2.0+imgbuild.dist-info",  # what stands for another is not one
-    )
-    found = [["horovod", "0.19.5"], ["tensorflow", "1.10.0"], ["tensorflow-cpu", "2.2.0"]]
+    ):
+        (packages / name).mkdir()
+    found = [["horovod", "0.28.1+imgbuild.1"], ["tensorflow", "1.10.0"]]
+    found += [["tensorflow-cpu", "2.2.0"]]
     assert image_program.installed(image_program.DISTRIBUTION) == found
     others = [["absl-py", "1.4.0"], ["tensorflow-estimator", "2.3.0"]]
-    others.append(["tensorflow-gpu", "2.2.0+imgbuild"])
+    others += [["tensorflow-gpu", "2.2.0+imgbuild"]]
     assert image_program.installed(image_program.PACKAGE) == sorted(found + others)
 
 
-def test_a_horovod_with_patches_says_so(packages: Packages) -> None:
-    packages("horovod-0.28.1+imgbuild.1.dist-info")
-    found = image_program.installed(image_program.DISTRIBUTION)
-    assert found == [["horovod", "0.28.1+imgbuild.1"]]
-
-
 @pytest.mark.parametrize(
-    ("info", "found"),
+    ("package", "info", "found"),
     [
-        ("is_cuda_build = True\n", True),
-        ("is_cuda_build = False\n", False),
-        ("build_info = {'cuda_version': '10.1', 'is_cuda_build': True}\n", True),
-        ("build_info = {'is_rocm_build': False, 'is_cuda_build': False}\n", False),
-        ("is_rocm_build = True\n", None),
-        ("", None),
+        ("tensorflow", "is_cuda_build = True\n", True),
+        ("tensorflow", "is_cuda_build = False\n", False),
+        ("tensorflow_core", "build_info = {'cuda': '10.1', 'is_cuda_build': True}\n", True),
+        ("tensorflow", "build_info = {'is_rocm_build': True, 'is_cuda_build': False}\n", False),
+        ("tensorflow", "is_rocm_build = True\n", None),
+        ("none", "is_cuda_build = True\n", None),
     ],
 )
-def test_what_its_build_wrote_down(packages: Packages, info: str, found: bool | None) -> None:
-    packages(package="tensorflow_core" if "build_info" in info else "tensorflow", info=info)
+def test_what_its_build_wrote_down(
+    packages: Path, package: str, info: str, found: bool | None
+) -> None:
+    (packages / package / "python" / "platform").mkdir(parents=True)
+    (packages / package / "python" / "platform" / "build_info.py").write_text(info)
     assert image_program.built_with_cuda() is found
 
 
-@pytest.mark.parametrize(
-    ("library", "found"),
-    [
-        (_elf(".text", ".nv_fatbin", ".data"), True),
-        (_elf(".text", ".data"), False),
-        (_elf(".text", ".nv_fatbin_no"), False),
-        (b"", None),
-    ],
-)
-def test_whether_there_are_kernels(packages: Packages, library: bytes, found: bool | None) -> None:
-    packages(library=library)
-    assert image_program.has_kernels() is found
+def test_whether_there_are_kernels(packages: Path) -> None:
+    assert image_program.has_kernels() is None
+    (packages / "tensorflow" / "python").mkdir(parents=True)
+    for sections, found in (
+        ((".text", ".nv_fatbin", ".data"), True),
+        ((".text", ".nv_fatbin_no"), False),
+    ):
+        library = packages / "tensorflow" / "python" / "_pywrap_tensorflow_internal.so"
+        library.write_bytes(_elf(*sections))
+        assert image_program.has_kernels() is found
 
 
-def test_the_versions_of_cuda_are_those_of_the_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_versions_of_cuda_are_those_of_its_files_and_wheels(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(image_program, "LIBRARY_FOLDERS", "/none")
-    for name in ("libcudart.so.10.1.243", "libcudart.so.9.0.176", "libcudart_static.a"):
-        (tmp_path / name).touch()
-    (tmp_path / "libcudart.so.10.1").symlink_to("libcudart.so.10.1.243")
-    monkeypatch.setenv("LD_LIBRARY_PATH", f":/none:{tmp_path}")
-    assert image_program.cuda_runtimes() == ["10.1.243", "9.0.176"]
-    monkeypatch.delenv("LD_LIBRARY_PATH")
-    assert image_program.cuda_runtimes() == []
+    monkeypatch.setenv("LD_LIBRARY_PATH", f":/none:{packages}")
+    for name in (
+        *("nvidia_cuda_runtime_cu11-11.8.89.dist-info", "nvidia_cuda_nvcc_cu11-1.0.dist-info"),
+        *("libcudart.so.10.1.243", "libcudart.so.9.0.176", "libcudart_static.a"),
+    ):
+        (packages / name).touch()
+    (packages / "libcudart.so.10.1").symlink_to("libcudart.so.10.1.243")
+    assert image_program.cuda_runtimes() == ["10.1.243", "11.8.89", "9.0.176"]
 
 
-def test_the_version_of_cuda_of_a_wheel_is_the_wheels(packages: Packages) -> None:
-    packages("nvidia_cuda_runtime_cu11-11.8.89.dist-info", "nvidia_cuda_nvcc_cu11-1.0.dist-info")
-    assert image_program.cuda_runtimes() == ["11.8.89"]
-
-
-def test_mpirun_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    program = tmp_path / "mpirun"
-    program.write_text('#!/bin/sh\necho "mpirun (Open MPI) 4.1.4, asked for $1"\n')
-    program.chmod(0o755)
-    assert image_program.mpirun() == "mpirun (Open MPI) 4.1.4, asked for --version\n"
-    program.write_text("#!/bin/sh\nexit 1\n")
+def test_an_mpirun_that_fails_says_nothing(packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(packages), prepend=os.pathsep)
+    (packages / "mpirun").write_text("#!/bin/sh\necho broken; exit 1\n")
+    (packages / "mpirun").chmod(0o755)
     assert image_program.mpirun() == ""

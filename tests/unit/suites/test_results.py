@@ -1,42 +1,53 @@
-"""Results: which checks count as passed, why a suite has not, and the summary."""
+"""Results: which checks count as passed, why a suite has not, the summary, and what is kept.
+
+The store keeps results for one image, one code, one expectation, and only if whole. Where results
+of others are from is said by who found them, not by themselves. For how long what lacked a GPU is
+good is tested in tests/unit/build/test_gate.py.
+"""
+
+import json
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from typing import Any
 
 import pytest
+from suite_samples import FAILED, HOROVOD, NO_GPU, PINS, SKIPS, SOME_GPU
 
 from imgbuild.errors import CheckFailedError
-from imgbuild.suites.results import Report, SuiteResult, TestFailure, TestSkip, Verdict
+from imgbuild.suites.results import (
+    Report,
+    ReportStore,
+    SuiteResult,
+    TestFailure,
+    TestSkip,
+    Verdict,
+)
 from imgbuild.suites.session import summary
 
-PASSED = SuiteResult("pins", 3, (), (), 1.0)
-FAILED = SuiteResult("horovod", 2, (TestFailure("test_x[mpirun]", "a\n```\nb"),), (), 1.0)
-SKIPPED = SuiteResult("pins", 0, (), (TestSkip("test_x", "no | driver"),), 1.0)
-IN_PART = SuiteResult("pins", 2, (), SKIPPED.skips, 1.0)
-EMPTY = SuiteResult("pins", 0, (), (), 1.0)
-NO_GPU = SuiteResult("gpu_runs", 0, (), SKIPPED.skips * 2, 1.0)
-SOME_GPU = SuiteResult("gpu_runs", 1, (), SKIPPED.skips, 1.0)
-BAD_GPU = SuiteResult("gpu_runs", 0, FAILED.failures, SKIPPED.skips, 1.0)
+SKIPPED = replace(PINS, passed=0, skips=SKIPS)
 UNASKED = SuiteResult("contents", 0, (), (), 1.0, (TestSkip("test_x", "not asked: labels"),))
-BEFORE = SuiteResult("tensorflow", 6, (), (), 9.0, before="2026-01-01T00:00:00Z")
 
 
-def _report(name: str, *suites: SuiteResult, **more: tuple[str, ...]) -> Report:
-    return Report(name, "sha256:id", "sha256:code", suites, **more)  # type: ignore[arg-type]
+def _report(name: str, *suites: SuiteResult) -> Report:
+    return Report(name, "sha256:id", "sha256:code", suites)
 
 
 @pytest.mark.parametrize(
     ("suites", "ok", "verdict"),
     [
-        ((PASSED,), True, Verdict.PASSED),
+        ((PINS,), True, Verdict.PASSED),
         ((FAILED,), False, Verdict.FAILED),
-        ((EMPTY,), False, Verdict.FAILED),
-        ((SKIPPED,), False, Verdict.SKIPPED),
-        ((PASSED, SKIPPED), False, Verdict.INCOMPLETE),
-        ((IN_PART,), False, Verdict.INCOMPLETE),
+        ((replace(PINS, passed=0),), False, Verdict.FAILED),
         ((), False, Verdict.FAILED),
-        ((PASSED, NO_GPU), True, Verdict.PASSED),
+        ((SKIPPED,), False, Verdict.SKIPPED),
+        ((PINS, replace(HOROVOD, skips=SKIPS)), False, Verdict.INCOMPLETE),
+        ((HOROVOD, SKIPPED), False, Verdict.INCOMPLETE),
+        ((PINS, NO_GPU), True, Verdict.PASSED),
+        ((PINS, SOME_GPU), True, Verdict.PASSED),
         ((NO_GPU,), False, Verdict.SKIPPED),
-        ((PASSED, SOME_GPU), True, Verdict.PASSED),
-        ((PASSED, BAD_GPU), False, Verdict.FAILED),
-        ((PASSED, UNASKED), True, Verdict.PASSED),
+        ((PINS, replace(NO_GPU, failures=FAILED.failures)), False, Verdict.FAILED),
+        ((PINS, UNASKED), True, Verdict.PASSED),
         ((UNASKED,), False, Verdict.SKIPPED),
     ],
 )
@@ -45,25 +56,23 @@ def test_only_checks_that_ran_and_passed_count(
 ) -> None:
     report = _report("one", *suites)
     assert (report.ok, report.verdict) == (ok, verdict)
-    assert report.as_json()["verdict"] == verdict
     if report.ok:
-        stopped = _report("one", *suites, not_begun=("nodes",))
+        stopped = replace(report, not_begun=("nodes",))
         assert (stopped.ok, stopped.verdict) == (False, Verdict.INCOMPLETE)
 
 
 def test_the_summary_has_a_column_an_image_and_the_reasons() -> None:
-    text = summary(
-        [
-            _report("one", PASSED, FAILED, NO_GPU, not_begun=("tensorboard",)),
-            _report("two", UNASKED, BEFORE, unspecified=("labels",)),
-        ],
-        {"three": CheckFailedError("the engine\nhas no room")},
-    )
+    before = SuiteResult("tensorflow", 6, (), (), 9.0, before="2026-01-01T00:00:00Z")
+    reports = [
+        replace(_report("one", PINS, FAILED, NO_GPU), not_begun=("tensorboard",)),
+        replace(_report("two", UNASKED, before), unspecified=("labels",)),
+    ]
+    text = summary(reports, {"three": CheckFailedError("the engine\nhas no room")})
     table = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("|")]
     cells = {row[0].strip(" `"): row[1:] for row in table}
     assert [cell.strip(" `") for cell in cells["suite"]] == ["one", "two"]
     for suite, column, facts in (
-        ("pins", 0, ("passed", "3 checks", "1.0 s")),
+        ("pins", 0, ("passed", "3 checks", "1.5 s")),
         ("horovod", 0, ("failed", "3 checks", "1 failed")),
         ("tensorflow", 1, ("passed before", "2026-01-01T00:00:00Z", "6 checks")),
         ("contents", 1, ("not asked", "1 not checked")),
@@ -71,7 +80,7 @@ def test_the_summary_has_a_column_an_image_and_the_reasons() -> None:
         assert all(fact in cells[suite][column] for fact in facts)
     assert "1 of 3 images passed" in text
     assert "\n````\na\n```\nb\n````" in text  # as a block of code, whatever is in it
-    for fact in ("2 skipped: no \\| driver", "labels", "tensorboard", "the engine has no room"):
+    for fact in ("1 skipped: no \\| driver", "labels", "tensorboard", "the engine has no room"):
         assert fact in text
 
 
@@ -81,8 +90,6 @@ PIN = """
 E       AssertionError: python: pinned 3.6.15, the image has 3.6.14
 E       assert False
 E        +  where False = same_version('python', '3.6.15', '3.6.14')
-
-tests/image/test_pins.py:52: AssertionError
 """
 
 
@@ -96,3 +103,117 @@ tests/image/test_pins.py:52: AssertionError
 )
 def test_a_reason_is_the_message_of_an_assertion(message: str, reason: str) -> None:
     assert TestFailure("test_pin", message).reason == reason
+
+
+ID = "sha256:id"
+KEYS = {"pins": "sha256:a", "horovod": "sha256:b"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ReportStore:
+    return ReportStore(tmp_path)
+
+
+def test_what_passed_is_remembered_for_its_key(store: ReportStore) -> None:
+    assert store.verdict(ID, KEYS) is Verdict.UNKNOWN
+    store.save(ID, KEYS, [PINS])
+    store.save(ID, KEYS, [HOROVOD])
+    assert store.verdict(ID, KEYS) is Verdict.PASSED
+    known = store.passed(ID, KEYS)
+    assert {*known} == {*KEYS}
+    assert known["pins"] == replace(PINS, before=known["pins"].before)
+    assert str(known["pins"].before).endswith("Z")
+    assert store.passed("sha256:other", KEYS) == {}
+    changed = {**KEYS, "pins": "sha256:c"}
+    assert store.passed(ID, changed).keys() == {"horovod"}
+    for keys in (changed, {**KEYS, "new": "sha256:d"}, {}):
+        assert store.verdict(ID, keys) is Verdict.UNKNOWN
+
+
+def test_what_failed_is_known_and_run_again(store: ReportStore) -> None:
+    store.save(ID, KEYS, [PINS, FAILED])
+    assert store.verdict(ID, KEYS) is Verdict.FAILED
+    assert store.passed(ID, KEYS).keys() == {"pins"}
+    assert store.verdict(ID, {**KEYS, "horovod": "sha256:new"}) is Verdict.UNKNOWN
+    store.save(ID, KEYS, [HOROVOD])
+    assert store.verdict(ID, KEYS) is Verdict.PASSED
+
+
+@pytest.mark.parametrize(
+    "result",
+    [replace(PINS, skips=SKIPS), replace(PINS, passed=0, skips=SKIPS), replace(PINS, passed=0)],
+    ids=["in part", "skipped", "empty"],
+)
+def test_what_was_not_whole_is_run_again(store: ReportStore, result: SuiteResult) -> None:
+    store.save(ID, KEYS, [result, HOROVOD])
+    assert store.passed(ID, KEYS).keys() == {"horovod"}
+
+
+GOOD: dict[str, Any] = {
+    **PINS.as_json(),
+    "key": KEYS["pins"],
+    "gpus": None,
+    "before": "2026-01-01T00:00:00Z",
+}
+
+
+@pytest.mark.parametrize(
+    "key", ["key", "passed", "failures", "skipped", "not_asked", "seconds", "before"]
+)
+def test_a_damaged_entry_says_nothing(tmp_path: Path, store: ReportStore, key: str) -> None:
+    def known(entry: object) -> set[str]:
+        document = {"image_id": ID, "suites": {"pins": entry}}
+        (tmp_path / "id.json").write_text(json.dumps(document))
+        return {*store.passed(ID, KEYS)}
+
+    assert known(GOOD) == {"pins"}
+    assert known({name: other for name, other in GOOD.items() if name != key}) == set()
+    fine = [("before", "x"), ("passed", 10**400), ("passed", -1)]  # any text, any number
+    values: tuple[object, ...] = (None, "x", [{}], 10**400, -inf, -1)
+    for value in values:
+        assert known({**GOOD, key: value}) == ({"pins"} if (key, value) in fine else set())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", '{"suites": []}', '{"suites": {"a": 1}}', "\xff", "[" * 100_000],
+    ids=["empty", "list", "open", "suites", "entry", "bytes", "deep"],
+)
+@pytest.mark.usefixtures("no_collection")
+def test_a_damaged_file_says_nothing_and_is_replaced(
+    tmp_path: Path, store: ReportStore, text: str
+) -> None:
+    (tmp_path / "id.json").write_bytes(text.encode("latin-1"))
+    assert store.verdict(ID, KEYS) is Verdict.UNKNOWN
+    store.save(ID, KEYS, [PINS, HOROVOD])
+    assert store.verdict(ID, KEYS) is Verdict.PASSED
+
+
+THEIRS = {**GOOD, "passed": 9}
+CACHE = "example.org/cache"
+
+
+@pytest.mark.parametrize("forged", [{"found": None}, {"found": ""}, {"found": "here"}, {}])
+def test_a_verdict_cannot_say_that_it_was_found_here_or_replace_one_of_here(
+    store: ReportStore, forged: dict[str, Any]
+) -> None:
+    store.save(ID, KEYS, [HOROVOD])
+    theirs = {**THEIRS, **forged}
+    store.import_results(ID, {"pins": theirs, "horovod": theirs}, CACHE)
+    assert store.document(ID)["pins"]["found"] == store.passed(ID, KEYS)["pins"].found == CACHE
+    assert store.document(ID)["horovod"]["found"] is None
+    assert store.passed(ID, KEYS)["horovod"].passed == HOROVOD.passed
+
+
+def test_that_it_was_built_here_is_kept_and_is_no_other_word(
+    store: ReportStore, tmp_path: Path
+) -> None:
+    assert not store.was_built_here(ID)
+    store.import_results(ID, {}, built=True, seconds=61.5)
+    store.save(ID, KEYS, [PINS])
+    store.import_results(ID, {"pins": THEIRS}, CACHE)
+    assert (store.was_built_here(ID), store.work_seconds(ID)) == (True, 61.5)
+    for word in ("true", 1, {"a": 1}):
+        text = json.dumps({"built": word, "seconds": word, "suites": {}})
+        (tmp_path / "id.json").write_text(text)
+        assert (store.was_built_here(ID), store.work_seconds(ID)) == (False, 0)

@@ -14,26 +14,25 @@ from pathlib import Path
 
 import pytest
 from fake_engine import FakeEngine
+from suite_samples import FAILED, NO_GPU, PINS, SOME_GPU
 
 from imgbuild.cli.test_command import raise_failures
 from imgbuild.errors import CheckFailedError
 from imgbuild.project import Project
 from imgbuild.suites import session as session_module
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import Report, ReportStore, SuiteResult, TestFailure, TestSkip
+from imgbuild.suites.results import Report, ReportStore, SuiteResult
 from imgbuild.suites.runner import TestOptions, TestSession
 from imgbuild.suites.session import TestRun, report_on, run_targets
 
-PASSED = SuiteResult("pins", 3, (), (), 1.0)
-FAILED = SuiteResult("horovod", 2, (TestFailure("test_x[mpirun]", "a\nb"),), (), 1.0)
-
-
-#: By which it is known which suites are for an image.
-FACTS = {"variant": "cpu", "tensorflow": "2.2.3"}
+#: Runs suites in a target, in a session; the options have its stop.
+Runs = Callable[[Callable[..., Report]], None]
+OPTIONS = TestOptions(("pins",))
 
 
 def _target(name: str) -> TestTarget:
-    return TestTarget(name, f"sha256:{name}", f"{name}:1", "cpu", {"name": name, **FACTS})
+    expected = {"name": name, "variant": "cpu", "tensorflow": "2.2.3"}
+    return TestTarget(name, f"sha256:{name}", f"{name}:1", "cpu", expected)
 
 
 def _report(name: str, *suites: SuiteResult) -> Report:
@@ -43,13 +42,7 @@ def _report(name: str, *suites: SuiteResult) -> Report:
 @pytest.fixture
 def session(project: Project, tmp_path: Path) -> TestSession:
     store = ReportStore(tmp_path / "store")
-    folder = tmp_path / "reports"
-    return TestSession(project, FakeEngine([]), store, folder, lambda _: None)
-
-
-#: Runs suites in a target, in a session; the options have its stop.
-Runs = Callable[[Callable[..., Report]], None]
-OPTIONS = TestOptions(("pins",))
+    return TestSession(project, FakeEngine(), store, tmp_path / "reports", lambda _: None)
 
 
 @pytest.fixture
@@ -63,46 +56,31 @@ def test_a_suite_that_passed_is_not_run_again(session: TestSession, runs: Runs) 
 
     def run(_target: object, suites: tuple[str, ...], *_: object) -> Report:
         begun.append(suites)
-        return _report("one", *(SuiteResult(name, 1, (), (), 1.0) for name in suites))
+        return _report("one", *(replace(PINS, suite=name) for name in suites))
 
     runs(run)
-    target = _target("one")
-    assert report_on(target, session, OPTIONS).suites[0].before is None
-    again = report_on(target, session, TestOptions(("pins", "horovod")))
+    report_on(_target("one"), session, OPTIONS)
+    again = report_on(_target("one"), session, TestOptions(("pins", "horovod")))
     assert {s.suite: s.before is None for s in again.suites} == {"horovod": True, "pins": False}
-    stale = session.reports / "one" / "junit.xml"
-    stale.write_text("of the last run")
-    report_on(target, session, TestOptions(("pins",), rerun=True))
+    (stale := session.reports / "one" / "junit.xml").write_text("of the last run")
+    report_on(_target("one"), session, replace(OPTIONS, rerun=True))
     assert not stale.exists()
     assert begun == [("pins",), ("horovod",), ("pins",)]
-    report_on(
-        TestTarget("one", "sha256:one", "one:1", "cpu", {"name": "other", **FACTS}),
-        session,
-        OPTIONS,
-    )
-    assert begun[3:] == [("pins",)]
-    assert again.reference == "one:1"
 
 
 @pytest.mark.parametrize("fail_fast", [True, False])
 def test_the_first_failure_can_end_a_run(
     session: TestSession, runs: Runs, *, fail_fast: bool
 ) -> None:
-    begun: list[str] = []
-
     def run(target: TestTarget, *_: object) -> Report:
-        begun.append(target.name)
         time.sleep(0.1)
-        return _report(target.name, FAILED if target.name == "a" else PASSED)
+        return _report(target.name, FAILED if target.name == "a" else PINS)
 
     runs(run)
     options = TestOptions(("pins", "horovod"), fail_fast=fail_fast)
     outcome = run_targets([_target(name) for name in "abcd"], session, options, 1)
     assert outcome.reports[0].image == "a"
-    if fail_fast:
-        assert outcome.not_begun[-2:] == ["c", "d"]
-    else:
-        assert begun == ["a", "b", "c", "d"]
+    assert outcome.not_begun[-2:] == (["c", "d"] if fail_fast else [])
 
 
 def test_an_image_that_cannot_be_tested_stops_no_other(session: TestSession, runs: Runs) -> None:
@@ -112,7 +90,7 @@ def test_an_image_that_cannot_be_tested_stops_no_other(session: TestSession, run
         gate.wait()  # fails unless all run at once
         if target.name == "a":
             raise CheckFailedError("pytest is broken")
-        return _report(target.name, PASSED)
+        return _report(target.name, PINS)
 
     runs(run)
     outcome = run_targets([_target(name) for name in "abc"], session, OPTIONS, 3)
@@ -124,17 +102,13 @@ def test_an_image_that_cannot_be_tested_stops_no_other(session: TestSession, run
     assert "`a`: pytest is broken" in (session.reports / "summary.md").read_text()
 
 
-NO_GPU = SuiteResult("gpu_runs", 0, (), (TestSkip("test_x", "no NVIDIA driver: none"),), 1.0)
-ONE_GPU = SuiteResult("gpu_runs", 3, (), (TestSkip("test_x", "not proved: one GPU"),), 1.0)
-
-
 @pytest.mark.parametrize(
     ("suites", "problem"),
     [
-        ((PASSED, NO_GPU), "one: gpu_runs: 1 skipped: no NVIDIA driver: none"),
-        ((PASSED,), "--require-gpu: suite gpu_runs did not run here"),
-        ((PASSED, replace(ONE_GPU, found="registry.example.org/ci/cache")), "did not run here"),
-        ((PASSED, ONE_GPU), None),
+        ((PINS, NO_GPU), "one: gpu_runs: 1 skipped: no | driver"),
+        ((PINS,), "--require-gpu: suite gpu_runs did not run here"),
+        ((PINS, replace(SOME_GPU, found="registry.example.org/ci/cache")), "did not run here"),
+        ((PINS, SOME_GPU), None),
     ],
 )
 def test_a_gpu_can_be_required(suites: tuple[SuiteResult, ...], problem: str | None) -> None:

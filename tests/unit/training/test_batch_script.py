@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,19 +22,10 @@ sys.exit(7)
 """
 
 
-def _script(folder: Path, *words: str) -> str:
+def _ran(folder: Path, *words: str) -> tuple[str, list[str], dict[str, str]]:
+    """Run the script of a job; return it, the words that Apptainer got, and its variables."""
     code, text = ran(folder, "--image", PUSHED, "--format", "slurm", *words)
     assert code == 0, text
-    return text
-
-
-def _options(text: str) -> list[str]:
-    prefix = "#SBATCH "
-    return [line.removeprefix(prefix) for line in text.splitlines() if line.startswith(prefix)]
-
-
-def _ran(folder: Path, text: str) -> tuple[list[str], dict[str, str]]:
-    """Run the script; return the words that Apptainer got, and its variables."""
     for name in ("srun", "apptainer"):
         path = folder / name
         path.write_text(PLAYER.format(python=sys.executable), encoding="utf-8")
@@ -43,16 +35,18 @@ def _ran(folder: Path, text: str) -> tuple[list[str], dict[str, str]]:
         ["bash"], input=text, env=environment, capture_output=True, text=True, check=False
     )
     assert result.returncode == 7, result.stderr
-    words, variables = json.loads(result.stdout)
-    return words, variables
+    return text, *json.loads(result.stdout)
+
+
+def _options(text: str) -> list[str]:
+    return re.findall(r"^#SBATCH (.*)$", text, re.MULTILINE)
 
 
 def test_ranks_on_one_node_are_started_by_the_image(tmp_path: Path) -> None:
-    text = _script(tmp_path, "-np", "2", "--time-limit", "1h30m5s", *PROGRAM)
+    text, words, variables = _ran(tmp_path, "-np", "2", "--time-limit", "1h30m5s", *PROGRAM)
     allocation = ["--job-name=train", "--nodes=1", "--ntasks-per-node=2", "--time=92"]
     assert _options(text) == allocation
     assert f"apptainer build train.sif docker://{PUSHED}\n" in text
-    words, variables = _ran(tmp_path, text)
     assert words == [
         *("exec", "--bind", f"{tmp_path}:/work", "--pwd", "/work", "train.sif"),
         *("timeout", "--foreground", "--signal=USR1", "--kill-after=30", "5405"),
@@ -65,16 +59,11 @@ def test_ranks_on_several_nodes_are_started_by_slurm(tmp_path: Path) -> None:
     kept = tmp_path / "it's kept"
     kept.mkdir()
     nodes = ("--nodes", "2", "-np", "6", "--gpus", "all", "--time-limit", "1h")
-    options = ("--checkpoints", str(kept))
+    options = ("--checkpoints", str(kept), "--env", "A=it's $5, B=6", "--env", "TOKEN")
     program = ("--", "python", "train.py", "$HOME", "a b", "`id`", "")
-    text = _script(
-        tmp_path, *nodes, *options, "--env", "A=it's $5, B=6", "--env", "TOKEN", *program
-    )
-    assert _options(text) == [
-        *("--job-name=train", "--nodes=2", "--ntasks-per-node=3"),
-        *("--gpus-per-node=3", "--time=60"),
-    ]
-    words, variables = _ran(tmp_path, text)
+    text, words, variables = _ran(tmp_path, *nodes, *options, *program)
+    allocation = ["--job-name=train", "--nodes=2", "--ntasks-per-node=3", "--gpus-per-node=3"]
+    assert _options(text) == [*allocation, "--time=60"]
     assert words == [
         *("exec", "--nv", "--bind", f"{tmp_path}:/work", "--bind", f"{kept}:/model"),
         *("--pwd", "/work", "train.sif", *program[1:]),

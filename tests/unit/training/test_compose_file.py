@@ -9,25 +9,18 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from run_words import IMAGE, PROGRAM, printed, ran
+from run_words import IMAGE, PROGRAM, printed
 
 #: The package has the schema of the Compose Specification.
 SPECIFICATION = files("check_jsonschema") / "builtin_schemas/vendor/compose-spec.json"
 
 
 def _compose(folder: Path, *words: str) -> dict[str, Any]:
-    text = printed(folder, "--format", "compose", *words)
-    document = yaml.safe_load(text)
-    schema = json.loads(SPECIFICATION.read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator(schema).validate(document)
-    found: dict[str, Any] = document
-    return found
-
-
-def test_the_schema_refuses_a_wrong_key() -> None:
-    schema = json.loads(SPECIFICATION.read_text(encoding="utf-8"))
-    with pytest.raises(jsonschema.ValidationError, match="shm_sizes"):
-        jsonschema.Draft202012Validator(schema).validate({"services": {"a": {"shm_sizes": "1g"}}})
+    document: dict[str, Any] = yaml.safe_load(printed(folder, "--format", "compose", *words))
+    schema = jsonschema.Draft202012Validator(json.loads(SPECIFICATION.read_text(encoding="utf-8")))
+    schema.validate(document)
+    assert not schema.is_valid({"services": {"a": {"shm_sizes": "1g"}}})
+    return document
 
 
 def test_one_node_is_what_docker_run_has(tmp_path: Path) -> None:
@@ -61,17 +54,12 @@ def test_nodes_wait_for_each_other_and_for_keys(tmp_path: Path) -> None:
     assert found["volumes"] == {"kept": {"external": True, "name": "kept"}, "_ssh": {}}
     hosts = "mpirun -np 6 -H train:2,node-1:2,node-2:2 -bind-to none -x MODEL_DIR -x A"
     assert services["train"]["command"] == [*hosts.split(), "python", "train.py"]
-    conditions = {name: one["condition"] for name, one in services["train"]["depends_on"].items()}
-    assert conditions == {
-        "node-1": "service_healthy",
-        "node-2": "service_healthy",
-        "prepare": "service_completed_successfully",
+    assert services["train"]["depends_on"] == {
+        "node-1": {"condition": "service_healthy"},
+        "node-2": {"condition": "service_healthy"},
+        "prepare": {"condition": "service_completed_successfully"},
     }
-    for name in ("train", "node-1", "node-2"):
-        assert services[name]["user"] == "1000:1000"
-        assert "_ssh:/home/mpiuser/.ssh:ro" in services[name]["volumes"]
-        assert services[name]["depends_on"]["prepare"]
-    assert services["prepare"]["user"] == "0"
+    assert "_ssh:/home/mpiuser/.ssh:ro" in services["node-2"]["volumes"]
     assert services["prepare"]["command"][-1].endswith("chown 1000:1000 /model")
 
 
@@ -81,8 +69,6 @@ def test_no_volume_of_the_user_is_that_of_the_keys(tmp_path: Path) -> None:
     volumes = _compose(tmp_path, *words, *PROGRAM)["volumes"]
     kept = {name for name, one in volumes.items() if one == {"external": True, "name": name}}
     assert (kept, len(volumes)) == ({"ssh", "keys"}, 3)
-    code, text = ran(tmp_path, "--image", "a:1", "--mount", "_ssh:/keys", *PROGRAM)
-    assert (code, "no name of a volume" in text) == (2, True)
 
 
 def test_intel_mpi_names_nodes_in_its_own_way(tmp_path: Path) -> None:
@@ -100,14 +86,11 @@ def test_each_task_knows_its_part(tmp_path: Path) -> None:
         "worker": ["worker-0:2223", "worker-1:2223"],
         "ps": ["ps-0:2223"],
     }
+    assert services.pop("prepare")["volumes"] == ["kept:/model"]
     for name, service in services.items():
-        if name == "prepare":
-            assert service["volumes"] == ["kept:/model"]
-            continue
         kind, _, number = name.partition("-")
-        task = {"type": kind, "index": int(number or 0)}
         config = json.loads(service["environment"]["TF_CONFIG"])
-        assert config == {"cluster": cluster, "task": task}
+        assert config == {"cluster": cluster, "task": {"type": kind, "index": int(number or 0)}}
         limit = "timeout --foreground --signal=TERM --kill-after=30 60 python train.py"
         assert shlex.join(service["command"]) == limit
     assert set(services["chief"]["depends_on"]) == {"worker-0", "worker-1", "ps-0", "prepare"}
@@ -115,11 +98,7 @@ def test_each_task_knows_its_part(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("gpus", "device"),
-    [
-        ("all", {"count": "all"}),
-        ("2", {"count": 2}),
-        ("device=0,1", {"device_ids": ["0", "1"]}),
-    ],
+    [("all", {"count": "all"}), ("2", {"count": 2}), ("device=0,1", {"device_ids": ["0", "1"]})],
 )
 def test_gpus_are_reserved(tmp_path: Path, gpus: str, device: dict[str, Any]) -> None:
     service = _compose(tmp_path, "--gpus", gpus, *PROGRAM)["services"]["train"]

@@ -2,46 +2,27 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import jsonschema
-import pytest
 from conftest import ROOT
 from run_words import IMAGE, ran
 
-SCHEMA = json.loads(
-    (ROOT / "tests/data/devcontainer/devContainer.base.schema.json").read_text(encoding="utf-8")
-)
-VALIDATOR = jsonschema.Draft201909Validator(SCHEMA)
-
-
-def _container(folder: Path, *words: str) -> dict[str, Any]:
-    given = ("--tf", "2.2", "--format", "devcontainer", "--user", "4321:99", *words)
-    code, text = ran(folder, *given)
-    assert code == 0, text
-    found: dict[str, Any] = json.loads(text)
-    VALIDATOR.validate(found)
-    return found
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"runArgs": "x"}, {"forwardPorts": ["x y"]}, {"runArg": []}], ids=str
-)
-def test_the_schema_refuses_wrong_values(wrong: dict[str, Any]) -> None:
-    with pytest.raises(jsonschema.ValidationError):
-        VALIDATOR.validate({"image": "a", **wrong})
+SCHEMA = ROOT / "tests/data/devcontainer/devContainer.base.schema.json"
 
 
 def test_it_has_what_the_job_has(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     options = ("--checkpoints", "kept", "--tensorboard", "my logs", "--shm-size", "2g")
-    ports = ("--port", "88")
     more = ("--gpus", "all", "--env", "A=1", "--env", "TOKEN", "--mount", f"{tmp_path}/data:/d:ro")
+    given = ("--tf", "2.2", "--format", "devcontainer", "--user", "4321:99", "--port", "88")
+    code, text = ran(tmp_path, *given, *options, *more)
+    assert code == 0, text
+    document = json.loads(text)
     owner = (
         f"docker run --rm --pull never --user 0 --volume kept:/model {IMAGE} chown 4321:99 /model"
     )
     board = ["tensorboard", "--logdir", "my logs", "--port", "6006"]
-    assert _container(tmp_path, *options, *ports, *more) == {
+    assert document == {
         "name": "train",
         "image": IMAGE,
         "workspaceMount": "source=${localWorkspaceFolder},target=/work,type=bind",
@@ -57,3 +38,7 @@ def test_it_has_what_the_job_has(tmp_path: Path) -> None:
         "postAttachCommand": {"tensorboard": board},
         "initializeCommand": owner.split(),
     }
+    schema = jsonschema.Draft201909Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    schema.validate(document)
+    for key, value in (("runArgs", "x"), ("forwardPorts", ["x y"]), ("runArg", [])):
+        assert not schema.is_valid({**document, key: value})

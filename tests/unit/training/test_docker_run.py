@@ -1,11 +1,11 @@
-"""A job as ``docker run``: the printed lines, and what running them does to the engine."""
+"""A job as ``docker run``: the printed lines, and what is refused when they are to be run.
+
+How a job is run and ended is tested in tests/e2e/test_run_job.py.
+"""
 
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,43 +15,12 @@ from imgbuild.errors import MachineError
 from imgbuild.training.docker_run import run_job
 from imgbuild.training.training_job import TrainingJob
 
-#: Plays the Docker client: notes its words; `docker run` of the job ends as the test wants it.
-CLIENT = """#!{python}
-import os, sys, time
-words = sys.argv[1:]
-open(os.environ["NOTES"], "a").write(" ".join(words) + "\\n")
-if words[:1] == ["run"] and "tensorboard" in words:
-    time.sleep(60)
-if words[:1] == ["port"]:
-    print("127.0.0.1:32768")
-if words[:1] == ["run"] and "chown" in words:
-    sys.exit(int(os.environ.get("CHOWN", "0")))
-if words[:1] == ["run"]:
-    sys.exit(int(os.environ.get("CODE", "0")))
-"""
-
-
-@pytest.fixture
-def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    client = tmp_path / "bin" / "docker"
-    client.parent.mkdir()
-    client.write_text(CLIENT.format(python=sys.executable))
-    client.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{client.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
-    return lambda: (tmp_path / "notes").read_text().splitlines()
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> TrainingJob:
-    return TrainingJob("train", "image:1", ("python", "train.py"), tmp_path)
-
 
 def test_every_command_can_be_pasted(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     text = printed(
         tmp_path,
-        *("-np", "2", "--checkpoints", "kept", "--tensorboard", "logs"),
+        *("-np", "2", "--checkpoints", "kept", "--tensorboard", "logs", "--port", "88"),
         *("--mount", f"{tmp_path}/data:/data:ro", "--env", "A=it's $5", "--env", "TOKEN"),
         *PROGRAM,
     )
@@ -59,6 +28,7 @@ def test_every_command_can_be_pasted(tmp_path: Path) -> None:
     mounts_ro = mounts.replace(":/work", ":/work:ro").replace(":/model", ":/model:ro")
     user, never = ["--user", "1000:1000"], ("--pull", "never")
     env = ["--env", "MODEL_DIR=/model", "--env", "A=it's $5", "--env", "TOKEN"]
+    limits = "--publish 127.0.0.1:88:88 --shm-size 1g --stop-timeout 30"
     owner, board, port, train, stop = docker_lines(text)
     assert owner == [
         *("docker", "run", "--rm", *never, "--user", "0", "--volume", "kept:/model", IMAGE),
@@ -72,7 +42,7 @@ def test_every_command_can_be_pasted(tmp_path: Path) -> None:
     assert port == ["docker", "port", "train-tensorboard", "6006"]
     assert train == [
         *("docker", "run", "--rm", *never, "--name", "train", *user, *mounts.split()),
-        *("--shm-size", "1g", "--stop-timeout", "30", *env, "--workdir", "/work", IMAGE),
+        *(*limits.split(), *env, "--workdir", "/work", IMAGE),
         *("mpirun", "-np", "2", "--oversubscribe", "-bind-to", "none", "python", "train.py"),
     ]
     assert stop == ["docker", "stop", "train-tensorboard"]
@@ -92,7 +62,6 @@ def test_the_engine_of_the_settings_is_named(tmp_path: Path) -> None:
     ("image", "pulled"),
     [
         ("me/train:1", False),
-        ("train", False),
         ("docker.io/me/train:1", True),
         ("localhost/train:1", True),
         ("host:5000/train@sha256:0", True),
@@ -102,19 +71,13 @@ def test_only_what_names_its_registry_is_pulled(
     tmp_path: Path, image: str, *, pulled: bool
 ) -> None:
     words = ("--image", image, "--user", "7", "--tensorboard", "x", "--checkpoints", "kept")
-    runs = [line for line in docker_lines(ran(tmp_path, *words, *PROGRAM)[1]) if line[1] == "run"]
-    assert [("never" in line) for line in runs] == [not pulled] * 3
+    never = 0 if pulled else 3
+    assert ran(tmp_path, *words, *PROGRAM)[1].count("--pull never") == never
     text = ran(tmp_path, *words, "--format", "compose", *PROGRAM)[1]
-    assert text.count("pull_policy: never") == (0 if pulled else 3)
+    assert text.count("pull_policy: never") == never
     container = json.loads(ran(tmp_path, *words[:2], "--format", "devcontainer")[1])
     there = ["docker", "image", "inspect", "--format={{.Id}}", image]
     assert container.get("initializeCommand") == (None if pulled else there)
-
-
-def test_ports_are_those_of_this_machine_alone(tmp_path: Path) -> None:
-    text = printed(tmp_path, "--port", "8888", "--port", "6006", *PROGRAM)
-    assert "--publish 127.0.0.1:8888:8888" in text
-    assert "--publish 127.0.0.1:6006:6006" in text
 
 
 def test_without_a_client_nothing_is_run(tmp_path: Path) -> None:
@@ -131,30 +94,17 @@ def test_a_folder_or_root_needs_no_other_owner(tmp_path: Path) -> None:
     assert "chown" in printed(tmp_path, "--checkpoints", "kept", *PROGRAM)
 
 
-@pytest.mark.parametrize("code", [0, 3, 124, 137])
-def test_the_exit_code_is_the_program_s_and_tensorboard_ends_with_it(
-    job: TrainingJob,
-    notes: Callable[[], list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-    code: int,
-) -> None:
-    """What an interrupt leaves is tried in tests/e2e/test_run_job.py."""
-    monkeypatch.setenv("CODE", str(code))
-    said: list[str] = []
-    assert run_job(replace(job, tensorboard="logs"), ("docker",), said.append) == code
-    assert said == ["TensorBoard: http://127.0.0.1:32768/"]
-    run, *removed = notes()[-3:]
-    assert run.startswith("run --rm --pull never --name train --volume ")
-    assert removed == [f"rm --force --volumes {name}" for name in ("train", "train-tensorboard")]
-
-
 def test_a_volume_that_cannot_be_prepared_ends_it(
-    job: TrainingJob,
-    notes: Callable[[], list[str]],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CHOWN", "1")
-    own = replace(job, checkpoints="kept", user="1000:1000")
-    with pytest.raises(MachineError, match="exit code 1"):
-        run_job(own, ("docker",), print)
-    assert len(notes()) == 1
+    """The client notes its words, and fails."""
+    client = tmp_path / "docker"
+    client.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/notes\nexit 3\n')
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    command = ("python", "train.py")
+    job = TrainingJob("train", "a:1", command, tmp_path, checkpoints="kept", user="1000:1000")
+    with pytest.raises(MachineError, match="exit code 3"):
+        run_job(job, ("docker",), print)
+    (noted,) = (tmp_path / "notes").read_text().splitlines()
+    assert noted.endswith("chown 1000:1000 /model")

@@ -1,0 +1,10 @@
+"""Results of suites for tests: one of each kind."""
+
+from imgbuild.suites.results import SuiteResult, TestFailure, TestSkip
+
+PINS = SuiteResult("pins", 3, (), (), 1.5)
+HOROVOD = SuiteResult("horovod", 3, (), (), 1.5)
+FAILED = SuiteResult("horovod", 2, (TestFailure("test_x[mpirun]", "a\n```\nb"),), (), 1.0)
+SKIPS = (TestSkip("test_x", "no | driver"),)
+NO_GPU = SuiteResult("gpu_runs", 0, (), SKIPS, 1.0)
+SOME_GPU = SuiteResult("gpu_runs", 3, (), SKIPS, 1.0)
