@@ -127,18 +127,13 @@ def test_a_machine_that_cannot(
     with pytest.raises(MachineError, match="-cpu-debian cannot be built here yet: eng") as caught:
         judge(checkout)
     assert caught.value.exit_code == 3
-    assert "-> build/setup/engine.sh" in capsys.readouterr().out
+    assert f"-> {MISSING.fix}" in capsys.readouterr().out
     with pytest.raises(MachineError):
         judge(checkout, as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert (found["able"], found["images"]) == (False, ["tf-2.2-cpu-debian"])
-    assert found["findings"][0] == {
-        "group": "Engine",
-        "status": "missing",
-        "what": "engine",
-        "detail": "none answers",
-        "fix": "build/setup/engine.sh",
-    }
+    engine = {"what": "engine", "detail": MISSING.detail, "fix": MISSING.fix}
+    assert found["findings"][0] == {"group": "Engine", "status": "missing", **engine}
     assert found["choice"]["base"] == {"debian-12": {"from": "bootstrap"}}
 
 

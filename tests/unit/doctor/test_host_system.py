@@ -39,10 +39,8 @@ def be(monkeypatch: pytest.MonkeyPatch, program: Callable[..., Path]) -> Be:
     ("release", "name", "command"),
     [
         (DEBIAN, "debian", "apt-get install -y git"),
-        ({"ID": "ubuntu", "ID_LIKE": "debian"}, "ubuntu", "apt-get install -y git"),
         ({"ID": "linuxmint", "ID_LIKE": "ubuntu debian"}, "ubuntu", "apt-get install -y git"),
         ({"ID": "fedora"}, "fedora", "dnf install -y git"),
-        ({"ID": "arch"}, "arch", "pacman -S --needed git"),
         ({"ID": "manjaro", "ID_LIKE": "arch"}, "arch", "pacman -S --needed git"),
         ({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, "", "install git with this system's "),
         ({}, "", "install git with this system's package manager"),
@@ -56,10 +54,9 @@ def test_systems(be: Be, release: dict[str, str], name: str, command: str) -> No
     assert install_command("git").startswith(f"sudo {command}" if name else command)
 
 
-def test_a_user_without_sudo(be: Be, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_user_without_sudo(be: Be, program: Callable[..., Path]) -> None:
     be(DEBIAN, user=1000)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("imgbuild.process._SYSTEM_FOLDERS", "")
+    program("sudo").unlink()
     assert as_root("true") == "as root: true"
 
 
@@ -68,15 +65,12 @@ def test_an_engine_for_each_system(be: Be, tmp_path: Path) -> None:
     words = "apt-get install -y docker.io docker-cli docker-buildx, then start docker.service"
     assert engine_setup(NO_CHECKOUT).startswith(f"{words} (before Debian 13: https://")
     be({"ID": "arch"}, user=1000)
-    first, second = engine_setup(NO_CHECKOUT).split("\n")
-    assert first == "sudo pacman -S --needed docker docker-buildx, then start docker.service"
-    assert second == WITHOUT_ROOT
+    words = "sudo pacman -S --needed docker docker-buildx, then start docker.service"
+    assert engine_setup(NO_CHECKOUT) == f"{words}\n{WITHOUT_ROOT}"
     be({}, user=1000)
     assert engine_setup(NO_CHECKOUT).startswith("install Docker Engine 24 or later")
     be({}, kernel="Darwin", user=1000)
-    assert engine_setup(NO_CHECKOUT) == (
-        "brew install colima docker docker-buildx && colima start"
-    ), "brew refuses root"
+    assert engine_setup(NO_CHECKOUT).startswith("brew install colima"), "brew refuses root"
     (tmp_path / SETUP).parent.mkdir(parents=True)
     (tmp_path / SETUP).touch()
     be({"ID": "fedora"})
