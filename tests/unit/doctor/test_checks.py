@@ -62,10 +62,10 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     return made
 
 
-def found(host: str | None = None, root: Path = ROOT) -> list[Finding]:
-    settings = EngineSettings(host=host)
-    address, version, first = find_engine(settings, root)
-    return [first, *check_engine(settings, root, address, version)]
+def found(host: str | None = None, *builders: str) -> list[Finding]:
+    settings = EngineSettings(host=host, builder=builders or None)
+    address, version, engine = find_engine(settings, ROOT)
+    return [engine, *check_engine(settings, ROOT, address, version)]
 
 
 @pytest.mark.usefixtures("answers")
@@ -98,22 +98,6 @@ def test_the_engine_of_the_script_is_recorded_unless_another_is_named_or_answers
     assert found()[0].choice == {}, "the default engine goes first"
 
 
-def test_a_feature_that_fails_and_a_context_that_is_broken(
-    answers: Answers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers[HOST] = VERSION
-    monkeypatch.setattr(checks, "broken_feature", lambda *_: "unknown flag: --link")
-    features = found(HOST)[2]
-    assert features.status is Status.MISSING
-    assert features.detail.endswith("unknown flag: --link")
-
-    def refuse(_settings: EngineSettings) -> str:
-        raise MachineError("The context does not exist.")
-
-    monkeypatch.setattr(checks, "resolve_host", refuse)
-    assert found()[0].detail == "The context does not exist."
-
-
 @pytest.mark.parametrize("runs", [True, False])
 def test_each_builder_is_tried_unless_it_does_not_answer(
     answers: Answers, monkeypatch: pytest.MonkeyPatch, runs: bool
@@ -128,12 +112,10 @@ def test_each_builder_is_tried_unless_it_does_not_answer(
     monkeypatch.setattr(checks, "broken_feature", probe)
     monkeypatch.setattr(checks, "with_builder", lambda one, name, _: replace(one, builder=name))
     monkeypatch.setattr(checks, "answers", lambda *_: runs)
-    settings = EngineSettings(host=HOST, builder=("a", "b"))
-    rows = {one.what: one for one in check_engine(settings, ROOT, HOST, VERSION)}
+    _, _, first, second, _ = found(HOST, "a", "b")
     assert tried == (["a", "b"] if runs else [])
-    states = [rows[f"builder {name}"].status for name in "ab"]
-    assert states == [Status.FINE if runs else Status.MISSING, Status.MISSING]
-    assert ("no network" in rows["builder b"].detail) is runs
+    assert first.status is (Status.FINE if runs else Status.MISSING)
+    assert (second.status, "no network" in second.detail) == (Status.MISSING, runs)
 
 
 def test_the_engine_needs_as_much_disk_as_a_build_requires(
@@ -147,13 +129,19 @@ def test_the_engine_needs_as_much_disk_as_a_build_requires(
         assert (disk.what, disk.status) == ("disk, engine", status)
 
 
-def test_an_engine_that_can_do_all_and_one_of_another_processor(answers: Answers) -> None:
+def test_an_engine_that_can_do_all_and_one_that_cannot(
+    answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers[HOST] = VERSION
-    rows = found(HOST)
-    assert [row.status for row in rows[:3]] == [Status.FINE] * 3
-    assert "emulates" not in rows[0].detail
+    engine, buildx, features, _ = found(HOST)
+    assert {engine.status, buildx.status, features.status} == {Status.FINE}
+    monkeypatch.setattr(checks, "broken_feature", lambda *_: "unknown flag: --link")
     answers[HOST] = replace(VERSION, architecture="aarch64")
-    assert "linux/amd64, which it emulates" in found(HOST)[0].detail
+    other, _, features, _ = found(HOST)
+    assert "emulates" not in engine.detail
+    assert "linux/amd64, which it emulates" in other.detail
+    assert features.status is Status.MISSING
+    assert features.detail.endswith("unknown flag: --link")
 
 
 @pytest.mark.parametrize(

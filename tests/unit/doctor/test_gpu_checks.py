@@ -51,41 +51,31 @@ def test_no_gpu_is_one_line(found: Found) -> None:
     assert "no nvidia-smi; GPU images can be built" in row.detail
 
 
-V100 = ("Tesla V100-SXM2-16GB", "390.48", "7.0")
-GTX750 = ("GeForce GTX 750 Ti", "535.104.05", "5.0")
-K20M = ("Tesla K20m", "[N/A]", "3.5")
-GTX1080 = ("GeForce GTX 1080", "470.256.02", "[N/A]")
-
-
-@pytest.mark.parametrize(
-    ("gpu", "status", "how", "why"),
-    [
-        (V100, Status.FINE, "1.10 to 1.12 run natively", ""),
-        (V100, Status.SKIPPED, "1.13 to 2.0 do not run", "too old for CUDA 10.0"),
-        (V100, Status.WARNING, "2.1 to 2.3 do not run", "too old for CUDA 10.1"),
-        (GTX750, Status.WARNING, "1.10 to 2.2 run by PTX", "at the first start"),
-        (GTX750, Status.SKIPPED, "2.3, 2.17 to 2.21 do not run", "no code for capability 5.0"),
-        (K20M, Status.WARNING, "1.10 to 2.14 may run", "nvidia-smi does not tell enough"),
-        (GTX1080, Status.WARNING, "1.10 to 2.14 may run", "docs/gpus.md has cards by name"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else None,
-)
-def test_images_that_do_alike_on_a_gpu_are_one_finding(  # noqa: PLR0913, PLR0917 - what is said
-    program: Program,
-    found: Found,
-    gpu: tuple[str, str, str],
-    status: Status,
-    how: str,
-    why: str,
-) -> None:
-    """A warning only for the selected image; matrix/test_gpus.py has which images run on what."""
-    nvidia(program, ", ".join(gpu))
-    beginning = f"TensorFlow {how} on {gpu[0]}"
-    findings = found("tf-2.2-gpu-ubuntu")
-    (row,) = (row for row in findings if row.detail.startswith(beginning))
-    assert (row.status, why in row.detail) == (status, True)
-    assert (row.fix is not None) == ("too old" in why and status is Status.WARNING)
-    assert Status.WARNING not in {row.status for row in found("tf-2.2-cpu-debian")}
+def test_images_that_do_alike_on_a_gpu_are_one_finding(program: Program, found: Found) -> None:
+    """A warning for the selected image alone; matrix/test_gpus.py has which images run on what."""
+    nvidia(
+        program,
+        "Tesla V100-SXM2-16GB, 390.48, 7.0",
+        "GeForce GTX 750 Ti, 535.104.05, 5.0",
+        "Tesla K20m, [N/A], 3.5",
+        "GeForce GTX 1080, 470.256.02, [N/A]",
+    )
+    rows = {row.detail.removeprefix("TensorFlow "): row for row in found("tf-2.2-gpu-ubuntu")}
+    for beginning, status, why in (
+        ("1.10 to 1.12 run natively on Tesla V100", Status.FINE, ""),
+        ("1.13 to 2.0 do not run on Tesla V100", Status.SKIPPED, "too old for CUDA 10.0"),
+        ("2.1 to 2.3 do not run on Tesla V100", Status.WARNING, "too old for CUDA 10.1"),
+        ("1.10 to 2.2 run by PTX on GeForce GTX 750", Status.WARNING, "at the first start"),
+        ("2.3, 2.17 to 2.21 do not run on GeForce GTX 750", Status.SKIPPED, "no code for capab"),
+        ("1.10 to 2.14 may run on Tesla K20m", Status.WARNING, "nvidia-smi does not tell enough"),
+        ("1.10 to 2.14 may run on GeForce GTX 1080", Status.WARNING, "has cards by name"),
+    ):
+        (detail,) = (detail for detail in rows if detail.startswith(beginning))
+        assert (rows[detail].status, why in detail) == (status, True), detail
+    (upgraded,) = (detail for detail, row in rows.items() if row.fix and "driver" in row.fix)
+    assert upgraded.startswith("2.1 to 2.3 do not run on Tesla V100")
+    rows_of_cpu = found("tf-2.2-cpu-debian", engine=WITH_RUNTIME)
+    assert {row.status for row in rows_of_cpu} == {Status.FINE, Status.SKIPPED}
 
 
 def test_an_old_program_does_not_know_the_capability(program: Program) -> None:

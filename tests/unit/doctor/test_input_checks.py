@@ -46,7 +46,10 @@ def bookworm(matrix: Matrix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return matrix.operating_systems["debian-12"]
 
 
-def test_bootstrap(bookworm: OperatingSystem, program: Program, tmp_path: Path) -> None:
+def test_bootstrap(
+    bookworm: OperatingSystem, program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     program("mmdebstrap", f'echo "$@" > {tmp_path}/words')
     assert check_base("debian-12", bookworm, MADE_HERE).status is Status.FINE
     assert "bookworm" in (tmp_path / "words").read_text()
@@ -54,15 +57,9 @@ def test_bootstrap(bookworm: OperatingSystem, program: Program, tmp_path: Path) 
     found = check_base("debian-12", bookworm, MADE_HERE)
     assert found.status is Status.MISSING
     assert found.detail.endswith("cannot be used: Could not connect")
-    assert "base: {debian-12: {from: registry" in str(found.fix)
-
-
-@pytest.mark.usefixtures("program")
-def test_bootstrap_without_its_tools(
-    bookworm: OperatingSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    program("mmdebstrap").unlink()
     (tmp_path / "keyring.gpg").unlink()
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     found = check_base("debian-12", bookworm, MADE_HERE)
     assert found.status is Status.MISSING
     assert "debian-archive-keyring mmdebstrap uidmap" in str(found.fix)
@@ -219,7 +216,7 @@ def interpreter(matrix: Matrix, monkeypatch: pytest.MonkeyPatch) -> Callable[...
     return check
 
 
-SOURCE = SourceInterpreter()
+SOURCE, HERE, OTHER = SourceInterpreter(), local_prefix(LOCAL), local_prefix(MINE)
 
 
 @pytest.mark.parametrize(
@@ -227,10 +224,10 @@ SOURCE = SourceInterpreter()
     [
         ("", [], SOURCE, SOURCE),
         ("", [LOCAL], SOURCE, SOURCE),
-        ("", [LOCAL], local_prefix(LOCAL), local_prefix(LOCAL)),
-        ("", [LOCAL], local_prefix(MINE), SOURCE),
-        ("no route", [LOCAL], local_prefix(LOCAL), local_prefix(LOCAL)),
-        ("no route", [LOCAL], SOURCE, local_prefix(LOCAL)),
+        ("", [LOCAL], HERE, HERE),
+        ("", [LOCAL], OTHER, SOURCE),
+        ("no route", [LOCAL], HERE, HERE),
+        ("no route", [LOCAL], SOURCE, HERE),
     ],
 )
 def test_where_an_interpreter_is_taken_from(
@@ -247,8 +244,7 @@ def test_where_an_interpreter_is_taken_from(
 
 
 def test_an_interpreter_that_cannot_be_had(interpreter: Callable[..., Finding]) -> None:
-    found = interpreter("no route", [], local_prefix(MINE))
+    found = interpreter("no route", [], OTHER)
     assert (found.status, found.choice) == (Status.MISSING, {})
-    assert "no route" in found.detail
-    assert f"{MINE} cannot import ssl." in found.detail
-    assert "cpython: {3.6.15: {from: prefix" in str(found.fix)
+    for said in ("no route", f"{MINE} cannot import ssl."):
+        assert said in found.detail
