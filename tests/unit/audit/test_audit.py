@@ -118,8 +118,9 @@ def test_an_audit_without_contradiction_is_written_and_not_read_again(
     checkout: Path, wheel: FaultyServer, images: dict[str, Image]
 ) -> None:
     code, output, _ = _audit(checkout, wheel, "--write")
-    assert (code, "0 contradictions" in output) == (0, True)
-    assert max(map(len, output.splitlines())) <= 100
+    assert (code, "0 contradictions" in output) == (0, True), "though other inputs are away"
+    code, _, error = _audit(checkout, wheel, "--strict")
+    assert (code, "openmpi-3.1.2" in error) == (1, True)
     _, output, _ = _audit(checkout, wheel, "--json")
     assert [found["state"] for found in json.loads(output)["wheels"]] == ["cached"]
     code, _, error = _audit(checkout, wheel, "--offline")
@@ -132,14 +133,6 @@ def test_an_audit_without_contradiction_is_written_and_not_read_again(
     code, output, _ = _audit(checkout, wheel, "--offline")
     assert (code, "0 contradictions" in output) == (0, True)
     assert _audit(checkout, wheel, "--offline", "--write")[0] == 2
-
-
-def test_inputs_that_are_away_are_a_failure_where_that_is_asked_for(
-    checkout: Path, wheel: FaultyServer
-) -> None:
-    assert _audit(checkout, wheel)[0] == 0
-    code, _, error = _audit(checkout, wheel, "--strict")
-    assert (code, "openmpi-3.1.2" in error) == (1, True)
 
 
 def test_a_contradiction_is_placed_and_ends_with_1(checkout: Path, index: FaultyServer) -> None:

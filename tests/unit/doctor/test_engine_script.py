@@ -115,21 +115,6 @@ def test_a_named_engine_is_not_replaced(engine: Engine, folder: Path) -> None:
     assert not (folder / "state").exists()
 
 
-def test_an_engine_is_started_once_and_stopped(engine: Engine, folder: Path) -> None:
-    own = f"unix://{folder}/run/docker.sock"
-    result = engine(DOCKER_HOST=own)
-    assert (result.returncode, result.stdout) == (0, f"{own}\n"), result.stderr
-    socket = folder / "answering" / "docker.sock"
-    pid = socket.read_text()
-    words = Path(f"/proc/{pid.strip()}/cmdline").read_text().split("\0")
-    assert f"--data-root={folder}/state/docker" in words
-    assert engine(DOCKER_HOST=own).stdout == f"{own}\n"
-    assert socket.read_text() == pid
-    assert "Stopped" in engine("stop").stderr
-    assert not socket.exists()
-    assert engine("stop").stderr == ""
-
-
 def test_two_engines_do_not_share_a_bridge(engine: Engine, folder: Path) -> None:
     other = folder / "bin" / "dockerd"
     process = subprocess.Popen(
