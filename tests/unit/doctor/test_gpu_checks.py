@@ -93,7 +93,6 @@ def test_an_old_program_does_not_know_the_capability(program: Program) -> None:
     ("script", "problem"),
     [
         ("echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18", "mismatch"),
-        ("echo 'No devices were found'; exit 6", "No devices were found"),
         ("echo 'No devices were found'", "No devices were found"),
         ("exit 9", "exit code 9"),
         ("echo 'Unable to determine, GPU is lost, reboot'; exit 15", "GPU is lost"),

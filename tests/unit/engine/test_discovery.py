@@ -135,20 +135,13 @@ def builders(folder: Path, said: str, code: int = 0) -> Buildx:
     return Buildx(path, "0")
 
 
-@pytest.mark.parametrize(
-    ("said", "runs"),
-    [
-        ("Driver: remote\n\nNodes:\nStatus:  running", True),
-        ("Driver: kubernetes\n\nNodes:\nStatus:  inactive", False),
-        ("Driver: remote\n\nNodes:\nError:   dial unix: no such file", False),
-    ],
-    ids=["running", "inactive", "gone"],
-)
-def test_another_builder_is_asked_for_and_may_run(tmp_path: Path, said: str, runs: bool) -> None:
-    buildx = builders(tmp_path, said)
-    assert with_builder(buildx, "default", None) == buildx
-    found = with_builder(buildx, "farm", "unix:///x.sock")
-    assert (found.builder, answers(found, None)) == ("farm", runs)
+def test_another_builder_is_asked_for_and_may_run(tmp_path: Path) -> None:
+    states = {"Status:  running": True, "Status:  inactive": False, "Error:   no such file": False}
+    for said, runs in states.items():
+        buildx = builders(tmp_path, f"Driver: remote\n\nNodes:\n{said}")
+        assert with_builder(buildx, "default", None) == buildx
+        found = with_builder(buildx, "farm", "unix:///x.sock")
+        assert (found.builder, answers(found, None)) == ("farm", runs)
 
 
 def test_a_builder_that_is_not_there_or_is_another_engine_is_refused(tmp_path: Path) -> None:

@@ -151,16 +151,12 @@ def test_an_image_that_the_engine_can_pull(
 
 
 @pytest.mark.parametrize(
-    ("status", "answer", "kind"),
-    [
-        (400, {"message": "no."}, CheckFailedError),
-        (500, {"message": "no."}, MachineError),
-        (200, b"<html>", EngineUnusableError),
-    ],
+    ("status", "kind"),
+    [(400, CheckFailedError), (500, MachineError), (200, EngineUnusableError)],
+    ids=["refused", "failed", "not JSON"],
 )
-def test_whose_fault_an_answer_is(
-    server: SocketServer, status: int, answer: object, kind: type[Exception]
-) -> None:
+def test_whose_fault_an_answer_is(server: SocketServer, status: int, kind: type[Exception]) -> None:
+    answer = b"<html>" if status == 200 else {"message": "no."}
     server.status, server.answers = status, {"/images/json": answer}
     with pytest.raises(kind) as caught:
         Engine(server.host).images("k")
