@@ -1,12 +1,26 @@
-"""Needs of two images, and facts that agree with the matrix."""
+"""Needs of two images, facts that agree with the matrix, and an index that offers files."""
 
 import pytest
+from faulty_server import FaultyServer, Reply
 
 from imgbuild.audit.audit import needs_of
 from imgbuild.audit.compare import Need
 from imgbuild.http import HttpClient, RetryPolicy
 from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.matrix.images import Image
+from imgbuild.matrix.model import Matrix
+
+
+@pytest.fixture
+def index(server: FaultyServer, matrix: Matrix) -> FaultyServer:
+    """Return an index with every Horovod of the matrix: the right sha256 of other files."""
+    links = []
+    for version, source in matrix.horovod.items():
+        file = f"horovod-{version}.tar.gz"
+        server.give(f"/{file}", Reply(b"content"))
+        links.append(f'href="/{file}#sha256={source.sha256}">{file}')
+    server.project("horovod", *links)
+    return server
 
 
 @pytest.fixture

@@ -34,15 +34,11 @@ class FakeWheel:
         """Its file name."""
         return f"{self.name.replace('-', '_')}-{self.version}-{self.tag}.whl"
 
-    @property
-    def tag_lines(self) -> str:
-        """A line for each of its tags, as WHEEL has them."""
-        python, abi, platforms = self.tag.split("-")
-        return "".join(f"Tag: {python}-{abi}-{one}\n" for one in platforms.split("."))
-
     def content(self) -> bytes:
         """Return the archive."""
         info = f"{self.name.replace('-', '_')}-{self.version}.dist-info"
+        python, abi, platforms = self.tag.split("-")
+        tags = "".join(f"Tag: {python}-{abi}-{one}\n" for one in platforms.split("."))
         beginning = b"\0".join(
             [b"\x7fELF", *(n.encode() for n in self.needed), b"GLIBC_2.2.5", b""]
         )
@@ -50,7 +46,7 @@ class FakeWheel:
         beginning += b"".join(entries)
         files = {
             f"{info}/METADATA": f"Name: {self.name}\nVersion: {self.version}\n".encode(),
-            f"{info}/WHEEL": f"Wheel-Version: 1.0\n{self.tag_lines}".encode(),
+            f"{info}/WHEEL": f"Wheel-Version: 1.0\n{tags}".encode(),
             "tensorflow/libtensorflow_framework.so.2": self.library(),
             "tensorflow/python/_pywrap_tensorflow_internal.so": beginning,
             "tensorflow/python/platform/build_info.py": self.build_info.encode(),

@@ -1,28 +1,26 @@
 """``imgbuild add``: a release that a made-up index offers, in a copy of the checkout."""
 
-import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import typer
 from fake_wheel import CPU, FakeWheel
-from faulty_server import FaultyServer, Reply
+from faulty_server import FaultyServer
+from offered_wheel import offer, run_command
 from project_copy import copied
-from typer.testing import CliRunner
 
-from imgbuild.cli.add_command import add
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import find_drift, render_all
 from imgbuild.dockerfile.requirements import family_problems, lock_family
-from imgbuild.errors import ImgbuildError
+from imgbuild.errors import InputError
 from imgbuild.matrix.images import all_images, whole_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.new_row import new_row
 from imgbuild.project import Project
 from releases import release_of
 
+pytest_plugins = ("audit_fixtures",)
 OLD, NEW = release_of("2.3"), "2.3.99"
 Add = Callable[..., tuple[int, str]]
 
@@ -33,57 +31,30 @@ def checkout(project: Project, tmp_path: Path) -> Project:
 
 
 @pytest.fixture
-def index(server: FaultyServer, checkout: Project) -> FaultyServer:
-    """Return an index that offers the release, its TensorBoard and its Horovod."""
-    offer(
-        server,
-        FakeWheel("tensorflow-cpu", NEW, loader=dict(CPU), build_info="is_cuda_build = False\n"),
-    )
-    server.project("tensorflow", 'href="/x#sha256=0">x.tar.gz')
-    boards = (f"tensorboard-{version}-py3-none-any.whl" for version in ("2.3.0", "2.3.7", "2.4.1"))
-    server.project("tensorboard", *(f'href="/{one}#sha256={"0" * 64}">{one}' for one in boards))
-    horovod = load_matrix(checkout.matrix).horovod
-    links = []
-    for version, one in horovod.items():
-        file = f"horovod-{version}.tar.gz"
-        server.give(f"/{file}", Reply(b"content"))
-        links.append(f'href="/{file}#sha256={one.sha256}">{file}')
-    server.project("horovod", *links)
-    return server
-
-
-def offer(server: FaultyServer, wheel: FakeWheel) -> None:
-    content = wheel.content()
-    digest = hashlib.sha256(content).hexdigest()
-    server.give(f"/{wheel.file}", Reply(content))
-    server.project(wheel.name, f'href="/{wheel.file}#sha256={digest}">{wheel.file}')
-
-
-@pytest.fixture
 def run_add(
     checkout: Project, index: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Add:
-    """Return how to run the command; uv answers with the older release's lock."""
-    lock = (checkout.locks / f"tf-{OLD}-py3.6-cpu.txt").read_text("utf-8")
-    entry = read_lock(checkout.locks / f"tf-{OLD}-py3.6-cpu.txt").entries["tensorflow-cpu"]
+    """Return how to add a release, which an index offers with what belongs to it.
+
+    A wheel in its place can be given; uv answers with the older release's lock.
+    """
+    right = FakeWheel("tensorflow-cpu", NEW, loader=CPU, build_info="is_cuda_build = False\n")
+    index.project("tensorflow", 'href="/x#sha256=0">x.tar.gz')
+    boards = (f"tensorboard-{version}-py3-none-any.whl" for version in ("2.3.0", "2.3.7", "2.4.1"))
+    index.project("tensorboard", *(f'href="/{one}#sha256={"0" * 64}">{one}' for one in boards))
+    path = checkout.locks / f"tf-{OLD}-py3.6-cpu.txt"
+    lock, entry = path.read_text("utf-8"), read_lock(path).entries["tensorflow-cpu"]
     uv, answer = tmp_path / "uv", tmp_path / "answer.txt"
     uv.write_text(f"#!/bin/sh\ncat {answer} > lock.txt\n")
     uv.chmod(0o755)
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(uv))
 
-    def run(*words: str) -> tuple[int, str]:
-        page = index.replies["/simple/tensorflow-cpu/"][0].body.decode()
-        digest = page.partition("sha256=")[2][:64]
-        locked = f"tensorflow-cpu=={NEW} \\\n    --hash=sha256:{digest}"
+    def run(*words: str, wheel: FakeWheel = right) -> tuple[int, str]:
+        locked = f"tensorflow-cpu=={NEW} \\\n    --hash=sha256:{offer(index, wheel)}"
         newer = lock.replace(entry, locked).replace("tensorboard==2.3.0", "tensorboard==2.3.7")
         answer.write_text(newer.partition("# request: ")[2].partition("\n")[2], "utf-8")
-        app = typer.Typer(rich_markup_mode=None)
-        app.command()(add)
-        words = ("--project", str(checkout.root), *words)
-        result = CliRunner().invoke(app, words, env={"UV_DEFAULT_INDEX": f"{index.url}/simple"})
-        error = result.exception
-        assert error is None or isinstance(error, ImgbuildError), result.output
-        return (error.exit_code if error else 0), f"{result.stdout}{error or ''}"
+        code, output, error = run_command(index, "add", "--project", str(checkout.root), *words)
+        return code, f"{output}{error}"
 
     return run
 
@@ -128,41 +99,41 @@ def test_a_release_without_a_row_of_its_minor_is_a_copy_of_the_next_older(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "said"),
     [
-        (("--tf", "2.3"), 2, "three numbers"),
-        (("--tf", OLD), 2, f"TensorFlow {OLD} on debian already"),
-        (("--tf", "2.3.98"), 2, f"no wheel of TensorFlow 2.3.98 for cp36 .* of 2.3: {NEW}"),
-        (("--tf", NEW, "--stack", "rhel"), 2, "There are: ubuntu, debian"),
-        (("--tf", "2.3.1"), 2, f"{OLD} on debian, which is newer than 2.3.1"),
-        (("--tf", NEW, "--gpu"), 2, "takes the place of"),
-        (("--tf", NEW), 1, "is_cuda_build = True"),  # of the wheel that is offered then
+        ("2.3", "three numbers"),
+        (OLD, f"TensorFlow {OLD} on debian already"),
+        ("2.3.98", f"no wheel of TensorFlow 2.3.98 for cp36 .* of 2.3: {NEW}"),
+        (f"{NEW} --stack rhel", "There are: ubuntu, debian"),
+        ("2.3.1", f"{OLD} on debian, which is newer than 2.3.1"),
+        (f"{NEW} --gpu", "takes the place of"),
     ],
 )
-def test_what_cannot_be_added_changes_nothing(  # noqa: PLR0913, PLR0917 - fixtures and cases
-    checkout: Project,
-    index: FaultyServer,
-    run_add: Add,
-    words: tuple[str, ...],
-    code: int,
-    said: str,
+def test_what_cannot_be_added_changes_nothing(
+    checkout: Project, run_add: Add, words: str, said: str
 ) -> None:
     before = _contents(checkout.root)
-    if code == 1:
-        offer(index, FakeWheel("tensorflow-cpu", NEW))
-    found, output = run_add(*words)
-    assert found == code
+    code, output = run_add("--tf", *words.split())
+    assert (code, _contents(checkout.root) == before) == (2, True)
     assert re.search(said, output), output
-    assert _contents(checkout.root) == before
+
+
+def test_a_wheel_that_is_not_what_it_should_be_changes_nothing(
+    checkout: Project, run_add: Add
+) -> None:
+    before = _contents(checkout.root)
+    code, output = run_add("--tf", NEW, wheel=FakeWheel("tensorflow-cpu", NEW))
+    assert (code, _contents(checkout.root) == before) == (1, True)
+    assert "is_cuda_build = True" in output
 
 
 def test_a_release_that_no_horovod_was_tried_with_is_refused(checkout: Project) -> None:
-    matrix = load_matrix(checkout.matrix)
-    with pytest.raises(ImgbuildError, match=r"No Horovod of the matrix .* TensorFlow 2\.99\.0"):
-        new_row(matrix, checkout.matrix, "2.99.0", None, ()).text({"tensorboard": "2.99.0"}, {})
+    row = new_row(load_matrix(checkout.matrix), checkout.matrix, "2.99.0", None, ())
+    with pytest.raises(InputError, match=r"No Horovod of the matrix .* TensorFlow 2\.99\.0"):
+        row.text({"tensorboard": "2.99.0"}, {})
 
 
 def test_a_new_minor_is_like_the_release_with_horovod(checkout: Project) -> None:
     """Whatever the order of the rows: one without Horovod is no model for others."""
-    matrix = load_matrix(checkout.matrix)
-    assert new_row(matrix, checkout.matrix, "2.22.0", None, ()).like.horovod.version != "none"
+    row = new_row(load_matrix(checkout.matrix), checkout.matrix, "2.22.0", None, ())
+    assert row.like.horovod.version != "none"

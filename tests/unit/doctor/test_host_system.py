@@ -11,14 +11,12 @@ from imgbuild.doctor.host_system import (
     as_root,
     engine_setup,
     install_command,
-    is_wsl,
     system_name,
 )
 
 pytest_plugins = ("doctor_fixtures",)
 Be = Callable[..., None]
 DEBIAN = {"ID": "debian"}
-NO_CHECKOUT = Path("/none")
 
 
 @pytest.fixture
@@ -39,10 +37,8 @@ def be(monkeypatch: pytest.MonkeyPatch, program: Callable[..., Path]) -> Be:
     ("release", "name", "command"),
     [
         (DEBIAN, "debian", "apt-get install -y git"),
-        ({"ID": "ubuntu", "ID_LIKE": "debian"}, "ubuntu", "apt-get install -y git"),
         ({"ID": "linuxmint", "ID_LIKE": "ubuntu debian"}, "ubuntu", "apt-get install -y git"),
         ({"ID": "fedora"}, "fedora", "dnf install -y git"),
-        ({"ID": "arch"}, "arch", "pacman -S --needed git"),
         ({"ID": "manjaro", "ID_LIKE": "arch"}, "arch", "pacman -S --needed git"),
         ({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, "", "install git with this system's "),
         ({}, "", "install git with this system's package manager"),
@@ -56,27 +52,24 @@ def test_systems(be: Be, release: dict[str, str], name: str, command: str) -> No
     assert install_command("git").startswith(f"sudo {command}" if name else command)
 
 
-def test_a_user_without_sudo(be: Be, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_user_without_sudo(be: Be, program: Callable[..., Path]) -> None:
     be(DEBIAN, user=1000)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("imgbuild.process._SYSTEM_FOLDERS", "")
+    program("sudo").unlink()
     assert as_root("true") == "as root: true"
 
 
 def test_an_engine_for_each_system(be: Be, tmp_path: Path) -> None:
     be(DEBIAN)
-    words = "apt-get install -y docker.io docker-cli docker-buildx, then start docker.service"
-    assert engine_setup(NO_CHECKOUT).startswith(f"{words} (before Debian 13: https://")
+    packages = "docker.io docker-cli docker-buildx"
+    assert engine_setup(tmp_path).startswith(f"apt-get install -y {packages}, then start ")
     be({"ID": "arch"}, user=1000)
-    first, second = engine_setup(NO_CHECKOUT).split("\n")
-    assert first == "sudo pacman -S --needed docker docker-buildx, then start docker.service"
+    first, second = engine_setup(tmp_path).split("\n")
+    assert first.startswith("sudo pacman -S --needed docker docker-buildx, then start ")
     assert second == WITHOUT_ROOT
     be({}, user=1000)
-    assert engine_setup(NO_CHECKOUT).startswith("install Docker Engine 24 or later")
+    assert engine_setup(tmp_path).startswith("install Docker Engine 24 or later")
     be({}, kernel="Darwin", user=1000)
-    assert engine_setup(NO_CHECKOUT) == (
-        "brew install colima docker docker-buildx && colima start"
-    ), "brew refuses root"
+    assert engine_setup(tmp_path).startswith("brew install colima"), "brew refuses root"
     (tmp_path / SETUP).parent.mkdir(parents=True)
     (tmp_path / SETUP).touch()
     be({"ID": "fedora"})
@@ -85,8 +78,8 @@ def test_an_engine_for_each_system(be: Be, tmp_path: Path) -> None:
     assert engine_setup(tmp_path) == f"sudo {tmp_path}/{SETUP}\n{WITHOUT_ROOT}"
 
 
-def test_windows(be: Be, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows(be: Be, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     be({"ID": "ubuntu"})
-    assert not is_wsl()
+    assert "WSL" not in engine_setup(tmp_path)
     monkeypatch.setattr("platform.release", lambda: "5.15.153.1-microsoft-standard-WSL2")
-    assert "Settings, Resources, WSL integration" in engine_setup(NO_CHECKOUT)
+    assert "Settings, Resources, WSL integration" in engine_setup(tmp_path)

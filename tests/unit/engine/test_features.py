@@ -8,7 +8,6 @@ import pytest
 from fake_engine import FakeEngine
 
 from imgbuild.engine import features
-from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
 
@@ -22,11 +21,6 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     return engine
 
 
-def failing(folder: Path, words: str) -> Buildx:
-    (folder / "broken.rawjson").write_text(words)
-    return fake_buildx.replaying(folder, folder / "broken", code=1)
-
-
 def test_nothing_is_missing_and_nothing_stays(tmp_path: Path, engine: FakeEngine) -> None:
     buildx = fake_buildx.replaying(tmp_path, fake_buildx.SAMPLES / "ok", built=BUILT)
     assert features.broken_feature(buildx, None) is None
@@ -36,9 +30,11 @@ def test_nothing_is_missing_and_nothing_stays(tmp_path: Path, engine: FakeEngine
 
 
 def test_a_missing_feature_is_told_from_a_missing_engine(tmp_path: Path) -> None:
-    buildx = failing(tmp_path, "ERROR: failed to solve: unknown flag: link\n")
+    broken = tmp_path / "broken.rawjson"
+    buildx = fake_buildx.replaying(tmp_path, broken.with_suffix(""), code=1)
+    broken.write_text("ERROR: failed to solve: unknown flag: link\n")
     assert features.broken_feature(buildx, None) == "unknown flag: link"
-    buildx = failing(tmp_path, "ERROR: Cannot connect to the Docker daemon at unix:///x.sock.\n")
+    broken.write_text("ERROR: Cannot connect to the Docker daemon at unix:///x.sock.\n")
     with pytest.raises(MachineError, match="cannot be reached"):
         features.broken_feature(buildx, None)
 
