@@ -8,7 +8,6 @@ import re
 
 import pytest
 from conftest import ROOT
-from generated_tables import install, on_index
 
 #: Which test of tests/e2e types the unmarked blocks of a page, or of a section of it.
 TYPED_BY = {
@@ -58,12 +57,5 @@ def test_the_test_reads_that_page(place: str, test: str) -> None:
 def test_an_unmarked_block_is_found() -> None:
     page = "# P\n```console example\n$ a\n```\n## T\n```console\n$ b\n```\n"
     assert unmarked("docs/new.md", page) == {"docs/new.md#T"}
-    assert unmarked("docs/new.md", page.replace("console\n", "sh\n")) == {"docs/new.md#T"}
     with pytest.raises(AssertionError, match="unknown mark ' sample'"):
         unmarked("docs/new.md", page.replace("example", "sample"))
-
-
-def test_the_switch_of_the_release_turns_the_readme() -> None:
-    assert install(released=on_index()) in (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "uvx imgbuild" in install(released=True)
-    assert "uvx imgbuild" not in install(released=False)

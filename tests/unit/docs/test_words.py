@@ -112,35 +112,22 @@ def test_the_first_lines_say_for_whom_a_page_is(path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "These serve all.",
-        "Debian mends it.",
         "- 2.1 demands SciPy",
         "| a | It\ngoes on |",
         "A GPU, none has\nrun.",
-        "It does not install any more.",
         "The versions were wrong, too.",
-        "So it is. What is missing is named.",
         "# Title\n\nWhat is kept, stays.",
-        "The loop of one's own",
-        "Not those of `debian`.",
+        "That was not tried.",
     ],
 )
 def test_a_bad_word_is_found(text: str) -> None:
-    assert len(bad_words(text, WORDS)) == 1
+    assert len(bad_words(text, {**WORDS, UNTRIED: ""})) == 1
 
 
-def test_code_and_generated_parts_are_not_judged() -> None:
+def test_code_generated_parts_and_docstrings_are_not_judged() -> None:
     code = "```console\n$ serve\n```\nSee `serve`.\n"
     table = "<!-- generated: commands -->\nWhat it serves, too.\n<!-- end -->\n"
     assert bad_words(f"{code}{table}How does it serve?", WORDS) != []
     assert bad_words(f"{code}{table}It runs on demand. What is it?", WORDS) == []
-
-
-def test_a_message_is_judged_and_a_docstring_is_not() -> None:
     (text,) = messages('"""It serves, too."""\nsay(f"It {works:<3}, too.")\n')[:1]
-    assert len(bad_words(text, WORDS)) == 1
-    assert not any("serves" in one for one in messages('"""It serves, too."""'))
-
-
-def test_what_was_not_tried_is_in_the_evidence() -> None:
-    assert len(bad_words("That was not tried.", {UNTRIED: ""})) == 1
+    assert text == "It x, too."
