@@ -12,12 +12,10 @@ import pytest
 
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import (
-    ContentStore,
     is_locked,
     lock_owner,
     locked,
     read_named,
-    sha256,
     stored_folder,
     work_folder,
     write_text,
@@ -136,25 +134,6 @@ def test_a_stored_folder_is_made_once_and_again_when_damaged(tmp_path: Path) -> 
         stored_folder(final, fail, lambda _: False)
     assert is_whole(final)
     assert sorted(path.name for path in final.parent.iterdir()) == [".one.lock", "one"]
-
-
-def test_a_store_keeps_what_was_begun(tmp_path: Path) -> None:
-    store, digest = ContentStore(tmp_path), sha256(b"content")
-
-    def interrupt(part: Path) -> None:
-        part.write_bytes(b"con")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        store.put(digest, interrupt)
-    assert store.find(digest) is None
-
-    def complete(part: Path) -> None:
-        part.write_bytes(part.read_bytes() + b"tent")
-
-    assert store.put(digest, complete).read_bytes() == b"content"
-    assert store.put(digest, interrupt) == store.find(digest, 7)
-    assert store.find(digest, 8) is None
 
 
 @pytest.mark.parametrize(

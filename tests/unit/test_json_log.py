@@ -55,8 +55,6 @@ def test_a_build_is_objects() -> None:
         display.on_event(ImagesPlanned({"a": "build", "b": "nothing"}))
         display.on_event(ImageState("b", State.UP_TO_DATE))
         display.on_event(BakeBegun(("a",)))
-        display.on_event(BuildEvent("a", RUN, "planned", number=1))
-        display.on_event(BuildEvent("a", "[internal] load", "done", number=2))
         display.on_event(BuildEvent("a", RUN, "running", number=1))
         display.on_event(BuildEvent("a", "[internal] load", "running", number=2))
         display.on_event(Transfer(("a",), 1, "layer", 7))

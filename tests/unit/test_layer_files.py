@@ -133,10 +133,3 @@ def test_contents_are_compared_and_files_of_one_layer_found() -> None:
     moved = {**LINK, "linkname": "c"}
     found = differences(layer({"a": b""}, **LINK), layer({"a": b""}, **moved))
     assert found == {"a": {"content": ("b", "c")}}
-
-
-def test_debian_packages_of_a_layer() -> None:
-    status = STATUS.format(version="2.36-9+deb12u10").encode()
-    found = read_one(layer({"var/lib/dpkg/status": status, "a": b""}))
-    assert found.packages == {"libc6": "2.36-9+deb12u10", "bash": "5.2.15-2"}
-    assert found.files["var/lib/dpkg/status"]["content"] == sha256(status).hexdigest()

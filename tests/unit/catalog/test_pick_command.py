@@ -10,7 +10,6 @@ from conftest import ROOT
 from packaging.version import Version
 from project_copy import command
 
-from imgbuild.catalog.choice import gpu_called
 from imgbuild.doctor import gpu_checks
 from imgbuild.errors import InputError
 from imgbuild.matrix.gpus import Gpu
@@ -124,8 +123,3 @@ def test_what_no_question_is(tmp_path: Path) -> None:
         with pytest.raises(InputError) as caught:
             run(*words)
         assert expected in str(caught.value)
-
-
-def test_a_model_in_the_words_of_nvidia_smi() -> None:
-    assert gpu_called("NVIDIA GeForce RTX 3060 Laptop GPU", None).capability == "8.6"
-    assert gpu_called("9.0", "525.1") == Gpu("9.0", "525.1", "9.0")

@@ -1,11 +1,10 @@
 """A revision that somebody made by hand: nothing of it is written outside of its folder."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
-from git_checkout import ENVIRONMENT, git
+from git_checkout import git
 
 from imgbuild.ci.changed import revision
 from imgbuild.errors import InputError
@@ -17,14 +16,7 @@ FILE, LINK, FOLDER = "100644", "120000", "40000"
 def _object(root: Path, kind: str, content: bytes) -> bytes:
     """Write an object that git itself would refuse to make; return its name's bytes."""
     words = ("hash-object", "-t", kind, "-w", "--literally", "--stdin")
-    made = subprocess.run(
-        ["git", "-C", str(root), *words],
-        input=content,
-        env={**os.environ, **ENVIRONMENT},
-        capture_output=True,
-        check=True,
-    )
-    return bytes.fromhex(made.stdout.decode().strip())
+    return bytes.fromhex(git(root, *words, content=content))
 
 
 def _tree(root: Path, *entries: tuple[str, str, bytes]) -> bytes:

@@ -58,9 +58,23 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> MemoryRegistry:
 
 
 @pytest.fixture
-def _base(monkeypatch: pytest.MonkeyPatch) -> None:
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let no base image be there yet; return the list of those that are made."""
+    bases: list[str] = []
+
+    def bootstrap(recipe: BaseRecipe, *_: object, **__: object) -> BaseLayout:
+        bases.append(recipe.os_name)
+        return MADE
+
+    monkeypatch.setattr(inputs, "find_base", lambda *_: MADE if bases else None)
+    monkeypatch.setattr(inputs, "bootstrap_base", bootstrap)
+    return bases
+
+
+@pytest.fixture
+def _base(made: list[str]) -> None:
     """Let this machine have made its base image."""
-    monkeypatch.setattr(inputs, "find_base", lambda *_: MADE)
+    made.append("debian-12")
 
 
 def _images(checkout: GitCheckout, *names: str) -> tuple[Image, ...]:
@@ -99,20 +113,6 @@ def test_missing_is_by_digest_and_outdated_is_what_lacks_security_fixes_too(
     _publish(checkout, registry, GPU)
     assert _reasons(checkout, MISSING) == {}
     assert registry.closed
-
-
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Let no base image be there yet; return the list of those that are made."""
-    bases: list[str] = []
-
-    def bootstrap(recipe: BaseRecipe, *_: object, **__: object) -> BaseLayout:
-        bases.append(recipe.os_name)
-        return MADE
-
-    monkeypatch.setattr(inputs, "find_base", lambda *_: MADE if bases else None)
-    monkeypatch.setattr(inputs, "bootstrap_base", bootstrap)
-    return bases
 
 
 def test_bases_are_made_once_and_without_a_registry(

@@ -8,6 +8,7 @@ import re
 
 import pytest
 from conftest import ROOT
+from generated_tables import PAGES, page_name
 
 #: Which test of tests/e2e types the unmarked blocks of a page, or of a section of it.
 TYPED_BY = {
@@ -20,11 +21,6 @@ TYPED_BY = {
     "docs/tensorboard.md#In a notebook": "test_examples.py",
     "docs/tensorboard.md#JupyterLab": "test_notebook.py",
 }
-PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *(ROOT / "docs").glob("*.md"),
-    *(ROOT / "examples").rglob("*.md"),
-]
 _BLOCK = re.compile(r"^(?:## (?P<title>.+)|```(?:console|sh)(?P<mark>[^\n]*)$)", re.MULTILINE)
 
 
@@ -41,7 +37,7 @@ def unmarked(page: str, text: str) -> set[str]:
 
 
 def test_every_block_is_typed_by_a_test_or_marked() -> None:
-    pages = {page.relative_to(ROOT).as_posix(): page.read_text("utf-8") for page in PAGES}
+    pages = {page_name(page): page.read_text("utf-8") for page in PAGES}
     found = set[str]().union(*(unmarked(page, text) for page, text in pages.items()))
     assert found == {*TYPED_BY}
 

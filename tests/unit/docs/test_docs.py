@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 from conftest import ROOT
-from generated_tables import TABLES, blocks, click_commands, with_tables
+from generated_tables import TABLES, blocks, click_commands, page_name, with_tables
 from pydantic import BaseModel
 
 from imgbuild.dockerfile.lockfile import read_lock
@@ -38,10 +38,6 @@ _COMMAND = re.compile(
 _PATH = re.compile(
     r"(?:build|tests|docs|images|benchmarks|examples|\.github)/[a-z0-9_./-]+|[a-z]+/[a-z]+[a-z_]*\.py"
 )
-
-
-def _name(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
 
 
 def spans(text: str) -> list[str]:
@@ -87,7 +83,9 @@ def setting_keys(model: type[BaseModel], prefix: str = "") -> set[str]:
     return keys
 
 
-@pytest.mark.parametrize("path", [p for p in PAGES if any(blocks(p.read_text("utf-8")))], ids=_name)
+@pytest.mark.parametrize(
+    "path", [p for p in PAGES if any(blocks(p.read_text("utf-8")))], ids=page_name
+)
 def test_generated_tables(path: Path, matrix: Matrix) -> None:
     text = path.read_text(encoding="utf-8")
     written = with_tables(text, matrix)
@@ -95,7 +93,7 @@ def test_generated_tables(path: Path, matrix: Matrix) -> None:
         path.write_text(written, encoding="utf-8")
     else:
         assert written == text, (
-            f"The tables of {_name(path)} are out of date: `make derived` writes them"
+            f"The tables of {page_name(path)} are out of date: `make derived` writes them"
         )
 
 
@@ -103,7 +101,7 @@ def test_every_table_is_on_a_page() -> None:
     assert {b for p in PAGES for b in blocks(p.read_text(encoding="utf-8"))} == set(TABLES)
 
 
-@pytest.mark.parametrize("path", CURRENT, ids=_name)
+@pytest.mark.parametrize("path", CURRENT, ids=page_name)
 def test_command_lines_and_make_targets_exist(path: Path) -> None:
     code = code_of(path.read_text(encoding="utf-8"))
     assert wrong_commands(code) == []
@@ -112,7 +110,7 @@ def test_command_lines_and_make_targets_exist(path: Path) -> None:
     assert set(named) <= set(targets)
 
 
-@pytest.mark.parametrize("path", CURRENT, ids=_name)
+@pytest.mark.parametrize("path", CURRENT, ids=page_name)
 def test_paths_exist(path: Path) -> None:
     named = [span for span in spans(path.read_text(encoding="utf-8")) if _PATH.fullmatch(span)]
     folders = (ROOT, ROOT / "build" / "imgbuild", ROOT / "tests" / "unit", path.parent)

@@ -9,12 +9,8 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from generated_tables import PAGES, page_name
 
-PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "examples").rglob("*.md")),
-]
 PACKAGE = ROOT / "build" / "imgbuild"
 HELP = ROOT / "tests" / "unit" / "golden" / "help"
 #: What is not written, as a regular expression of prose, and what is written instead.
@@ -49,10 +45,6 @@ _GENERATED = re.compile(
 _CODE = re.compile(r"^ *```.*?^ *```$|(`+)(?!`).+?(?<!`)\1(?!`)", re.MULTILINE | re.DOTALL)
 
 
-def _name(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
 def prose(text: str) -> list[str]:
     """Return the paragraphs, list items and cells of a page, each on one line, without code."""
     text = _CODE.sub("`code`", _GENERATED.sub("", text))
@@ -71,9 +63,9 @@ def bad_words(text: str, words: dict[str, str]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=_name)
+@pytest.mark.parametrize("path", PAGES, ids=page_name)
 def test_words(path: Path) -> None:
-    words = WORDS if _name(path) in EVIDENCE else {**WORDS, UNTRIED: "a link to evidence.md"}
+    words = WORDS if page_name(path) in EVIDENCE else {**WORDS, UNTRIED: "a link to evidence.md"}
     assert bad_words(path.read_text(encoding="utf-8"), words) == []
 
 
@@ -95,7 +87,7 @@ def test_help_and_messages() -> None:
     texts = {path: messages(path.read_text()) for path in PACKAGE.rglob("*.py")}
     texts |= {path: [path.read_text()] for path in HELP.glob("*.txt")}
     found = [
-        f"{_name(path)}: {bad}"
+        f"{page_name(path)}: {bad}"
         for path, several in texts.items()
         for text in several
         for bad in bad_words(text, WORDS)
@@ -103,7 +95,7 @@ def test_help_and_messages() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("path", PAGES, ids=_name)
+@pytest.mark.parametrize("path", PAGES, ids=page_name)
 def test_the_first_lines_say_for_whom_a_page_is(path: Path) -> None:
     first = path.read_text(encoding="utf-8").split("\n\n")[1]
     assert re.search(r"\b[Ff]or\b", " ".join(first.splitlines()[:2]))
