@@ -186,6 +186,9 @@ def test_what_differs_is_named_and_the_exit_code_is_1(reproducing: Reproducing) 
     reproducing.built = ("base", "moved")
     said = "    and 20 more, which --json lists. Of all: 30 time"
     assert said in reproducing(*THIS, code=1)[0]
+    reproducing.built = ("base", "system")
+    said = "2 of 2 layers are the same. The configuration differs."
+    assert said in reproducing(*THIS, code=1)[0]
 
 
 def test_nothing_of_earlier_builds_is_used(reproducing: Reproducing) -> None:
