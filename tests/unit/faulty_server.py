@@ -5,8 +5,9 @@ import socket
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 
 @dataclass(frozen=True)
@@ -31,20 +32,51 @@ class Asked:
     authorization: str | None
 
 
-class FaultyServer(http.server.ThreadingHTTPServer):
-    """Gives the replies of a path one after the other, the last one for ever."""
+class LoopbackServer(http.server.ThreadingHTTPServer):
+    """A server on a port of its own, whose clients may hang up."""
 
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.replies: dict[str, list[Reply]] = defaultdict(list)
-        self.asked: list[Asked] = []
+    def __init__(self, handler: type[http.server.BaseHTTPRequestHandler]) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}"
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"http://{self.host}"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing."""
+
+
+class QuietHandler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+Server = TypeVar("Server", bound=LoopbackServer)
+
+
+@contextmanager
+def serving(server: Server) -> Iterator[Server]:
+    """Give a server that lives as long as the block."""
+    with server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+class FaultyServer(LoopbackServer):
+    """Gives the replies of a path one after the other, the last one for ever."""
+
+    def __init__(self) -> None:
+        super().__init__(_Handler)
+        self.replies: dict[str, list[Reply]] = defaultdict(list)
+        self.asked: list[Asked] = []
 
     def give(self, path: str, *replies: Reply) -> str:
         """Set what ``path`` answers; return its URL."""
@@ -56,11 +88,8 @@ class FaultyServer(http.server.ThreadingHTTPServer):
         page = "".join(f"<a {link}</a>\n" for link in files).encode()
         self.give(f"/simple/{name}/", Reply(page, kind="text/html"))
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: clients of these tests hang up."""
 
-
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _Handler(QuietHandler, http.server.BaseHTTPRequestHandler):
     server: FaultyServer
 
     def do_GET(self) -> None:
@@ -93,17 +122,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
         self.close_connection = True
 
-    def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
 
-
-@contextmanager
-def faulty_server() -> Iterator[FaultyServer]:
-    """Give a server that lives as long as the block."""
-    with FaultyServer() as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield server
-        server.shutdown()
+def faulty_server() -> AbstractContextManager[FaultyServer]:
+    """Return a server that lives as long as the block."""
+    return serving(FaultyServer())
 
 
 @contextmanager

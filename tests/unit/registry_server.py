@@ -1,15 +1,15 @@
 """A registry behind HTTP, on loopback and in this process, with faults that a test chooses."""
 
-import http.server
 import json
 import socket
 import struct
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
 
+from faulty_server import LoopbackServer, QuietHandler, serving
 from memory_registry import MemoryRegistry
 
 from imgbuild.errors import CheckFailedError
@@ -42,7 +42,7 @@ class Asked:
         return f"{self.method} {urlsplit(self.path).path.removeprefix(f'/v2/{PATH}')}"
 
 
-class RegistryServer(http.server.ThreadingHTTPServer):
+class RegistryServer(LoopbackServer):
     """Answers out of ``store``; ``faults`` come first, each once, by the start of a request's line.
 
     ``wanted`` are the authorizations that are taken (all if empty), ``challenge`` is what others
@@ -50,11 +50,8 @@ class RegistryServer(http.server.ThreadingHTTPServer):
     absolute; ``elsewhere`` is the site that blobs are redirected to.
     """
 
-    daemon_threads = True
-    block_on_close = False
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.store = MemoryRegistry()
         self.asked: list[Asked] = []
         self.faults: list[tuple[str, Fault]] = []
@@ -71,10 +68,6 @@ class RegistryServer(http.server.ThreadingHTTPServer):
         self.connections: set[object] = set()
 
     @property
-    def host(self) -> str:
-        return f"127.0.0.1:{self.server_address[1]}"
-
-    @property
     def name(self) -> str:
         return f"{self.host}/{PATH}"
 
@@ -86,11 +79,8 @@ class RegistryServer(http.server.ThreadingHTTPServer):
         """Let the next requests whose line begins so fail, one after the other."""
         self.faults += [(line, fault) for fault in faults]
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: clients of these tests hang up."""
 
-
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _Handler(QuietHandler, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: RegistryServer
 
@@ -209,14 +199,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
 
-
-@contextmanager
-def registry_server() -> Iterator[RegistryServer]:
-    """Give a registry that lives as long as the block."""
-    with RegistryServer() as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield server
-        server.shutdown()
+def registry_server() -> AbstractContextManager[RegistryServer]:
+    """Return a registry that lives as long as the block."""
+    return serving(RegistryServer())

@@ -10,6 +10,8 @@ from pathlib import Path
 from socketserver import UnixStreamServer
 from urllib.parse import parse_qs, urlsplit
 
+from faulty_server import QuietHandler
+
 
 @dataclass
 class SocketServer:
@@ -31,7 +33,7 @@ def socket_server(path: Path) -> Iterator[SocketServer]:
     """Give a server that listens on ``path`` until the block ends."""
     server = SocketServer(path)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler, BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             server.asked.append((parts.path, parse_qs(parts.query)))
@@ -44,9 +46,6 @@ def socket_server(path: Path) -> Iterator[SocketServer]:
 
         def address_string(self) -> str:
             return "a socket has no address"
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
 
     with UnixStreamServer(str(path), Handler) as listening:
         thread = threading.Thread(target=listening.serve_forever, args=(0.01,), daemon=True)

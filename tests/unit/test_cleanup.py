@@ -1,4 +1,4 @@
-"""What `imgbuild clean` finds, removes and keeps."""
+"""What `imgbuild clean` finds, removes and keeps; on a real engine in tests/e2e/test_clean.py."""
 
 import json
 import os
@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fake_engine import FakeEngine
@@ -16,11 +15,10 @@ from typer.testing import CliRunner, Result
 from imgbuild.build.context import image_locks
 from imgbuild.cleanup import Cleanup, CleanupKind
 from imgbuild.cli import app, register
-from imgbuild.engine.types import HistoryEntry, LabelledObject, StoredImage
+from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import MachineError
 from imgbuild.files import stored_folder
 from imgbuild.publish.upload import note_of
-from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
 
 register(app)
@@ -31,15 +29,14 @@ HOST = "unix:///nowhere.sock"
 DIGITS = "0123456789ab"
 
 
-def image(number: int, *tags: str, **changes: Any) -> StoredImage:
+def image(number: int, *tags: str, repository: str = REPOSITORY) -> StoredImage:
     labels = {
         "imgbuild.name": NAME,
         "imgbuild.input-digest": "sha256:a",
-        "imgbuild.repository": REPOSITORY,
+        "imgbuild.repository": repository,
         "org.opencontainers.image.created": "2026-11-01T00:00:00Z",
     }
-    created = changes.get("created", EPOCH)
-    return StoredImage(f"sha256:{number:064x}", tags, labels, 1000, created)
+    return StoredImage(f"sha256:{number:064x}", tags, labels, 1000, EPOCH)
 
 
 @pytest.fixture
@@ -67,18 +64,8 @@ def run(*options: str) -> Result:
     return CliRunner().invoke(app, ["clean", *options])
 
 
-def listed(*options: str) -> list[tuple[str, str]]:
-    result = run("--json", *options)
-    return [(one["kind"], one["name"]) for one in json.loads(result.stdout)]
-
-
-def test_without_yes_it_only_shows(engine: FakeEngine) -> None:
-    result = run()
-    assert result.exit_code == 0, result.output
-    for fact in ("untagged", "1 item, at most 1.0 kB", "--yes", "images (1, 1.0 kB)"):
-        assert fact in result.output
-    assert len(engine.stored) == 2
-    assert engine.closed
+def listed(*options: str) -> list[str]:
+    return [one["name"] for one in json.loads(run("--json", *options).stdout)]
 
 
 def test_what_others_test_or_built_on_top_stays(engine: FakeEngine) -> None:
@@ -93,10 +80,9 @@ def test_what_others_test_or_built_on_top_stays(engine: FakeEngine) -> None:
     engine.histories[image(1).id].insert(0, HistoryEntry("ENV THEIRS=1"))
     assert listed() == []
     for tags in ((), ("app:1",)):
-        engine.stored = {image(1).id: image(1, *tags, created=EPOCH + 100)}
+        engine.stored = {image(1).id: replace(image(1, *tags), created=EPOCH + 100)}
         assert listed("--elsewhere", "--images") == []
-    result = run("--only", "everything")
-    assert "--only everything: " in str(result.exception)
+    assert "--only everything: " in str(run("--only", "everything").exception)
 
 
 def test_tags_that_others_gave_stay_and_own_base_images_go(engine: FakeEngine) -> None:
@@ -105,7 +91,7 @@ def test_tags_that_others_gave_stay_and_own_base_images_go(engine: FakeEngine) -
     stranger = StoredImage("sha256:x", (f"{base}:debian-12-other",), {}, 5)
     theirs = (image(2, TAG, "mine:1"), image(3, "theirs:1"), stranger)
     engine.stored = {one.id: one for one in (*theirs, own)}
-    assert listed("--images") == [("images", TAG), ("images", own.tags[0])]
+    assert listed("--images") == [TAG, own.tags[0]]
     run("--images", "--yes")
     left = {one.tags for one in engine.stored.values()}
     assert left == {("mine:1",), ("theirs:1",), stranger.tags}
@@ -114,18 +100,15 @@ def test_tags_that_others_gave_stay_and_own_base_images_go(engine: FakeEngine) -
 def test_images_of_another_repository_are_another_checkout_s(
     engine: FakeEngine, edited: Callable[..., Path]
 ) -> None:
-    repository = "team/tensorflow"
-    labels = {**image(3).labels, "imgbuild.repository": repository}
-    engine.stored[image(3).id] = replace(image(3, f"{repository}:2.2-cpu"), labels=labels)
-    standin = f"standin.invalid/{REPOSITORY}"
-    labels = {**labels, "imgbuild.repository": standin}
-    engine.stored[image(4).id] = replace(image(4, f"{standin}:2.2-cpu"), labels=labels)
+    team, standin = "team/tensorflow", f"standin.invalid/{REPOSITORY}"
+    for number, repository in ((3, team), (4, standin)):
+        one = image(number, f"{repository}:2.2-cpu", repository=repository)
+        engine.stored[one.id] = one
     ours = ("--only", "images", "--project", str(edited(REPOSITORY, REPOSITORY).parent))
-    own = [("images", TAG), ("images", f"{standin}:2.2-cpu")]
+    own, theirs = [TAG, f"{standin}:2.2-cpu"], [f"{team}:2.2-cpu"]
     assert listed(*ours) == own
-    theirs = [("images", f"{repository}:2.2-cpu")]
     assert sorted(listed(*ours, "--elsewhere")) == sorted([*own, *theirs])
-    edited(f"repository: {REPOSITORY}", f"repository: {repository}")
+    edited(f"repository: {REPOSITORY}", f"repository: {team}")
     assert listed(*ours) == theirs
     run(*ours, "--yes")
     assert {*engine.stored} == {image(number).id for number in (1, 2, 4)}
@@ -135,29 +118,20 @@ def test_an_image_that_imgbuild_works_on_stays(engine: FakeEngine, state: Path) 
     cleanup = Cleanup(engine, state, state)
     before = cleanup.find()
     with image_locks([NAME], HOST, state / "locks"):
-        result = run("--yes")
-        assert f"kept: process {os.getpid()} " in result.output
+        assert f"kept: process {os.getpid()} " in run("--yes").output
         (late,) = cleanup.remove(one for one in before if one.kind is CleanupKind.UNTAGGED)
         assert late.kept
     assert len(engine.stored) == 2
     assert run("--yes").exit_code == 0
+    assert len(engine.stored) == 1
 
 
-def test_leftovers_of_killed_tests_and_pushes(engine: FakeEngine, state: Path) -> None:
-    label = {CONTAINER_LABEL: f"{NAME}@{place_of(state)}"}
-    far = {CONTAINER_LABEL: f"{NAME}@elsewhere"}
-    for labels in (label, far, {"theirs": "1"}):
-        engine.start(image(2).id, command=["sleep"], labels=labels)
-    engine.nets = {"n1": LabelledObject("n1", label), "n2": LabelledObject("n2", {"theirs": "1"})}
-    tag, note = "registry.test/app:2.2.0-20261120.1", {"image_id": image(2).id}
+def test_the_temporary_tag_of_a_killed_push_goes(engine: FakeEngine, state: Path) -> None:
+    tag = "registry.test/app:2.2.0-20261120.1"
     engine.tag(image(2).id, tag)
     path = _write(note_of(state, engine, NAME))
-    path.write_text(json.dumps({**note, "reference": tag}))
-    assert len(listed("--only", "leftovers")) == 3
-    assert len(listed("--only", "leftovers", "--elsewhere")) == 4
+    path.write_text(json.dumps({"image_id": image(2).id, "reference": tag}))
     assert run("--yes", "--only", "leftovers").exit_code == 0
-    assert [one.labels for one in engine.running.values()] == [far, {"theirs": "1"}]
-    assert [*engine.nets] == ["n2"]
     assert (engine.stored[image(2).id].tags, path.exists()) == ((TAG,), False)
 
 
@@ -169,22 +143,23 @@ def _write(path: Path, days: float = 0.0) -> Path:
     return path
 
 
-def _dead() -> int:
-    process = subprocess.Popen(["true"])
-    process.wait()
-    return process.pid
-
-
-@pytest.mark.usefixtures("engine")
 def test_work_folders_of_dead_processes_go_and_of_living_ones_stay(
-    tmp_path: Path, state: Path
+    engine: FakeEngine, tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dead = _write(state / "work" / f"{_dead()}-bake-x" / "bake.json").parent
+    """Also where no engine answers."""
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    dead = _write(state / "work" / f"{process.pid}-bake-x" / "bake.json").parent
     living = _write(state / "work" / f"{os.getpid()}-bake-x" / "bake.json").parent
     cache = tmp_path / "cache" / "imgbuild"
     half = _write(cache / "base" / ".debian-12.tmp-abc" / "new" / "x").parents[1]
-    assert [name for _, name in listed("--only", "work")] == sorted([str(half), str(dead)])
-    assert run("--yes", "--only", "work").exit_code == 0
+    assert listed("--only", "work") == sorted([str(half), str(dead)])
+
+    def refuse() -> None:
+        raise MachineError("The engine cannot be used.")
+
+    monkeypatch.setattr(engine, "version", refuse)
+    assert run("--yes").exit_code == 0
     assert (dead.exists(), half.exists(), living.exists()) == (False, False, True)
     seen: list[int] = []
     stored_folder(
@@ -206,20 +181,7 @@ def test_old_logs_and_scratch_folders_of_this_user_go(state: Path, tmp_path: Pat
         then = time.time() - hours * 3600
         os.utime(path, (then, then))
     old = {f"2 logs in {state / 'logs'}", str(tmp_path / "tmp" / f"{name}aaaaaaaa")}
-    assert {name for _, name in listed("--only", "work")} == old
+    assert {*listed("--only", "work")} == old
     assert run("--yes", "--only", "work").exit_code == 0
     assert [one.stem for one in (state / "logs").iterdir()] == ["young"]
     assert len([*(tmp_path / "tmp").iterdir()]) == 2
-
-
-def test_without_an_engine_the_folders_are_cleaned(
-    engine: FakeEngine, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse() -> None:
-        raise MachineError("The engine cannot be used.")
-
-    monkeypatch.setattr(engine, "version", refuse)
-    dead = _write(state / "work" / f"{_dead()}-bake-x" / "bake.json").parent
-    result = run("--yes")
-    assert result.exit_code == 0
-    assert not dead.exists()

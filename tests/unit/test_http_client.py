@@ -3,7 +3,6 @@
 import io
 import socket
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from math import inf
@@ -123,40 +122,29 @@ def test_addresses() -> None:
         moved("http://x.example/a", "ftp://y.example/b")
 
 
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        ("127.0.0.1:5000", True),
-        ("localhost", True),
-        ("[::1]:5000", True),
-        ("127.0.0.1:x@evil.example", False),
-        ("[::1", False),
-        ("registry.example.org:5000", False),
-        ("", False),
-    ],
-)
-def test_this_machine_is_told_by_the_host_alone(host: str, expected: bool) -> None:
-    assert is_loopback(host) is expected
+@pytest.mark.parametrize("host", ["127.0.0.1:5000", "localhost", "[::1]:5000"])
+def test_this_machine_is_told_by_the_host_alone(host: str) -> None:
+    assert is_loopback(host)
+    for other in ("127.0.0.1:x@evil.example", "[::1", "registry.example.org:5000", ""):
+        assert not is_loopback(other)
 
 
 def test_a_server_that_is_not_there_or_hangs() -> None:
     with pytest.raises(TransientError, match=r"^no connection: Connection refused$"):
         HttpClient().ask("GET", "http://127.0.0.1:9/")
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         client = HttpClient(policy=RetryPolicy(1), seconds=(1.0, 0.2))
-        began = time.monotonic()
         with pytest.raises(GaveUpError, match="no answer in time"):
-            client.get(url)
-        assert time.monotonic() - began < 5
+            client.get(f"http://127.0.0.1:{silent.getsockname()[1]}/")
 
 
+@pytest.mark.timeout(10)
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        (b"HTTP/1.1 200 OK\r\nX-Slow: ", "no headers within"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", "no whole answer within"),
-        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", "no whole answer within"),
+        (b"X-Slow: ", "no headers within"),
+        (b"Content-Length: 100000\r\n\r\n", "no whole answer within"),
+        (b"Connection: close\r\n\r\n", "no whole answer within"),
     ],
 )
 def test_a_server_that_drips_is_left(
@@ -165,5 +153,5 @@ def test_a_server_that_drips_is_left(
     monkeypatch.setattr("imgbuild.http.HEADERS_SECONDS", 0.3)
     monkeypatch.setattr("imgbuild.http.ANSWER_SECONDS", 0.3)
     client = HttpClient(policy=RetryPolicy(1), seconds=(10.0, 10.0))
-    with dripping(sent) as url, pytest.raises(GaveUpError, match=said):
+    with dripping(b"HTTP/1.1 200 OK\r\n" + sent) as url, pytest.raises(GaveUpError, match=said):
         client.get(url)

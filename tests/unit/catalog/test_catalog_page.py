@@ -63,72 +63,54 @@ def test_an_image_that_is_neither_built_nor_published() -> None:
     image = image_called(load_matrix(ROOT / "matrix.yaml"), CPU)  # with its budget
     text = said([entry(image, LOCKS)], None)
     for part in (
-        r"\u2264 766 MB updates until 2028-06-30 not built here",
+        r"\u2264 \d+ MB updates until 20\d\d-\d\d-\d\d not built here",
         "docker run --rm -it --pull never imgbuild/tensorflow:2.3-cpu Copy",
         # A pin with its source, its reason and what was documented; a package of the lock.
-        "0.20.3 Python package index: horovod, source distribution the last patch",
-        "documentation says 0.20.0",
+        r"0\.20\.3 Python package index: horovod, .+ documentation says 0\.20\.0",
         r"\bnumpy 1\.\d+\.\d+",
-        "Debian LTS until",
-        "no GPU",
     ):
         assert re.search(part, text), part
     assert "docker pull registry" not in text
 
 
-def test_a_built_image(of: Callable[[str], CatalogEntry]) -> None:
+def test_a_built_and_a_published_image(of: Callable[[str], CatalogEntry]) -> None:
     text = said([of(BUILT)])
     for part in (
         "799 MB in 4 layers",
         "660 MB COPY /out/ /",
         "nodes ranks on two nodes failed 2 checks 2026-11-20",
         "skipped: no driver",
-        "passed 3 checks, .+ 2026-11-19",
         "tensorboard it serves no result",
         "built here",
-        REPOSITORY,
     ):
-        assert re.search(part, text), part
+        assert part in text
     assert "tested here" not in text
-
-
-def test_a_published_image(of: Callable[[str], CatalogEntry]) -> None:
     text, reference = said([of(PUBLISHED)]), f"{REPOSITORY}:2.2.0-gpu-20261120.1"
     for part in (
         f"docker pull {reference} Copy",
         f"docker run --rm -it --gpus all {reference} Copy",
         f"FROM {reference} Copy",
-        "release 20261120.1",
         "20261120.1 2026-11-20 , 1,235 MB 2.2.0-gpu-20261120.1 sha256:222",
-        "418.39",
         "Turing 7.5 Tesla T4, GeForce RTX 2080 runs",
         "cuda 10.1: NVIDIA CUDA Toolkit End User License Agreement",
-        "Anaconda's Terms of Service",
     ):
         assert part in text
     assert text.index("20261120.1 2026-11-20") < text.index("20261101.1 2026-11-01")
-    assert "The published image has" not in text
 
 
-def test_the_last_scan_parts_without_fixes_and_retired_releases(
-    of: Callable[[str], CatalogEntry],
-) -> None:
-    entry = of(BUILT)
-    assert isinstance(entry.known, KnownImage)
+def test_the_last_scan_and_retired_releases(of: Callable[[str], CatalogEntry]) -> None:
     finding = SecurityFinding("openssl", "openssl", "1", "2", "open")
     scan = Scan(BUILT, "sha256:1", "2026-11-25", (finding,), "not asked: no network", (), ())
-    retired = replace(
-        of(PUBLISHED).releases[0], retired="2026-11-24", retired_reason="a hole in OpenSSL"
-    )
-    text = said([replace(entry, known=replace(entry.known, scan=scan), releases=(retired,))])
+    retired = record(of(BUILT).image, retired="2026-11-24", retired_reason="a hole in OpenSSL")
+    known = KnownImage(SUITES, LAYERS, scan=scan)
+    text = said([replace(of(BUILT), known=known, releases=(retired,))])
     for part in (
         "2026-11-25: 1 missing security fix",
         "not asked: no network",
-        f"TensorFlow {entry.image.tensorflow} gets no security fixes",
         "retired on 2026-11-24: a hole in OpenSSL",
     ):
         assert part in text
-    assert f"imgbuild scan --name {BUILT}" in said([entry])
+    assert f"imgbuild scan --name {BUILT}" in said([of(BUILT)])
 
 
 def test_text_of_the_matrix_is_text(of: Callable[[str], CatalogEntry]) -> None:
@@ -161,20 +143,17 @@ def test_the_same_page_twice_and_every_id_once(of: Callable[[str], CatalogEntry]
 def test_an_image_is_tested_when_nothing_failed_is_missing_or_has_changed() -> None:
     passed, failed, skipped, changed, missing = SUITES
     assert KnownImage((passed, skipped), ()).tested
-    for other in (failed, changed, missing):
-        assert not KnownImage((passed, other), ()).tested
-    assert not KnownImage((skipped,), ()).tested
+    for others in ((passed, failed), (passed, changed), (passed, missing), (skipped,)):
+        assert not KnownImage(others, ()).tested
 
 
 def test_suites_of_a_report() -> None:
     suites = [one for one in read_suites(ROOT / "tests" / "image") if one.name in {"pins", "nodes"}]
-    entry = {"verdict": "passed", "passed": 2, "skipped": [{"reason": "r"}, {"reason": "r"}]}
-    report = {"pins": {**entry, "before": "2026-11-20T00:00:00Z", "key": "old"}}
-    nodes, pins = suite_lines(suites, report, {"pins": "new"})
-    assert (nodes.verdict, nodes.when) == ("", "")
-    assert (pins.passed, pins.skipped, pins.current) == (2, ("r",), False)
-    assert suite_lines(suites, report, {"pins": "old"})[1].current
-    assert suite_lines(suites, report)[1].current
+    pins = {"verdict": "passed", "passed": 2, "skipped": [{"reason": "r"}] * 2, "key": "old"}
+    for keys, current in (({"pins": "new"}, False), ({"pins": "old"}, True), (None, True)):
+        missing, line = suite_lines(suites, {"pins": pins}, keys)
+        assert missing.verdict == ""
+        assert (line.passed, line.skipped, line.current) == (2, ("r",), current)
 
 
 def test_layers_of_a_published_image() -> None:
@@ -193,34 +172,32 @@ def test_layers_of_a_published_image() -> None:
 
 def test_copied_layers_are_named_by_the_stages_that_they_are_from() -> None:
     text = "FROM x AS a\nFROM a AS below\nCOPY --link --from=a /opt/python /opt/python\n"
-    text += "FROM below AS final\nCOPY --link --from=b /out/ /\n"
-    chain = Dockerfile(text).chain
+    chain = Dockerfile(f"{text}FROM below AS final\nCOPY --link --from=b /out/ /\n").chain
     steps = [one.made_by for one in with_stages(KnownImage((), LAYERS), chain).layers]
     assert steps[1::2] == ["COPY --from=a /opt/python /opt/python", "COPY --from=b /out/ /"]
     other = KnownImage((), LAYERS[:3])
     assert with_stages(other, chain) == other
 
 
+def _write(page: Path, content: bytes) -> None:
+    page.parent.mkdir()
+    page.write_bytes(content)
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda folder: folder.write_text("x"), "site"),
-        (lambda folder: (folder / "index.html").mkdir(parents=True), "Is a directory"),
-        (
-            lambda folder: (folder.mkdir(), (folder / "index.html").write_text("<p>mine</p>")),
-            "index.html",
-        ),
-        (
-            lambda folder: (folder.mkdir(), (folder / "index.html").write_bytes(b"\xff")),
-            "UTF-8",
-        ),
-        (lambda folder: folder.symlink_to(folder), "site"),
+        (lambda page: page.parent.write_text("x"), "site"),
+        (lambda page: page.mkdir(parents=True), "Is a directory"),
+        (lambda page: _write(page, b"<p>mine</p>"), "index.html"),
+        (lambda page: _write(page, b"\xff"), "UTF-8"),
+        (lambda page: page.parent.symlink_to(page.parent), "site"),
     ],
+    ids=["file", "folder", "another's", "bytes", "loop"],
 )
 def test_another_file_is_never_replaced(
     tmp_path: Path, make: Callable[[Path], object], says: str
 ) -> None:
-    make(tmp_path / "site")
-    with pytest.raises(InputError, match=says) as caught:
+    make(tmp_path / "site" / "index.html")
+    with pytest.raises(InputError, match=says):
         page_file(tmp_path / "site")
-    assert "\n" not in str(caught.value)

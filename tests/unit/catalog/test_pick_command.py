@@ -1,6 +1,7 @@
 """``imgbuild pick``: which images fit a GPU, a driver, a Python, packages, this machine."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ from conftest import ROOT
 from packaging.version import Version
 from project_copy import command
 
-from imgbuild.catalog.choice import gpu_called, read_requirements
 from imgbuild.doctor import gpu_checks
 from imgbuild.errors import InputError
 from imgbuild.matrix.gpus import Gpu
@@ -28,39 +28,29 @@ def found(*words: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("driver", "oldest", "refused"),
+    ("driver", "too_old"),
     [
-        ("450.80", {"tf-1.10-gpu-ubuntu", "tf-2.2-gpu-ubuntu", "tf-2.12-gpu-debian"}, {}),
-        (
-            "418",
-            {"tf-1.10-gpu-ubuntu", "tf-2.2-gpu-ubuntu"},
-            {"tf-2.12-gpu-debian": "driver 418 is too old for CUDA 11.8, which needs 450.80.02"},
-        ),
-        (
-            "400.1",
-            {"tf-1.10-gpu-ubuntu"},
-            {"tf-2.2-gpu-ubuntu": "driver 400.1 is too old for CUDA 10.1, which needs 418.39"},
-        ),
+        ("450.80.02", {}),
+        ("450.80.01", {"tf-2.12-gpu-debian": "450.80.02"}),
+        ("400.1", {"tf-2.12-gpu-debian": "450.80.02", "tf-2.2-gpu-ubuntu": "418.39"}),
     ],
 )
-def test_a_gpu_behind_a_driver(driver: str, oldest: set[str], refused: dict[str, str]) -> None:
+def test_a_gpu_behind_a_driver(driver: str, too_old: dict[str, str]) -> None:
     answer = found(*V100, "--driver", driver)
-    assert oldest <= {*answer["run"]}
-    assert all(one["variant"] == "gpu" for one in answer["run"].values())
+    gpu = {"tf-1.10-gpu-ubuntu", "tf-2.2-gpu-ubuntu", "tf-2.12-gpu-debian"}
+    assert gpu & {*answer["run"]} == gpu - {*too_old}
+    for name, needed in too_old.items():
+        assert re.search(rf"driver {driver} is too old for .*needs {needed}", answer["why"][name])
     assert answer["run"]["tf-1.10-gpu-ubuntu"]["gpu"] == "native kernels"
-    assert refused.items() <= answer["why"].items()
     assert answer["why"]["tf-2.2-cpu-debian"].startswith("they are for CPUs")
     assert not {*answer["run"]} & {*answer["why"]}, "each image is in one of them"
 
 
 def test_a_gpu_alone_and_a_driver_alone() -> None:
-    assert found("--gpu-model", "8.0")["why"]["tf-2.2-gpu-ubuntu"] == (
-        "CUDA 10.1 knows no capability above 7.5"
-    )
+    refusal = found("--gpu-model", "8.0")["why"]["tf-2.2-gpu-ubuntu"]
+    assert refusal == "CUDA 10.1 knows no capability above 7.5"
     assert found("--gpu-model", "H100")["run"]["tf-2.12-gpu-debian"]["gpu"] == "PTX only"
-    answer = found("--driver", "450.80.02")
-    assert "tf-2.12-gpu-debian" in answer["run"]
-    assert found("--driver", "450.80.01")["why"]["tf-2.12-gpu-debian"].endswith("450.80.02")
+    assert "tf-2.12-gpu-debian" in found("--driver", "450.80.02")["run"]
 
 
 def test_the_selection_narrows() -> None:
@@ -76,7 +66,7 @@ def test_a_list_of_packages(tmp_path: Path) -> None:
     file = tmp_path / "requirements.txt"
     file.write_text(
         "# ours\n-r other.txt\nnumpy >= 1.18  # a comment\nPandas==1.1.5 \\\n"
-        "    --hash=sha256:00\ntensorflow<2.6\nh5py>9; python_version>='3.8'\n"
+        "    --hash=sha256:00\ntensorflow<2.6\nh5py>9; python_version>='3.8'\n--pre\n"
     )
     answer = found("--requirements", str(file))
     assert answer["why"]["tf-1.10-cpu-debian"] == "requirements.txt:3 wants numpy>=1.18"
@@ -91,13 +81,12 @@ def test_a_list_of_packages(tmp_path: Path) -> None:
 
 def test_python_and_readable_groups() -> None:
     text = run("--python", "3.6")
-    assert "\ntf-2.2-cpu-debian            3.6.15  -     -            -\n" in text
+    assert re.search(r"\ntf-2\.2-cpu-debian +3\.6\.15 ", text)
     assert "their Python is not ==3.6.*; they have 3.8.18, 3.11.2\n" in text
     text = run("--gpu-model", "RTX 5090")
     assert "gpu-ubuntu 2.1 to 2.3" in text
     assert all(fact in text for fact in ("PTX only", "minutes", "111958"))
     assert max(map(len, text.splitlines())) <= 80
-    assert text.count("\n") < 40
 
 
 def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,14 +123,3 @@ def test_what_no_question_is(tmp_path: Path) -> None:
         with pytest.raises(InputError) as caught:
             run(*words)
         assert expected in str(caught.value)
-
-
-def test_options_of_a_requirements_file_are_not_read(tmp_path: Path) -> None:
-    file = tmp_path / "r.txt"
-    file.write_text("--index-url https://example.org/\nsix\n")
-    assert [(place, str(one)) for place, one in read_requirements(file)] == [("r.txt:2", "six")]
-
-
-def test_a_model_in_the_words_of_nvidia_smi() -> None:
-    assert gpu_called("NVIDIA GeForce RTX 3060 Laptop GPU", None).capability == "8.6"
-    assert gpu_called("9.0", "525.1") == Gpu("9.0", "525.1", "9.0")

@@ -17,27 +17,18 @@ from imgbuild.inputs import build_inputs as inputs
 from imgbuild.project import Project
 from imgbuild.settings import BootstrapBase, Settings
 
-#: Nothing of the user's git configuration, hooks or identity.
-ENVIRONMENT = {
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_AUTHOR_NAME": "a",
-    "GIT_AUTHOR_EMAIL": "a@example.org",
-    "GIT_COMMITTER_NAME": "a",
-    "GIT_COMMITTER_EMAIL": "a@example.org",
-}
 
-
-def git(root: Path, *arguments: str) -> str:
-    """Return what git prints."""
+def git(root: Path, *arguments: str, content: bytes = b"") -> str:
+    """Return what git prints, without the user's configuration, hooks or identity."""
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
     result = subprocess.run(
-        ["git", "-C", str(root), *arguments],
-        env={**os.environ, **ENVIRONMENT},
+        ["git", "-C", str(root), *identity, *arguments],
+        env={**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"},
+        input=content,
         capture_output=True,
-        text=True,
         check=True,
     )
-    return result.stdout.strip()
+    return result.stdout.decode().strip()
 
 
 def commit(root: Path, message: str = "another") -> str:
@@ -64,11 +55,8 @@ class GitCheckout(ProjectCopy):
         """Return the images that ``matrix --changed-since`` finds, and what it says."""
         said: list[str] = []
         images, used = self.images, settings or self.settings
-        now = this_checkout(
-            self.project,
-            images,
-            inputs.prepare_inputs(images, used, self.project, print, make=False),
-        )
+        known = inputs.prepare_inputs(images, used, self.project, print, make=False)
+        now = this_checkout(self.project, images, known)
         return changed_since(reference, now, self.project, used, said.append), said
 
     def changed(self, reference: str = "HEAD") -> Mapping[str, str]:

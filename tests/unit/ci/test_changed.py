@@ -5,54 +5,51 @@ The images that are expected are found by the matrix, the committed Dockerfiles 
 
 import shutil
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from contextlib import suppress
 
 import pytest
 from git_checkout import GitCheckout, checkout, commit, committed, git
 
 from imgbuild.ci.changed import CheckoutDigests
 from imgbuild.errors import InputError
-from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.digest import InputDigest
 from imgbuild.settings import Settings
 
 __all__ = ["checkout", "committed"]
 
-LOCK = "mpi-intelmpi-2021.8.0-py3.6.txt"
-
-
-def _set_horovod(index: int, version: str, document: dict[str, Any]) -> None:
-    document["images"][index]["horovod"] = version
-
 
 def _other_horovod(checkout: GitCheckout) -> tuple[int, str, str]:
     """Give a row another Horovod that the rules allow; return row, old and new version."""
-    matrix = load_matrix(checkout.project.matrix)
-    whole = checkout.project.matrix.read_text(encoding="utf-8")
+    path = checkout.project.matrix
+    whole, matrix = path.read_text(encoding="utf-8"), load_matrix(path)
     for index, row in enumerate(matrix.images):
         for version in (one for one in matrix.horovod if one != row.horovod.version):
-            checkout.edit_matrix(partial(_set_horovod, index, version))
-            try:
-                load_matrix(checkout.project.matrix)
-            except InputError:
-                checkout.project.matrix.write_text(whole, encoding="utf-8")
-                continue
-            return index, row.horovod.version, version
+            path.write_text(whole, encoding="utf-8")
+            checkout.edit_matrix(lambda all_: all_["images"][index].update(horovod=version))  # noqa: B023
+            with suppress(InputError):
+                load_matrix(path)
+                return index, row.horovod.version, version
     pytest.fail("no row of the matrix can have another Horovod")
 
 
 def test_one_horovod_pin_is_exactly_the_images_of_its_row(checkout: GitCheckout) -> None:
+    """Nothing of the checkout is touched."""
+
+    def state() -> dict[str, tuple[int, int, int]]:
+        stats = {path: path.lstat() for path in sorted(checkout.root.rglob("*"))}
+        return {str(p): (s.st_mtime_ns, s.st_ino, s.st_size) for p, s in stats.items()}
+
     index, old, new = _other_horovod(checkout)
     checkout.render()
     row = load_matrix(checkout.project.matrix).images[index]
+    before = state()
     uncommitted = checkout.changed()
+    assert state() == before
     assert {*uncommitted} == checkout.named(lambda image: image.row == row)
     for reason in uncommitted.values():
         assert reason.startswith(f"changed: pin horovod {old} → {new}; Dockerfile: stage")
     commit(checkout.root)
-    assert checkout.changed() == {}
     assert checkout.changed("HEAD~1") == uncommitted
 
 
@@ -68,33 +65,24 @@ def _base(checkout: GitCheckout) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "affected", "reason"),
-    [
-        (_uv, lambda _: True, "changed: uv "),
-        (_base, lambda image: image.os_name == "debian-12", "base recipe "),
-    ],
+    ("change", "system", "reason"),
+    [(_uv, "", "changed: uv "), (_base, "debian-12", "base recipe ")],
+    ids=["uv", "base"],
 )
 def test_a_change_is_exactly_the_images_that_it_affects(
-    checkout: GitCheckout,
-    change: Callable[[GitCheckout], None],
-    affected: Callable[[Image], bool],
-    reason: str,
+    checkout: GitCheckout, change: Callable[[GitCheckout], None], system: str, reason: str
 ) -> None:
     change(checkout)
     checkout.render()
     found = checkout.changed()
-    assert {*found} == checkout.named(affected)
+    assert {*found} == checkout.named(lambda image: system in image.os_name)
     assert all(reason in one for one in found.values()), found
 
 
-def test_what_is_no_input_changes_nothing(checkout: GitCheckout) -> None:
+def test_settings_for_what_an_older_matrix_lacks_are_no_fault(checkout: GitCheckout) -> None:
+    """Settings are this machine's."""
     (checkout.root / "README.md").write_text("Another.\n", encoding="utf-8")
-    checkout.replace("images/evidence.json", '"read": "20', '"read": "19')
-    (checkout.root / "tests" / "image" / "test_new.py").write_text("", encoding="utf-8")
-    checkout.replace("images/templates/Dockerfile.j2", "#\n", "# Another comment.\n#\n")
-    checkout.render()
     commit(checkout.root)
-    # Settings are this machine's: that an older matrix has no such mirror is no fault.
     checkout.edit_matrix(
         lambda all_: all_["upstreams"].update(elsewhere={**all_["upstreams"]["debian"]})
     )
@@ -104,22 +92,17 @@ def test_what_is_no_input_changes_nothing(checkout: GitCheckout) -> None:
 
 def test_a_new_image_and_one_that_is_gone(checkout: GitCheckout) -> None:
     whole = checkout.project.matrix.read_text(encoding="utf-8")
-    gone = checkout.images[0].row
+    row = checkout.images[0].row
+    gone = checkout.named(lambda image: image.row == row)
     checkout.edit_matrix(lambda document: document["images"].pop(0))
     checkout.render()
-    left = {image.name for image in checkout.images}
     reasons, said = checkout.changes()
     assert reasons == {}
-    assert said
-    names = {line.removesuffix(" is gone from the matrix") for line in said}
-    assert not names & {*said, *left}
+    assert {f"{name} is gone from the matrix" for name in gone} <= {*said}
     commit(checkout.root)
     checkout.project.matrix.write_text(whole, encoding="utf-8")
     checkout.render()
-    reasons, said = checkout.changes()
-    assert {*reasons} == checkout.named(lambda image: image.row == gone)
-    assert {*reasons.values()} == {"new: not in HEAD"}
-    assert said == []
+    assert checkout.changes() == (dict.fromkeys(gone, "new: not in HEAD"), [])
 
 
 @pytest.mark.parametrize("damage", ["images: [", "no: matrix\n", None])
@@ -166,28 +149,10 @@ def test_no_revision_before_the_first_is_every_image(checkout: GitCheckout, leng
     reasons, (said,) = checkout.changes("0" * length)
     assert {*reasons} == checkout.named(lambda _: True)
     assert said.startswith(f"--changed-since {'0' * length}: ")
-
-
-def test_another_name_of_zeros_is_a_revision_like_any(checkout: GitCheckout) -> None:
     git(checkout.root, "tag", "000")
-    assert checkout.changes("000") == ({}, [])
-    for none in ("0000", "0" * 39 + "1"):
-        with pytest.raises(InputError, match=none):
-            checkout.changes(none)
-
-
-def test_nothing_of_the_checkout_is_touched(checkout: GitCheckout) -> None:
-    _other_horovod(checkout)
-    checkout.render()
-
-    def state() -> dict[str, tuple[int, int, int]]:
-        stats = {path: path.lstat() for path in sorted(checkout.root.rglob("*"))}
-        return {str(p): (s.st_mtime_ns, s.st_ino, s.st_size) for p, s in stats.items()}
-
-    before = state()
-    assert checkout.changed()
-    assert state() == before
-    assert "matrix.yaml" in git(checkout.root, "status", "--porcelain")
+    assert checkout.changes("000") == ({}, []), "a revision like any"
+    with pytest.raises(InputError, match="0000"):
+        checkout.changes("0000")
 
 
 def test_an_image_whose_base_is_not_made_yet_has_no_digest_to_tell() -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from conftest import ROOT
@@ -16,6 +17,12 @@ from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rules import numbers
 from imgbuild.matrix.tags import planned_tags
 
+#: The pages for people who use imgbuild.
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
 TAGGED = (
     "tf-2.2-gpu-ubuntu",
     "tf-1.12-gpu-ubuntu",
@@ -23,6 +30,10 @@ TAGGED = (
     "tf-2.2-cpu-debian-intelmpi",
     "tf-2.1-gpu-ubuntu-as-documented",
 )
+
+
+def page_name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -165,22 +176,16 @@ def _is_choice(parameter: Any) -> bool:
     return isinstance(parameter.default, Enum)
 
 
-def on_index() -> bool:
-    """Return whether imgbuild is on the package index: the switch of the release workflow."""
+def _install(_: Matrix) -> str:
+    """Return the lines that install imgbuild: from the index once the release workflow says so."""
     text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
-    (switch,) = re.findall(r'^  ON_INDEX: "(yes|no)"$', text, re.MULTILINE)
-    return str(switch) == "yes"
-
-
-def install(*, released: bool) -> str:
-    """Return the README's lines that install imgbuild: from the index, or from a clone."""
-    if released:
+    if re.search(r'^  ON_INDEX: "yes"$', text, re.MULTILINE):
         return "```console\n$ uvx imgbuild show --tf 2.2\n```\n"
     return "```console\n$ pipx install ./imgbuild\n$ imgbuild show --tf 2.2\n```\n"
 
 
 TABLES: dict[str, Callable[[Matrix], str]] = {
-    "install": lambda _: install(released=on_index()),
+    "install": _install,
     "stacks": _stacks,
     "tags": _tags,
     "drivers": _drivers,

@@ -8,7 +8,7 @@ import re
 
 import pytest
 from conftest import ROOT
-from generated_tables import install, on_index
+from generated_tables import PAGES, page_name
 
 #: Which test of tests/e2e types the unmarked blocks of a page, or of a section of it.
 TYPED_BY = {
@@ -21,11 +21,6 @@ TYPED_BY = {
     "docs/tensorboard.md#In a notebook": "test_examples.py",
     "docs/tensorboard.md#JupyterLab": "test_notebook.py",
 }
-PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *(ROOT / "docs").glob("*.md"),
-    *(ROOT / "examples").rglob("*.md"),
-]
 _BLOCK = re.compile(r"^(?:## (?P<title>.+)|```(?:console|sh)(?P<mark>[^\n]*)$)", re.MULTILINE)
 
 
@@ -42,7 +37,7 @@ def unmarked(page: str, text: str) -> set[str]:
 
 
 def test_every_block_is_typed_by_a_test_or_marked() -> None:
-    pages = {page.relative_to(ROOT).as_posix(): page.read_text("utf-8") for page in PAGES}
+    pages = {page_name(page): page.read_text("utf-8") for page in PAGES}
     found = set[str]().union(*(unmarked(page, text) for page, text in pages.items()))
     assert found == {*TYPED_BY}
 
@@ -58,12 +53,5 @@ def test_the_test_reads_that_page(place: str, test: str) -> None:
 def test_an_unmarked_block_is_found() -> None:
     page = "# P\n```console example\n$ a\n```\n## T\n```console\n$ b\n```\n"
     assert unmarked("docs/new.md", page) == {"docs/new.md#T"}
-    assert unmarked("docs/new.md", page.replace("console\n", "sh\n")) == {"docs/new.md#T"}
     with pytest.raises(AssertionError, match="unknown mark ' sample'"):
         unmarked("docs/new.md", page.replace("example", "sample"))
-
-
-def test_the_switch_of_the_release_turns_the_readme() -> None:
-    assert install(released=on_index()) in (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "uvx imgbuild" in install(released=True)
-    assert "uvx imgbuild" not in install(released=False)

@@ -48,18 +48,17 @@ def _called(machine: Path, home: str, *words: str, check: bool = True) -> list[s
 
 
 def test_what_is_packed_is_there_on_the_other_machine(machine: Path) -> None:
-    for name in (".local/state/imgbuild/reports/1.json", ".cache/imgbuild/base/made-here"):
-        (machine / "one" / name).parent.mkdir(parents=True)
+    handed = {".local/state/imgbuild/reports/1.json", ".cache/imgbuild/base/made-here"}
+    for name in (*handed, ".local/state/imgbuild/netrc"):
+        (machine / "one" / name).parent.mkdir(parents=True, exist_ok=True)
         (machine / "one" / name).write_text(name, encoding="utf-8")
-    (machine / "one/.local/state/imgbuild/netrc").write_text("secret", encoding="utf-8")
     asked = _called(machine, "one", "pack", "out", *NAMES)
     assert asked == [f"list {' '.join(NAMES)} --json", "save t/f:1 t/f:1.0 t/f:2"]
     assert _called(machine, "other", "unpack", "out") == ["load --quiet"]
     assert (machine / "asked-other.loaded").read_text(encoding="utf-8") == "of the engine\n"
     files = (path for path in (machine / "other").rglob("*") if path.is_file())
     found = {str(path.relative_to(machine / "other")): path.read_text("utf-8") for path in files}
-    names = {".local/state/imgbuild/reports/1.json", ".cache/imgbuild/base/made-here"}
-    assert found == {name: name for name in names}
+    assert found == {name: name for name in handed}
 
 
 def test_wheels_that_one_machine_compiled_are_those_of_the_next(machine: Path) -> None:
