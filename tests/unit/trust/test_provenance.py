@@ -36,7 +36,7 @@ def candidate(images: dict[str, Image]) -> PushCandidate:
 def test_every_input_has_its_digest_and_every_suite_its_verdict(
     candidate: PushCandidate, project: Project
 ) -> None:
-    found, image = provenance(candidate, project, Settings(), SBOM), candidate.image
+    found, image = provenance(candidate, project, Settings(), SBOM, "the key"), candidate.image
     definition, details = found["buildDefinition"], found["runDetails"]
     materials = {one.get("name", one.get("uri")): one for one in definition["resolvedDependencies"]}
     digests = {name: [*one["digest"].values()] for name, one in materials.items()}
@@ -56,6 +56,7 @@ def test_every_input_has_its_digest_and_every_suite_its_verdict(
         "substitutes": [*candidate.allowed],
         "inputs": {"uv": "0.13.8"},
         "epoch": image.matrix.epoch,
+        "horovodWheel": "the key",
     }
     listed, pins = details["byproducts"]
     assert listed["digest"] == {"sha256": sha256(SBOM.encode())}
