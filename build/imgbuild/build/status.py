@@ -52,9 +52,10 @@ class ImageStatus:
             # What has not begun by now is not needed: it lies below something cached.
             self.steps = {n: step for n, step in self.steps.items() if step.state != "planned"}
             self.state = State.BUILT if event.state == "done" else State.EXPORTING
-        elif event.state in {"failed", "cancelled"}:
-            self.state = State(event.state)
-        elif self.state not in {State.EXPORTING, State.BUILT}:
+        elif event.state == "failed":
+            self.state = State.FAILED
+        # BuildKit also cancels a step that another target has as well, and does it for both.
+        elif event.state != "cancelled" and self.state not in {State.EXPORTING, State.BUILT}:
             self.state = State.BUILDING
         self.text = event.step if event.state == "failed" else ""
         self.until = now if self.state is State.BUILT or self.state.final else None

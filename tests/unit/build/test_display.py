@@ -151,6 +151,13 @@ def test_a_failed_image_stays_failed_and_shows_the_step(later: StepState) -> Non
     assert (one.state, one.step, one.final) == ("failed", RUN, True)
 
 
+def test_a_step_that_was_cancelled_since_another_target_has_it_cancels_no_image() -> None:
+    status = BuildStatus(["a"])
+    for state in ("running", "cancelled"):
+        status.apply(event(state), 1)
+        assert status.images["a"].state == "building"
+
+
 def test_an_exported_image_is_built_and_a_second_bake_begins_anew() -> None:
     status = BuildStatus(["a"])
     one = status.images["a"]
