@@ -25,6 +25,8 @@ FOUND_SECONDS = 1.0
 #: How near to its end a step's output can say why it failed.
 LAST_LINES = 10
 _ERROR = "ERROR: "
+#: The first line of what a program of Go says as it crashes; buildx may, where it loses a builder.
+_CRASH = "panic: "
 #: An export's words for what it wrote, and which of them the engine will call the image by: in a
 #: graph driver the configuration, in a containerd store the manifest. Another builder than the
 #: engine's own asks the engine which format it loads.
@@ -241,8 +243,9 @@ class BuildRecord:
     def error(self, log: Path) -> BuildFailedError:
         """Return the error of a build that has ended with one: the machine's fault or its own."""
         errors = [text for text in self._remarks if text.startswith(_ERROR)]
+        crashes = [text for text in self._remarks if text.startswith(_CRASH)]
         # The final word of a build that failed outside any step.
-        last = (errors or [*self._remarks] or ["buildx said nothing"])[-1]
+        last = (errors or crashes or [*self._remarks] or ["buildx said nothing"])[-1]
         last = _TARGET_ERROR.sub("", last).removeprefix(_ERROR)
         first = self._failed[0] if self._failed else BuildEvent(None, "", "failed", error=last)
         tail = tuple(self._tails.get(first.number, ()))

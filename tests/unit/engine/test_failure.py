@@ -111,6 +111,11 @@ def test_a_failure_outside_any_step_is_taken_from_the_final_words() -> None:
     assert (failure.failed, failure.error) == (("tf-2.2-cpu",), "dockerfile parse error")
 
 
+def test_a_crash_of_buildx_is_told_by_its_first_line() -> None:
+    trace = (Remark(text) for text in ("panic: send on closed channel", "goroutine 9 [running]:"))
+    assert reported("a", *trace).failure.error == "panic: send on closed channel"
+
+
 def test_an_engine_that_stops_after_the_last_export_has_failed_them_all() -> None:
     words = Remark("ERROR: failed to solve: Internal: database not open")
     failure = reported("a b", exported("a"), exported("b"), words).failure
