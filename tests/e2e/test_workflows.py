@@ -119,6 +119,7 @@ class CiProject:
             "!(vars.GPU_RUNNER || inputs.allow-skipped-gpu) && '--without-gpu' || ''": (
                 "--without-gpu"
             ),
+            "github.event_name == 'schedule' && '--outdated' || '--missing'": "--missing",
             "vars.REGISTRY_USER || github.actor": USER,
             "secrets.REGISTRY_PASSWORD || github.token": PASSWORD,
             "inputs.refresh && '--refresh' || ''": "",

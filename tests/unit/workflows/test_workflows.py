@@ -196,7 +196,8 @@ def test_a_login_lasts_for_one_command(job: dict[str, Any]) -> None:
     for number in logins:
         assert job["environment"] == "registry"
         (command,) = re.findall(
-            r"imgbuild ((?:push|matrix|catalog).*?) --(?:missing|to|published) ", steps[number + 1]
+            r'imgbuild ((?:push|matrix|catalog).*?) (?:"\$WHICH"|--to|--published) ',
+            steps[number + 1],
         )
         # Bases are made by programs of their archives: they are there before, for all images.
         bases = f"imgbuild {command} --make-bases"
