@@ -77,8 +77,8 @@ class Cleanup:
     """Where to look: an engine, if one answers, and this user's state and cache folders.
 
     ``elsewhere`` includes what other state folders left on the engine, whose locks are not visible,
-    and images that were built for another ``repository``. ``builders`` are other builders than
-    the engine's own, which have a build cache.
+    and images that were built for another ``repository``. ``builders`` are those whose build cache
+    counts; None in it is the engine's own.
     """
 
     engine: Engine | None
@@ -86,7 +86,7 @@ class Cleanup:
     cache: Path
     elsewhere: bool = False
     repository: str | None = None
-    builders: tuple[Buildx, ...] = ()
+    builders: tuple[Buildx | None, ...] = (None,)
 
     def find(self) -> tuple[Garbage, ...]:
         """Return all that can be removed, in the order of removing."""
@@ -119,13 +119,13 @@ class Cleanup:
         if self.engine:
             yield from self._leftovers(self.engine)
             yield from self._images(self.engine)
-            if sizes := self.engine.build_cache():
+            if None in self.builders and (sizes := self.engine.build_cache()):
                 why = "of every project on this engine; the next builds start from nothing"
                 remove, size = self.engine.empty_build_cache, sum(sizes)
                 count = counted(len(sizes), "record")
                 yield Garbage(CleanupKind.BUILD_CACHE, count, why, remove, size)
         host = self.engine.host if self.engine else None
-        for one in self.builders:
+        for one in filter(None, self.builders):
             if size_there := cache_size(one, host):
                 why = (
                     f"{size_there} of the builder {one.builder}; its next builds start from nothing"

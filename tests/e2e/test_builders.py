@@ -59,8 +59,8 @@ def test_a_builder_builds_what_the_engine_tests(
     # The inputs are the same: the engine's own builder has nothing to do either.
     assert "Nothing to do" in project.run(*BUILD).stdout
     words = ("clean", "--builder", first.name, "--only", "build-cache")
-    assert [one["name"] for one in project.json(*words)][1:] == [first.name]
-    project.run("clean", "--builder", first.name, "--only", "build-cache", "--yes")
+    assert first.name in [one["name"] for one in project.json(*words)]
+    project.run(*words, "--yes")
     assert not any("# middle" in step for step in first.steps())
 
 

@@ -30,7 +30,8 @@ def clean(
     ),
     images: bool = flag("--images", "Also every image that imgbuild tagged."),
     build_cache: bool = flag(
-        "--build-cache", "Also the build cache of the engine and of --builder."
+        "--build-cache",
+        "Also the whole build cache: the engine's, or the cache of --builder.",
     ),
     builders: list[str] | None = options.BUILDER,
     elsewhere: bool = flag(
@@ -59,12 +60,15 @@ def clean(
     also = {CleanupKind.IMAGES: images, CleanupKind.BUILD_CACHE: build_cache}
     kinds = {*(only or DEFAULT), *(kind for kind, flag in also.items() if flag)}
     settings, repository = _opened(project)
-    names = [one for one in builders or settings.engine.builders if one != ENGINES_OWN]
-    buildx = find_buildx(settings.engine) if names else None
+    names = builders or {ENGINES_OWN, *settings.engine.builders}
+    buildx = find_buildx(settings.engine) if {*names} - {ENGINES_OWN} else None
     with open_engine(settings.engine) as engine:
         there = engine if _answers(engine) else None
-        caches = [with_builder(buildx, name, engine.host) for name in names] if buildx else []
-        cleanup = Cleanup(there, state_dir(), cache_dir(), elsewhere, repository, tuple(caches))
+        caches = tuple(
+            with_builder(buildx, name, engine.host) if buildx and name != ENGINES_OWN else None
+            for name in sorted(names)
+        )
+        cleanup = Cleanup(there, state_dir(), cache_dir(), elsewhere, repository, caches)
         found = cleanup.find()
         selected = [one for one in found if one.kind in kinds]
         if remove:
