@@ -145,10 +145,15 @@ def import_program(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
-    """Give a server on loopback; there is no waiting between tries."""
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let downloads try again without waiting."""
     monkeypatch.setattr(
         RetryPolicy, "wait", lambda policy, failed, _: 0.0 if failed < policy.attempts else inf
     )
+
+
+@pytest.fixture
+def server(_hasty: None) -> Iterator[FaultyServer]:
+    """Give a server on loopback; there is no waiting between tries."""
     with faulty_server() as started:
         yield started
