@@ -48,7 +48,7 @@ buildah push --quiet {tag} docker-archive:/image.tar:{tag}
 @pytest.mark.nightly
 @pytest.mark.skipif(os.geteuid() != 0, reason="a chroot needs root")
 def test_buildah_builds_a_dockerfile(checkout: Checkout, engine: Engine, tmp_path: Path) -> None:
-    root, tag = tmp_path / "sid", f"imgbuild-e2e-buildah:{uuid.uuid4().hex[:12]}"
+    root, tag = tmp_path / "sid", f"localhost/imgbuild-e2e-buildah:{uuid.uuid4().hex[:12]}"
     packages = "--include=buildah,crun,ca-certificates,netavark"
     expired = 'Acquire::Check-Valid-Until "false"'  # on a mirror; the signature still counts
     system = ["mmdebstrap", "--variant=apt", packages, f"--aptopt={expired}", "sid", str(root)]

@@ -132,7 +132,7 @@ def begins(component: str, pin: str, found: str) -> bool:
     >>> begins("tensorflow", "2.2", "2.2.0"), begins("tensorflow", "2.2", "2.20.0")
     (True, False)
     """
-    return same_version(component, pin, found) or found.startswith(f"{pin}.")
+    return same_version(component, pin, found) or found.startswith((f"{pin}.", f"{pin}+"))
 
 
 PROGRAMS: dict[str, Callable[[Image], str]] = {

@@ -24,7 +24,8 @@ from imgbuild.suites.container import NOTHING, ImageContents, TestTarget
 LAUNCHED = "openmpi"
 #: The keys of ``--expect`` for versions, which are components but for TensorFlow's short name.
 VERSIONS = ("tf", "python", "tensorboard", "horovod", "git", "cuda", "cudnn", "nccl", "miniconda")
-_VERSION = r"\d+(?:\.\d+)*"
+#: Perhaps with a local part, as of a release that is patched: 0.28.1+imgbuild.1.
+_VERSION = r"\d+(?:\.\d+)*(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?"
 
 
 def known_facts(image: Image) -> dict[str, Any]:

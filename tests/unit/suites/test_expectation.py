@@ -89,14 +89,14 @@ def external(matrix: Matrix, project: Project) -> Callable[..., TestTarget]:
 
 
 def test_only_what_is_given_is_expected(external: Callable[..., TestTarget]) -> None:
-    target = external("tf=2.2,horovod=0.19.5")
+    target = external("tf=2.2,horovod=0.28.1+imgbuild.1")
     assert target.variant == "cpu"
     assert target.expected == {
         "partial": True,
         "name": "me/mine:1",
         "tensorflow": "2.2",
         "variant": "cpu",
-        "pins": {"tensorflow": "2.2", "horovod": "0.19.5"},
+        "pins": {"tensorflow": "2.2", "horovod": "0.28.1+imgbuild.1"},
         "horovodrun": True,
         "gpu": {},
         "mpi_flavour": "openmpi",
@@ -142,6 +142,7 @@ def test_a_gpu_image_is_given_or_seen(external: Callable[..., TestTarget]) -> No
     [
         *((["foo=1"], "'foo=1': .*tf, python"), (["tf"], "'tf'"), (["tf=2.2,"], "''")),
         *((["tf=x"], "tf is a version"), (["tf="], "tf is"), (["tf=2.2;rm"], "tf is")),
+        (["horovod=0.28.1+"], "horovod is"),
         (["mpi=lam"], "mpi=lam: mpi is one of intelmpi, openmpi"),
         *((["mpi=openmpi-x"], "mpi is"), (["os=-1"], "os is")),
         *((["variant=tpu"], "cpu, gpu"), (["stack=x"], "ubuntu, debian")),
