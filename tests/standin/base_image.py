@@ -81,19 +81,29 @@ def _os_release(system: OperatingSystem) -> str:
 
 
 def _write_rootfs(debian: Path, target: Path, changes: dict[str, bytes]) -> None:
-    """Copy a layer with changes at its end, which win; Debian's sources get a file of their own."""
+    """Copy a layer with changes, each path once; Debian's sources get a file of their own.
+
+    Engines refuse a layer that has a path twice: duplicates of file paths not supported.
+    """
     manifest = _blob(debian, json.loads((debian / "index.json").read_bytes())["manifests"][0])
-    target.write_bytes(gzip.decompress(_blob(debian, json.loads(manifest)["layers"][0])))
-    with tarfile.open(target) as rootfs:
-        names = {name.removeprefix("./"): name for name in rootfs.getnames()}
-        sources = rootfs.extractfile(names["etc/apt/sources.list"])
-        moved = {"etc/apt/sources.list.d/debian.list": sources.read() if sources else b""}
-    with tarfile.open(target, "a", format=tarfile.PAX_FORMAT) as rootfs:
-        for name, content in {**changes, **moved}.items():
+    layer = gzip.decompress(_blob(debian, json.loads(manifest)["layers"][0]))
+    contents = dict(changes)
+    with (
+        tarfile.open(fileobj=io.BytesIO(layer)) as whole,
+        tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as rootfs,
+    ):
+        for member in whole:
+            content = whole.extractfile(member) if member.isreg() else None
+            name = member.name.removeprefix("./")
+            if name == "etc/apt/sources.list" and content:
+                contents["etc/apt/sources.list.d/debian.list"] = content.read()
+            if name not in changes:
+                rootfs.addfile(member, content)
+        for name, data in contents.items():
             entry = tarfile.TarInfo(f"./{name}")
-            entry.size, entry.mode, entry.mtime = len(content), 0o644, TIME
+            entry.size, entry.mode, entry.mtime = len(data), 0o644, TIME
             entry.uname = entry.gname = "root"
-            rootfs.addfile(entry, io.BytesIO(content))
+            rootfs.addfile(entry, io.BytesIO(data))
 
 
 def _blob(layout: Path, descriptor: dict[str, str]) -> bytes:
