@@ -119,20 +119,20 @@ class Cleanup:
         if self.engine:
             yield from self._leftovers(self.engine)
             yield from self._images(self.engine)
-            if None in self.builders and (sizes := self.engine.build_cache()):
-                why = "of every project on this engine; the next builds start from nothing"
-                remove, size = self.engine.empty_build_cache, sum(sizes)
-                count = counted(len(sizes), "record")
-                yield Garbage(CleanupKind.BUILD_CACHE, count, why, remove, size)
-        host = self.engine.host if self.engine else None
-        for one in filter(None, self.builders):
-            if size_there := cache_size(one, host):
-                why = (
-                    f"{size_there} of the builder {one.builder}; its next builds start from nothing"
-                )
-                remove_there = partial(empty_cache, one, host)
-                yield Garbage(CleanupKind.BUILD_CACHE, str(one.builder), why, remove_there)
+        yield from self._build_caches()
         yield from self._work()
+
+    def _build_caches(self) -> Iterator[Garbage]:
+        kind, host = CleanupKind.BUILD_CACHE, self.engine.host if self.engine else None
+        for buildx in self.builders:
+            if buildx and (used := cache_size(buildx, host)):
+                name, remove = str(buildx.builder), partial(empty_cache, buildx, host)
+                why = f"{used} of this builder; its next builds start from nothing"
+                yield Garbage(kind, name, why, remove)
+            elif not buildx and self.engine and (sizes := self.engine.build_cache()):
+                why = "of every project on this engine; the next builds start from nothing"
+                name, emptied = counted(len(sizes), "record"), self.engine.empty_build_cache
+                yield Garbage(kind, name, why, emptied, sum(sizes))
 
     def _leftovers(self, engine: Engine) -> Iterator[Garbage]:
         """Yield containers and networks of killed tests, and temporary tags of killed pushes."""

@@ -60,7 +60,9 @@ def clean(
     also = {CleanupKind.IMAGES: images, CleanupKind.BUILD_CACHE: build_cache}
     kinds = {*(only or DEFAULT), *(kind for kind, flag in also.items() if flag)}
     settings, repository = _opened(project)
-    names = builders or {ENGINES_OWN, *settings.engine.builders}
+    # Builders of the settings may be down, which does not matter to anything else here.
+    more = settings.engine.builders if CleanupKind.BUILD_CACHE in kinds else ()
+    names = builders or {ENGINES_OWN, *more}
     buildx = find_buildx(settings.engine) if {*names} - {ENGINES_OWN} else None
     with open_engine(settings.engine) as engine:
         there = engine if _answers(engine) else None

@@ -44,6 +44,7 @@ def test_a_version_may_be_given_in_short() -> None:
     assert begins("tensorflow", "2.2", "2.2.0")
     assert not begins("tensorflow", "2.2", "2.20.0")
     assert not begins("tensorflow", "2.2.0", "2.2")
+    assert begins("horovod", "0.28.1", "0.28.1+imgbuild.1")
 
 
 class Host:
