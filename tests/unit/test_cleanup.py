@@ -114,6 +114,18 @@ def test_images_of_another_repository_are_another_checkout_s(
     assert {*engine.stored} == {image(number).id for number in (1, 2, 4)}
 
 
+def test_a_builder_of_the_settings_that_is_gone_only_keeps_its_cache(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    buildx = tmp_path / "docker-buildx"
+    buildx.write_text("#!/bin/sh\n[ $1 = version ] && echo github.com/docker/buildx v1 c\n")
+    buildx.chmod(0o755)
+    settings = json.dumps({"engine": {"builder": "gone", "buildx": str(buildx)}})
+    (tmp_path / "settings.yaml").write_text(settings, encoding="utf-8")
+    assert run().exit_code == 0
+    assert run("--build-cache").exit_code != 0
+
+
 def test_an_image_that_imgbuild_works_on_stays(engine: FakeEngine, state: Path) -> None:
     cleanup = Cleanup(engine, state, state)
     before = cleanup.find()
