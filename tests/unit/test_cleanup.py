@@ -114,9 +114,8 @@ def test_images_of_another_repository_are_another_checkout_s(
     assert {*engine.stored} == {image(number).id for number in (1, 2, 4)}
 
 
-def test_a_builder_of_the_settings_that_is_gone_only_keeps_its_cache(
-    engine: FakeEngine, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("engine")
+def test_a_builder_of_the_settings_that_is_gone_only_keeps_its_cache(tmp_path: Path) -> None:
     buildx = tmp_path / "docker-buildx"
     buildx.write_text("#!/bin/sh\n[ $1 = version ] && echo github.com/docker/buildx v1 c\n")
     buildx.chmod(0o755)
