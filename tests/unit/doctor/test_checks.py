@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from fake_engine import VERSION
@@ -44,18 +45,12 @@ Answers = dict[str | None, EngineVersion | MachineError]
 def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     """Return what each address answers; the others have no engine."""
     made: Answers = {}
+    nothing = MachineError("The engine cannot be used. " + DOCTOR)
 
-    class FakeDocker:
-        def __init__(self, host: str | None) -> None:
-            self.host = host
+    def engine(host: str | None) -> Mock:
+        return Mock(version=Mock(side_effect=[made.get(host, nothing)]))
 
-        def version(self) -> EngineVersion:
-            answer = made.get(self.host, MachineError("The engine cannot be used. " + DOCTOR))
-            if isinstance(answer, MachineError):
-                raise answer
-            return answer
-
-    monkeypatch.setattr(checks, "Engine", FakeDocker)
+    monkeypatch.setattr(checks, "Engine", engine)
     monkeypatch.setattr(checks, "find_buildx", lambda _settings: BUILDX)
     monkeypatch.setattr(checks, "broken_feature", lambda _buildx, _host: None)
     monkeypatch.setattr(checks, "resolve_host", lambda found: resolve_host(found, {}))
@@ -70,9 +65,7 @@ def found(host: str | None = None, *builders: str) -> list[Finding]:
 
 @pytest.mark.usefixtures("answers")
 def test_no_engine_names_the_script_that_sets_one_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_settings: EngineSettings) -> Buildx:
-        raise MachineError("There is no buildx.")
-
+    refuse = Mock(side_effect=MachineError("There is no buildx."))
     monkeypatch.setattr(checks, "find_buildx", refuse)
     monkeypatch.setattr(checks, "engine_setup", lambda root: f"{root}/build/setup/engine.sh")
     engine, buildx, features = found()

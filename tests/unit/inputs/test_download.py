@@ -1,8 +1,7 @@
 """Downloads: each way in which a server or network can fail, and what is left afterwards."""
 
 import os
-import subprocess
-import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from faulty_server import Asked, FaultyServer, Reply, dripping
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import ContentStore, sha256
 from imgbuild.inputs.download import Download, downloads_context, fetch_all, shown_progress
+from imgbuild.parallel import background
 from imgbuild.settings import Mirror, Settings
 from imgbuild.sites import Sites
 
@@ -172,19 +172,22 @@ def test_a_login_that_is_missing_or_wrong(
     assert LOGIN not in {one.authorization for one in server.asked}
 
 
-def test_two_processes_want_the_same_file(server: FaultyServer, tmp_path: Path) -> None:
-    url = server.give("/f", Reply(BODY))
-    program = (
-        "from pathlib import Path\n"
-        "from imgbuild.files import ContentStore\n"
-        "from imgbuild.inputs.download import Download, fetch_all, shown_progress\n"
-        "from imgbuild.sites import Sites\n"
-        f"store = ContentStore(Path({str(tmp_path)!r}))\n"
-        f"fetch_all([Download('f', {url!r}, {SHA!r})], store, Sites(), shown_progress())\n"
-    )
-    started = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(3)]
-    assert [process.wait(60) for process in started] == [0, 0, 0]
-    assert len(server.asked) == 1
+def test_what_another_process_fetches_is_waited_for(server: FaultyServer, tmp_path: Path) -> None:
+    file, begun, done = _file(server.give("/f", Reply(BODY))), threading.Event(), threading.Event()
+
+    def make(part: Path) -> None:
+        begun.set()
+        done.wait(10)
+        part.write_bytes(BODY)
+
+    other = background(lambda: ContentStore(tmp_path).put(SHA, make))
+    assert begun.wait(10)
+    own = background(lambda: fetch(file, tmp_path, Sites()))
+    with pytest.raises(TimeoutError):
+        own.result(0.2)
+    done.set()
+    assert own.result(10) == other.result(10)
+    assert server.asked == []
 
 
 def _download(server: FaultyServer, name: str, body: bytes | None = None) -> Download:

@@ -1,6 +1,7 @@
 """Apt's lists and packages of a folder: only what the archive's key signed is admitted."""
 
 from base64 import b64decode
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,10 +31,7 @@ def _verify(files: dict[str, bytes], folder: Path, keys: list[Path]) -> None:
     for name, content in files.items():
         kind = Kind.APT_PACKAGE if name.endswith(".deb") else Kind.APT_LIST
         items.append(Download(name, "", sha256(content), len(content), kind))
-        path = store.path(sha256(content))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            path.write_bytes(content)
+        store.put(sha256(content), partial(Path.write_bytes, data=content))
     verify_packages(items, store, keys)
 
 
