@@ -146,7 +146,7 @@ def _answer(body: bytes, extent: str) -> Reply:
     [
         (Reply(b"PK\x03\x04" * 9, ranges=False), "ignores ranges"),
         (Reply(b"", 500, ranges=False), "answered 500"),
-        (_answer(b"P", "5-5/999"), "answered 206"),
+        (_answer(b"P", "5-5/999"), "for bytes 0-0 the server answered 206 with 1 bytes"),
         (_answer(b"PK", "0-0/9"), "with 2 bytes"),
         (_answer(b"<", "0-0/1"), "is no wheel of TensorFlow, or damaged"),
         (Reply(WHEEL.partition(b"PK\x05\x06")[0]), "is no wheel of TensorFlow, or damaged"),

@@ -80,14 +80,21 @@ def test_other_content_is_refused(
     assert (_left(tmp_path), len(server.asked)) == ([], 1)
 
 
-def test_a_body_that_is_always_cut_short(server: FaultyServer, tmp_path: Path) -> None:
-    url = server.give("/f", Reply(BODY[:1000], announced=len(BODY), ranges=False))
-    with pytest.raises(MachineError, match=r"its answer broke off \(3 tries\)"):
-        fetch(_file(url), tmp_path, Sites())
-    assert _left(tmp_path) == [f"{SHA}.part"]
-
-
+CUT = Reply(BODY[:1000], announced=len(BODY), ranges=False)
 ODD = Reply(BODY[7:], 206, headers={"Content-Range": f"bytes 7-{len(BODY) - 1}/{len(BODY)}"})
+
+
+@pytest.mark.parametrize(
+    ("reply", "said", "left"),
+    [(CUT, "its answer broke off", [f"{SHA}.part"]), (ODD, "it sent another range", [])],
+)
+def test_what_is_always_cut_short_or_another_piece(
+    server: FaultyServer, tmp_path: Path, reply: Reply, said: str, left: list[str]
+) -> None:
+    url = server.give("/f", reply)
+    with pytest.raises(MachineError, match=rf"{said}.* \(3 tries\)"):
+        fetch(_file(url), tmp_path, Sites())
+    assert _left(tmp_path) == left
 
 
 @pytest.mark.parametrize("then", [(Reply(BODY),), (Reply(BODY, ranges=False),), (ODD, Reply(BODY))])
@@ -150,7 +157,6 @@ def test_a_mirror_is_asked_with_the_login_of_the_netrc_file(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "it asks for a login"),
         ("default login u password s\n", "it asks for a login"),
         ("machine 127.0.0.1 login u password wrong!\n", "refused the login of the netrc file"),
         ("machine\n", ":2:"),
