@@ -153,7 +153,6 @@ def verify_signature(content: bytes, keyring: Path) -> tuple[State, str]:
 
 
 def compare_inputs(inputs: Iterable[OtherInput]) -> Iterator[Contradiction]:
-    """Yield the inputs whose content is not what the matrix pins."""
     for one in inputs:
         if one.state == "differs":
             change = "find out which is right before changing the pin"

@@ -60,15 +60,12 @@ class Machine:
         self.behave("succeed")
 
     def behave(self, behaviour: str) -> None:
-        """Say what the next run of the fake does."""
         self._monkeypatch.setenv("FAKE_MMDEBSTRAP", behaviour)
 
     def bootstrap(self, *, refresh: bool = False) -> BaseLayout:
-        """Make or reuse the base of this machine."""
         return bootstrap_base(RECIPE, self.cache, refresh=refresh, log=self.log)
 
     def calls(self) -> list[str]:
-        """Return the arguments of each run of the fake."""
         return self.record.read_text().splitlines() if self.record.exists() else []
 
     def rests(self) -> list[Path]:
