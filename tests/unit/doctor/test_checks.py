@@ -36,6 +36,8 @@ from imgbuild.settings import EngineSettings
 pytest_plugins = ("doctor_fixtures",)
 ROOT = Path(__file__).resolve().parents[3]
 HOST = "unix:///s"
+#: What asks for a user by number, where none has a name.
+NOBODY = dict[int, object]().__getitem__
 BUILDX = Buildx(Path("/usr/libexec/docker-buildx"), "0.29.1")
 
 Answers = dict[str | None, EngineVersion | MachineError]
@@ -167,7 +169,7 @@ def test_a_socket_of_others(  # noqa: PLR0913, PLR0917 - what a socket and a use
     assert (engine.status, str(socket) in engine.detail) == (Status.MISSING, True)
     assert str(engine.fix).startswith(fix)
     assert found(gone)[0].fix == WITHOUT_ROOT
-    monkeypatch.setattr("pwd.getpwuid", dict[int, object]().__getitem__)  # a user without a name
+    monkeypatch.setattr("pwd.getpwuid", NOBODY)
     assert found(here)[0].fix == WITHOUT_ROOT
 
 
@@ -187,8 +189,12 @@ def test_folders_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert str(folders.fix).endswith("or XDG_STATE_HOME")
 
 
-@pytest.mark.usefixtures("homeless")
 def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing names one, nor a folder in its place."""
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "DOCKER_CONFIG"):
+        monkeypatch.setenv(name, "")  # to be set back
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("pwd.getpwuid", NOBODY)
     (missing,) = check_home()
     assert missing.status is Status.MISSING
     assert not [*check_home()], "said once"
