@@ -26,7 +26,6 @@ LARGEST_TEXT = 4 << 20
 
 
 def sha256(content: bytes) -> str:
-    """Return the sha256 in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -71,7 +70,6 @@ def read_named(path: Path, what: str = "", hint: str = "", *, largest: int = LAR
 
 
 def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file's content, in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -32,8 +32,6 @@ LONGEST_WAIT, LONGEST_REQUESTED = 60.0, 300.0
 #: server that sends a byte a second keeps every shorter limit.
 HEADERS_SECONDS, ANSWER_SECONDS = 120.0, 300.0
 _CHUNK = 1 << 18
-# A file is what the server has, not what it packs for the way.
-_ALWAYS = {"User-Agent": "imgbuild", "Accept-Encoding": "identity"}
 #: The first that fits: some are kinds of others.
 _REASONS = (
     (requests.exceptions.ProxyError, "the proxy of this machine cannot be reached"),
@@ -156,11 +154,10 @@ class HttpClient:
             except TransientError as error:
                 failed += 1
                 seconds = self.policy.wait(failed, error.wait)
-                if seconds == inf or self.closed:
-                    raise GaveUpError(what, error, failed) from None
-                count = f"{failed} of {self.policy.attempts} tries"
-                self._log(f"{what}: {error}. Again in {seconds:.1f} s ({count}).")
-                if self._closed.wait(seconds):
+                if seconds < inf and not self.closed:
+                    count = f"{failed} of {self.policy.attempts} tries"
+                    self._log(f"{what}: {error}. Again in {seconds:.1f} s ({count}).")
+                if seconds == inf or self._closed.wait(seconds):
                     raise GaveUpError(what, error, failed) from None
 
     def ask(  # noqa: PLR0913 - the parts of a request
@@ -212,7 +209,7 @@ class HttpClient:
                 f"{shown(url)} is plain http: the login is not sent there. Give the server a TLS "
                 "certificate, or this machine no login for it."
             )
-        sent = {**_ALWAYS, **({"Authorization": login} if login else {}), **(headers or {})}
+        sent = {**({"Authorization": login} if login else {}), **(headers or {})}
         try:
             request = partial(
                 self._session.request,
@@ -240,6 +237,8 @@ class _Session(requests.Session):
     def __init__(self, verify: str | bool) -> None:
         super().__init__()
         self.verify = verify
+        # A file is what the server has, not what it packs for the way.
+        self.headers.update({"User-Agent": "imgbuild", "Accept-Encoding": "identity"})
         # Neither logins (~/.netrc) nor CAs of the environment: only what is given here.
         self.trust_env = False
         self.max_redirects = 10

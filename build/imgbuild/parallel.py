@@ -75,7 +75,7 @@ def in_parallel(
 
     The first exception is raised, and no further item begins; see `as_completed`.
     """
-    numbered = [*enumerate(items)]
-    done = as_completed(lambda pair: function(pair[1]), numbered, workers, stop=stop, grace=grace)
-    found = {number: result for (number, _), result in done}
-    return [found[number] for number, _ in numbered]
+    numbers = range(len(items))
+    done = as_completed(lambda at: function(items[at]), numbers, workers, stop=stop, grace=grace)
+    found = dict(done)
+    return [found[number] for number in numbers]

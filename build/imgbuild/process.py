@@ -34,8 +34,6 @@ _which = cache(shutil.which)
 
 @dataclass(frozen=True)
 class Finished:
-    """A program that ended: its exit code, its output and its errors."""
-
     code: int
     output: str = ""
     errors: str = ""

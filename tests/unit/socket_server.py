@@ -24,7 +24,6 @@ class SocketServer:
 
     @property
     def host(self) -> str:
-        """The engine's address."""
         return f"unix://{self.path}"
 
 

@@ -122,11 +122,10 @@ def test_addresses() -> None:
         moved("http://x.example/a", "ftp://y.example/b")
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:5000", "localhost", "[::1]:5000"])
-def test_this_machine_is_told_by_the_host_alone(host: str) -> None:
-    assert is_loopback(host)
-    for other in ("127.0.0.1:x@evil.example", "[::1", "registry.example.org:5000", ""):
-        assert not is_loopback(other)
+def test_this_machine_is_told_by_the_host_alone() -> None:
+    assert all(map(is_loopback, ("127.0.0.1:5000", "localhost", "[::1]:5000")))
+    others = ("127.0.0.1:x@evil.example", "[::1", "registry.example.org:5000", "")
+    assert not any(map(is_loopback, others))
 
 
 def test_a_server_that_is_not_there_or_hangs() -> None:

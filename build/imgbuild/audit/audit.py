@@ -157,7 +157,6 @@ class OnlineAudit:
         return AuditOutcome(artifacts, contradictions, _extent(self.locks, pages), states, seconds)
 
     def _pages(self, needs: Iterable[Need]) -> dict[str, dict[str, OfferedFile]]:
-        """Return the files of each project that is needed or locked."""
         index = index_url(self.sites)
         names = {canonicalize_name(need.distribution) for need in needs}
         projects = sorted(names.union(*(lock.versions for lock in self.locks.values())))
@@ -172,7 +171,6 @@ class OnlineAudit:
         return dict(zip(projects, pages, strict=True))
 
     def _artifact(self, need: Need, page: Mapping[str, OfferedFile]) -> ArtifactOutcome:
-        """Return how one file was found, and what contradicts it."""
         fitting = [file for file in page.values() if need.fits(file.name)]
         file = max(fitting, key=lambda one: one.name, default=None)  # the newest platform tag
         if file is None:

@@ -76,7 +76,6 @@ class Need:
         )
 
     def contradiction(self, kind: str, evidence: str, change: str) -> Contradiction:
-        """Return what is wrong with the file as a whole."""
         return Contradiction(kind, self.subject, self.place, evidence, change)
 
     def hashes(self, locks: Mapping[str, Lock]) -> set[str]:

@@ -24,7 +24,6 @@ from imgbuild.yaml_file import Location
 
 State = Literal["verified", "reachable", "unlocked", "not reachable from here", "differs"]
 AWAY: State = "not reachable from here"
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -131,14 +130,11 @@ def _check_file(client: HttpClient, one: OtherInput, download: bool) -> OtherInp
             content = response.content
             state, detail = verify_signature(content, one.keyring)
             return replace(one, state=state, detail=detail, bytes_read=len(content))
-        digest, size = hashlib.sha256(), 0
-        for chunk in response.iter_content(_CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
-    if one.sha256 == digest.hexdigest():
-        return replace(one, state="verified", bytes_read=size)
-    state = "differs" if one.sha256 else "unlocked"
-    return replace(one, state=state, detail=f"sha256 {digest.hexdigest()}", bytes_read=size)
+        digest = hashlib.file_digest(response.raw, "sha256").hexdigest()
+        found = replace(one, bytes_read=response.raw.tell())
+    if one.sha256 == digest:
+        return replace(found, state="verified")
+    return replace(found, state="differs" if one.sha256 else "unlocked", detail=f"sha256 {digest}")
 
 
 def verify_signature(content: bytes, keyring: Path) -> tuple[State, str]:
@@ -157,7 +153,6 @@ def verify_signature(content: bytes, keyring: Path) -> tuple[State, str]:
 
 
 def compare_inputs(inputs: Iterable[OtherInput]) -> Iterator[Contradiction]:
-    """Yield the inputs whose content is not what the matrix pins."""
     for one in inputs:
         if one.state == "differs":
             change = "find out which is right before changing the pin"

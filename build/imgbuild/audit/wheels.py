@@ -14,12 +14,11 @@ import re
 import struct
 import zipfile
 from email import message_from_bytes
-from typing import Any
+from typing import IO, Any
 
 from packaging.version import Version
 
 from imgbuild.addresses import shown
-from imgbuild.audit.gpu_code import compute_capabilities
 from imgbuild.audit.package_index import BLOCK, RemoteFile
 from imgbuild.errors import MachineError
 from imgbuild.matrix.evidence import WheelFacts, WheelTag
@@ -54,6 +53,12 @@ _COMPILER_CONSTANT = re.compile(
 _MOV = re.compile(rb"(?:[\xb8-\xbf]|\xc7[\x40-\x47].)([0-9][0-9.]{0,3})", re.DOTALL)
 #: ``lea register, [rip + distance]``: how code on x86-64 takes the address of a string.
 _LEA = re.compile(rb"[\x48-\x4f]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](....)", re.DOTALL)
+#: An entry of a fat binary, one a capability: its kind (1: PTX, 2: machine code), a version, the
+#: size of its header, and 24 bytes on the capability as a number, 70 for 7.0. Source: fatbinary.h
+#: and the output of cuobjdump for the same wheels.
+_ENTRY = re.compile(rb"([\x01\x02])\0\x01\x01[\x40-\xa0]\0\0\0.{20}([\x1e-\x7f])\0\0\0", re.DOTALL)
+#: An entry's first bytes may be the last ones of a piece.
+_ENTRY_BYTES, PIECE = 32, 4 << 20
 #: What reading something else than such a wheel ends in.
 _DAMAGE = (zipfile.BadZipFile, NotImplementedError, EOFError, struct.error, ValueError, LookupError)
 #: A function that takes a string's address and returns is a dozen bytes, some without a size.
@@ -156,6 +161,16 @@ def _gpu_code(remote: RemoteFile) -> tuple[str, ...]:
     if not found:
         raise LookupError("it loads CUDA and has no GPU code")
     return found
+
+
+def compute_capabilities(library: IO[bytes]) -> tuple[str, ...]:
+    """Return them as build_info.py does: ``sm_70``, or ``compute_70`` if there is PTX, too."""
+    native, ptx, end = set[int](), set[int](), b""
+    while piece := library.read(PIECE):
+        for entry in _ENTRY.finditer(end + piece):
+            (ptx if entry[1] == b"\1" else native).add(entry[2][0])
+        end = piece[1 - _ENTRY_BYTES :]
+    return tuple(f"{'compute' if one in ptx else 'sm'}_{one}" for one in sorted(native | ptx))
 
 
 def _member(wheel: zipfile.ZipFile, *ends: str) -> str:

@@ -103,7 +103,6 @@ def _check_containers(way: str, *, offered: bool) -> Finding:
 
 
 def _check_images(gpu: Gpu, images: Sequence[Image], selected: set[str]) -> Iterator[Finding]:
-    """Yield a finding for all images that do alike on a GPU."""
     every = [*dict.fromkeys(image.minor for image in images)]
     groups: dict[tuple[KernelSupport | None, str], list[Image]] = {}
     for image in images:

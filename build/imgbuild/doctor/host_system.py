@@ -42,7 +42,6 @@ def is_wsl() -> bool:
 
 
 def as_root(command: str) -> str:
-    """Return how this user runs a command that needs root."""
     if os.geteuid() == 0:
         return command
     return f"sudo {command}" if find_program("sudo") else f"as root: {command}"

@@ -137,7 +137,6 @@ def find_base(recipe: BaseRecipe, cache: Path) -> oci_layout.BaseLayout | None:
 
 
 def missing_packages(distribution: str) -> list[str]:
-    """Return the packages that this machine lacks for making a base of ``distribution``."""
     keyring, package = KEYRINGS[distribution]
     present = {
         package: keyring.is_file(),

@@ -124,7 +124,7 @@ def prepare_inputs(  # noqa: PLR0913, PLR0917 - what inputs are made of
         version("uv"),
         _build_secrets(settings, cache),
         {image.name: image_downloads(image, project.locks, settings) for image in images},
-        _keyrings_context(matrix, settings, project.files / "keyrings", cache),
+        _keyrings_context(matrix, settings, project.keyrings, cache),
         settings.standin.note if settings.standin else None,
         {name: _dated_context(date, cache) for name, date in dates.items()},
     )

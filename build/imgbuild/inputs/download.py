@@ -50,8 +50,6 @@ StoredName = Annotated[str, pydantic.Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+%
 
 
 class Kind(StrEnum):
-    """What a file is for."""
-
     DOWNLOAD = "download"
     CONDA = "conda-package"
     PYTHON = "python-distribution"
@@ -76,8 +74,6 @@ class Download:
 
 
 class DownloadError(ImgbuildError):
-    """A file cannot be had."""
-
     def __init__(self, message: str, download: Download) -> None:
         super().__init__(message)
         self.download = download
@@ -252,7 +248,7 @@ class _Transfer:
             ranged = _FIRST_BYTE.match(response.headers.get("Content-Range", ""))
             start = int(ranged[1]) if status == 206 and ranged else 0
             if start not in {0, have}:
-                part.unlink()
+                part.unlink(missing_ok=True)
                 raise TransientError("it sent another range than requested")
             self._write(response, part, start)
         return start > 0

@@ -279,7 +279,7 @@ def _verify(
             raise InputError(f"{path}: {item.name} has a sha256 that images/locks do not have.")
         if item.kind is Kind.APT_MIRRORS:
             _verify_mirrors(whole_file(store, item.sha256), path)
-    keyrings = repository_keyrings(image.matrix, settings, project.files / "keyrings")
+    keyrings = repository_keyrings(image.matrix, settings, project.keyrings)
     archive, package = KEYRINGS[image.os.distribution]
     mirror = settings.mirrors.get(image.os.distribution)
     if mirror and mirror.keyring:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import InputError
-from imgbuild.files import file_sha256, parse_json, sha256, work_folder
+from imgbuild.files import file_sha256, parse_json, work_folder
 from imgbuild.inputs.download import has_sha256
+from imgbuild.registry.repository import OCI_MANIFEST, descriptor
 
 REPOSITORY = "imgbuild/base"
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -51,7 +51,6 @@ def write_layout(folder: Path, rootfs: Path, *, name: str, epoch: int) -> None:
 
     ``epoch`` is the time of creation, in seconds; ``name`` is that of `name_image`.
     """
-    (folder / "blobs" / "sha256").mkdir(parents=True)
     created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     config = {
         "architecture": "amd64",
@@ -63,7 +62,7 @@ def write_layout(folder: Path, rootfs: Path, *, name: str, epoch: int) -> None:
     }
     manifest = {
         "schemaVersion": 2,
-        "mediaType": MANIFEST,
+        "mediaType": OCI_MANIFEST,
         "config": _write_blob(folder, _CONFIG, _json(config)),
         "layers": [_write_layer(folder, rootfs)],
     }
@@ -76,7 +75,7 @@ def name_image(folder: Path, content: bytes, name: str) -> None:
     Its tag is ``name`` and the first 12 digits of its id.
     """
     manifest = parse_json(content)
-    top = _write_blob(folder, manifest.get("mediaType", MANIFEST), content)
+    top = _write_blob(folder, manifest.get("mediaType", OCI_MANIFEST), content)
     config, *layers = _blobs(manifest)
     tag = f"{name}-{short_id(manifest['config']['digest'])}"
     # The two names that a containerd store reads; `docker save` writes the same two. The first is
@@ -139,7 +138,6 @@ def is_named(folder: Path, name: str) -> bool:
     """Return whether `name_image` named the whole layout: loaded, it moves no other tag."""
     (top,) = parse_json((folder / "index.json").read_bytes())["manifests"]
     with work_folder("names") as named:
-        (named / "blobs" / "sha256").mkdir(parents=True)
         name_image(named, (folder / blob_path(top["digest"])).read_bytes(), name)
         files = [path.name for path in named.iterdir() if path.is_file()]
         return all((folder / one).read_bytes() == (named / one).read_bytes() for one in files)
@@ -167,6 +165,12 @@ def blob_path(digest: str) -> str:
     return "blobs/" + digest.replace(":", "/")
 
 
+def write_blob(folder: Path, digest: str, content: bytes) -> None:
+    path = folder / blob_path(digest)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
 def _blobs(manifest: Mapping[str, Any]) -> list[str]:
     return [blob_path(one["digest"]) for one in (manifest["config"], *manifest["layers"])]
 
@@ -190,9 +194,9 @@ def _write_layer(folder: Path, rootfs: Path) -> dict[str, Any]:
 
 
 def _write_blob(folder: Path, media_type: str, content: bytes) -> dict[str, Any]:
-    digest = f"sha256:{sha256(content)}"
-    (folder / blob_path(digest)).write_bytes(content)
-    return {"mediaType": media_type, "digest": digest, "size": len(content)}
+    described = descriptor(media_type, content)
+    write_blob(folder, described["digest"], content)
+    return described
 
 
 def _json(value: object) -> bytes:

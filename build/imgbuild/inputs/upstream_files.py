@@ -12,6 +12,7 @@ from packaging.markers import Environment, default_environment
 from packaging.pylock import PackageSdist, PackageWheel, Pylock, PylockSelectError
 from packaging.tags import Tag, compatible_tags, cpython_tags
 
+from imgbuild.addresses import has_registry
 from imgbuild.dockerfile.lockfile import Lock, read_lock
 from imgbuild.dockerfile.requirements import call_uv, index_environment, uv_platform
 from imgbuild.dockerfile.stages import Dockerfile, Stage
@@ -19,11 +20,11 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import ContentStore, file_sha256, stored_folder, work_folder
 from imgbuild.inputs.download import Download, Kind
 from imgbuild.inputs.fetched import APT_INSTALL, install_instruction
-from imgbuild.inputs.oci_layout import blob_path, is_pinned, is_whole, name_image, short_id
+from imgbuild.inputs.oci_layout import is_pinned, is_whole, name_image, short_id, write_blob
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
 from imgbuild.registry.connection import LoginError, docker_credentials
-from imgbuild.registry.repository import HUB, Manifest, RepositoryName
+from imgbuild.registry.repository import HUB, Manifest, RepositoryName, split_reference
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.sites import Credentials, Sites
 
@@ -49,8 +50,11 @@ def find_image(reference: str, sites: Sites) -> tuple[RegistryClient, Manifest]:
     def credentials(host: str) -> Credentials | None:
         return docker_credentials(host) or sites.login(f"https://{host}/")
 
-    name, _, digest = reference.partition("@")
-    client = RegistryClient(_repository(name), sites.client(), credentials)
+    name, _, digest = split_reference(reference)
+    if not has_registry(name):  # Docker Hub has its own images in a folder
+        name = f"{HUB}/{name}" if "/" in name else f"{HUB}/library/{name}"
+    host, _, path = name.partition("/")
+    client = RegistryClient(RepositoryName(host, path), sites.client(), credentials)
     manifest = _manifest(client, digest, reference)
     platforms = manifest.document().get("manifests")
     if platforms is None:
@@ -70,26 +74,16 @@ def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Pa
     pinned = reference.rpartition("@")[2]
 
     def make(folder: Path) -> None:
-        (folder / "blobs" / "sha256").mkdir(parents=True)
-
         def fetch(digest: str) -> None:
-            (folder / blob_path(digest)).write_bytes(client.blob(digest))
+            write_blob(folder, digest, client.blob(digest))
 
         in_parallel(fetch, [*digests], _CONNECTIONS, stop=client.close)
         name_image(folder, manifest.content, os_name)
         # What the digest of the reference is of: maybe a list of platforms.
-        (folder / blob_path(pinned)).write_bytes(_manifest(client, pinned, reference).content)
+        write_blob(folder, pinned, _manifest(client, pinned, reference).content)
 
     final = parent / f"{os_name}-{short_id(document['config']['digest'])}"
     return stored_folder(final, make, lambda one: is_whole(one) and is_pinned(one, pinned))
-
-
-def _repository(name: str) -> RepositoryName:
-    first, slash, rest = name.partition("/")
-    if slash and (first == "localhost" or "." in first or ":" in first):
-        return RepositoryName(first, rest.split(":")[0])
-    official = "" if slash else "library/"  # the folder of Docker Hub's own images
-    return RepositoryName(HUB, official + name.split(":", maxsplit=1)[0])
 
 
 def _manifest(client: RegistryClient, digest: str, reference: str) -> Manifest:

@@ -1,4 +1,4 @@
-"""Needs of two images, facts that agree with the matrix, and an index that offers files."""
+"""Needs of two images, the facts of their wheels, and an index that offers files."""
 
 import pytest
 from faulty_server import FaultyServer, Reply
@@ -39,37 +39,10 @@ def cpu_need(images: dict[str, Image]) -> Need:
 
 
 @pytest.fixture
-def gpu_facts() -> WheelFacts:
-    return WheelFacts(
-        sha256="ab" * 32,
-        file="tensorflow_gpu-2.2.0-cp36-cp36m-manylinux2010_x86_64.whl",
-        size=516_000_000,
-        name="tensorflow-gpu",
-        version="2.2.0",
-        tags=("cp36-cp36m-manylinux2010_x86_64",),
-        pythons=("cp36", "cp37", "cp38"),
-        libraries=("libcublas.so.10", "libcuda.so.1", "libcudart.so.10.1", "libcudnn.so.7"),
-        loading="opened",
-        cuda_build=True,
-        cuda="10.1",
-        capabilities=("sm_35", "compute_70"),
-        compiler="7.3.1",
-        cxx11_abi=0,
-        glibc="2.12",
-    )
+def gpu_facts(gpu_need: Need) -> WheelFacts:
+    return gpu_need.images[0].wheel
 
 
 @pytest.fixture
-def cpu_facts(gpu_facts: WheelFacts, cpu_need: Need) -> WheelFacts:
-    changes = {
-        "sha256": "ef" * 32,
-        "file": f"tensorflow_cpu-{cpu_need.version}-cp36-cp36m-manylinux2010_x86_64.whl",
-        "name": "tensorflow-cpu",
-        "version": cpu_need.version,
-        "libraries": (),
-        "loading": "none",
-        "cuda_build": False,
-        "cuda": "",
-        "capabilities": (),
-    }
-    return gpu_facts.model_copy(update=changes)
+def cpu_facts(cpu_need: Need) -> WheelFacts:
+    return cpu_need.images[0].wheel

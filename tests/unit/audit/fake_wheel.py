@@ -31,11 +31,9 @@ class FakeWheel:
 
     @property
     def file(self) -> str:
-        """Its file name."""
         return f"{self.name.replace('-', '_')}-{self.version}-{self.tag}.whl"
 
     def content(self) -> bytes:
-        """Return the archive."""
         info = f"{self.name.replace('-', '_')}-{self.version}.dist-info"
         python, abi, platforms = self.tag.split("-")
         tags = "".join(f"Tag: {python}-{abi}-{one}\n" for one in platforms.split("."))
@@ -61,7 +59,6 @@ class FakeWheel:
         return buffer.getvalue()
 
     def library(self) -> bytes:
-        """Return the framework's library."""
         functions = {} if self.recent else {"_Z19tf_compiler_versionv": self.compiler}
         for part, version in self.loader.items():
             functions[_HANDLE.format(len(part) + 12, part)] = version

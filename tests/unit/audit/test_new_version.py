@@ -99,41 +99,37 @@ def test_a_release_without_a_row_of_its_minor_is_a_copy_of_the_next_older(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "offered", "exit_code", "said"),
     [
-        ("2.3", "three numbers"),
-        (OLD, f"TensorFlow {OLD} on debian already"),
-        ("2.3.98", f"no wheel of TensorFlow 2.3.98 for cp36 .* of 2.3: {NEW}"),
-        (f"{NEW} --stack rhel", "There are: ubuntu, debian"),
-        ("2.3.1", f"{OLD} on debian, which is newer than 2.3.1"),
-        (f"{NEW} --gpu", "takes the place of"),
+        ("2.3", {}, 2, "three numbers"),
+        (OLD, {}, 2, f"TensorFlow {OLD} on debian already"),
+        ("2.3.98", {}, 2, f"no wheel of TensorFlow 2.3.98 for cp36 .* of 2.3: {NEW}"),
+        (f"{NEW} --stack rhel", {}, 2, "There are: ubuntu, debian"),
+        ("2.3.1", {}, 2, f"{OLD} on debian, which is newer than 2.3.1"),
+        (f"{NEW} --gpu", {}, 2, "takes the place of"),
+        (NEW, {"wheel": FakeWheel("tensorflow-cpu", NEW)}, 1, "is_cuda_build = True"),
     ],
 )
-def test_what_cannot_be_added_changes_nothing(
-    checkout: Project, run_add: Add, words: str, said: str
+def test_what_cannot_be_added_changes_nothing(  # noqa: PLR0913, PLR0917 - a case
+    checkout: Project,
+    run_add: Add,
+    words: str,
+    offered: dict[str, FakeWheel],
+    exit_code: int,
+    said: str,
 ) -> None:
     before = _contents(checkout.root)
-    code, output = run_add("--tf", *words.split())
-    assert (code, _contents(checkout.root) == before) == (2, True)
+    code, output = run_add("--tf", *words.split(), **offered)
+    assert (code, _contents(checkout.root) == before) == (exit_code, True)
     assert re.search(said, output), output
 
 
-def test_a_wheel_that_is_not_what_it_should_be_changes_nothing(
-    checkout: Project, run_add: Add
+def test_a_new_minor_is_like_a_release_with_a_horovod_that_was_tried_with_it(
+    checkout: Project,
 ) -> None:
-    before = _contents(checkout.root)
-    code, output = run_add("--tf", NEW, wheel=FakeWheel("tensorflow-cpu", NEW))
-    assert (code, _contents(checkout.root) == before) == (1, True)
-    assert "is_cuda_build = True" in output
-
-
-def test_a_release_that_no_horovod_was_tried_with_is_refused(checkout: Project) -> None:
-    row = new_row(load_matrix(checkout.matrix), checkout.matrix, "2.99.0", None, ())
+    """Whatever the order of the rows: one without Horovod is no model for others."""
+    matrix = load_matrix(checkout.matrix)
+    assert new_row(matrix, checkout.matrix, "2.22.0", None, ()).like.horovod.version != "none"
+    row = new_row(matrix, checkout.matrix, "2.99.0", None, ())
     with pytest.raises(InputError, match=r"No Horovod of the matrix .* TensorFlow 2\.99\.0"):
         row.text({"tensorboard": "2.99.0"}, {})
-
-
-def test_a_new_minor_is_like_the_release_with_horovod(checkout: Project) -> None:
-    """Whatever the order of the rows: one without Horovod is no model for others."""
-    row = new_row(load_matrix(checkout.matrix), checkout.matrix, "2.22.0", None, ())
-    assert row.like.horovod.version != "none"

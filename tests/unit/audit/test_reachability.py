@@ -1,12 +1,12 @@
 """Which inputs an audit asks for, and how a repository's signature is judged."""
 
 import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from faulty_server import FaultyServer, Reply
+from registry_server import Fault, registry_server
 
 from imgbuild.audit.reachability import (
     AWAY,
@@ -74,20 +74,16 @@ def test_every_kind_of_input_is_asked_for(images: dict[str, Image], project: Pro
 
 
 def test_a_base_image_is_asked_from_its_registry(
-    images: dict[str, Image], project: Project, server: FaultyServer, client: HttpClient
+    images: dict[str, Image], project: Project, client: HttpClient
 ) -> None:
     item = _inputs(images, project)["base ubuntu-18.04"]
     assert item.place == ("operating_systems", "ubuntu-18.04", "image")
-    described = {"mediaType": "l", "digest": f"sha256:{'1' * 64}", "size": 1}
-    kind = "application/vnd.oci.image.manifest.v1+json"
-    document = {"mediaType": kind, "config": described, "layers": [described]}
-    manifest = json.dumps(document).encode()
-    digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
-    host = server.url.removeprefix("http://")
-    for content, state in ((manifest, "verified"), (manifest + b" ", "differs")):
-        server.give(f"/v2/ubuntu/manifests/{digest}", Reply(content))
-        here = replace(item, url=f"{host}/ubuntu@{digest}")
-        assert check_input(client, Sites(), False, here).state == state
+    with registry_server() as registry:
+        image = registry.store.add_image("bionic")
+        here = replace(item, url=f"{registry.name}@{image.digest}")
+        assert check_input(client, Sites(), False, here).state == "verified"
+        registry.fail(f"GET /manifests/{image.digest}", Fault(200, body=image.content + b" "))
+        assert check_input(client, Sites(), False, here).state == "differs"
 
 
 def test_mirrors_substitutes_and_locks_hold(

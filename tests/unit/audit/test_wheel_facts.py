@@ -11,10 +11,9 @@ import pytest
 from fake_wheel import CPU, GPU_11_2, FakeWheel
 from faulty_server import FaultyServer, Reply
 
-from imgbuild.audit import gpu_code, package_index
-from imgbuild.audit.gpu_code import compute_capabilities
+from imgbuild.audit import package_index
 from imgbuild.audit.package_index import OfferedFile, RemoteFile, index_url, read_project
-from imgbuild.audit.wheels import read_wheel
+from imgbuild.audit.wheels import PIECE, compute_capabilities, read_wheel
 from imgbuild.errors import InputError, MachineError
 from imgbuild.http import HttpClient
 from imgbuild.matrix.evidence import WheelFacts
@@ -87,7 +86,7 @@ def test_a_gpu_and_a_cpu_wheel_with_a_loader(read: Read) -> None:
 def test_an_entry_of_a_fat_binary_may_lie_across_two_pieces() -> None:
     entry = struct.pack("<HHI20xI", 2, 0x101, 64, 70)
     for at in range(33):
-        library = io.BytesIO(b"x" * (gpu_code._PIECE - at) + entry)
+        library = io.BytesIO(b"x" * (PIECE - at) + entry)
         assert compute_capabilities(library) == ("sm_70",)
 
 
@@ -147,7 +146,7 @@ def _answer(body: bytes, extent: str) -> Reply:
     [
         (Reply(b"PK\x03\x04" * 9, ranges=False), "ignores ranges"),
         (Reply(b"", 500, ranges=False), "answered 500"),
-        (_answer(b"P", "5-5/999"), "answered 206"),
+        (_answer(b"P", "5-5/999"), "for bytes 0-0 the server answered 206 with 1 bytes"),
         (_answer(b"PK", "0-0/9"), "with 2 bytes"),
         (_answer(b"<", "0-0/1"), "is no wheel of TensorFlow, or damaged"),
         (Reply(WHEEL.partition(b"PK\x05\x06")[0]), "is no wheel of TensorFlow, or damaged"),

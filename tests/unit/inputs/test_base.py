@@ -16,7 +16,22 @@ from imgbuild.inputs.oci_layout import BaseLayout
 from waiting import is_running, wait_for
 
 RECIPE = BaseRecipe("debian-12", "debian", "bookworm", 1767225600)
-HERE = Path(__file__).parent
+#: Writes a tiny tar, fails, or hangs, as FAKE_MMDEBSTRAP says; its child is what apt would be.
+MMDEBSTRAP = r"""
+[ "$1" != --unshare-helper ] || exit 1
+printf '%s\n' "$*" >> "$FAKE_RECORD"
+echo "I: running apt-get update..." >&2
+mkdir "$TMPDIR/mmdebstrap.chroot"
+case $FAKE_MMDEBSTRAP in
+    fail) echo "E: apt-get update failed: Could not connect" >&2; exit 25 ;;
+    nothing) exit 0 ;;
+    hang) sleep 60 & echo "$$ $!" > "$FAKE_RECORD.pids"; wait ;;
+esac
+for target; do :; done
+echo "$FAKE_ARCHIVE_STATE" > "$TMPDIR/made-at"
+tar -cf "$target" -C "$TMPDIR" --owner=0 --group=0 --mtime="@$SOURCE_DATE_EPOCH" made-at
+echo "I: success" >&2
+"""
 
 
 class Machine:
@@ -27,38 +42,30 @@ class Machine:
         self.log = folder / "state" / "base.log"
         self.scratch = folder / "scratch"
         self.record = folder / "calls"
-        self.bin = folder / "bin"
         self._monkeypatch = monkeypatch
         self.scratch.mkdir()
-        self.bin.mkdir()
+        (folder / "bin").mkdir()
         self.keyring = folder / "keyring.gpg"
         self.keyring.touch()
         monkeypatch.setitem(base.KEYRINGS, "debian", (self.keyring, "debian-archive-keyring"))
         monkeypatch.setattr("imgbuild.process._SYSTEM_FOLDERS", "/nonexistent")
         monkeypatch.setenv("TMPDIR", str(self.scratch))
         monkeypatch.setattr("tempfile.tempdir", None)
-        monkeypatch.setenv("PATH", f"{self.bin}:{os.environ['PATH']}")
+        monkeypatch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
         monkeypatch.setenv("FAKE_RECORD", str(self.record))
-        self.install("mmdebstrap", f'exec {sys.executable} {HERE}/fake_mmdebstrap.py "$@"')
-        self.install("newuidmap", "exit 0")  # wanted of everyone but root
+        # newuidmap is wanted of everyone but root.
+        for name, script in (("mmdebstrap", MMDEBSTRAP), ("newuidmap", "exit 0")):
+            (folder / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+            (folder / "bin" / name).chmod(0o755)
         self.behave("succeed")
 
-    def install(self, name: str, script: str) -> None:
-        """Put a shell script on the PATH."""
-        path = self.bin / name
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
-
     def behave(self, behaviour: str) -> None:
-        """Say what the next run of the fake does."""
         self._monkeypatch.setenv("FAKE_MMDEBSTRAP", behaviour)
 
     def bootstrap(self, *, refresh: bool = False) -> BaseLayout:
-        """Make or reuse the base of this machine."""
         return bootstrap_base(RECIPE, self.cache, refresh=refresh, log=self.log)
 
     def calls(self) -> list[str]:
-        """Return the arguments of each run of the fake."""
         return self.record.read_text().splitlines() if self.record.exists() else []
 
     def rests(self) -> list[Path]:
@@ -204,6 +211,6 @@ def start(machine: Machine) -> "tuple[subprocess.Popen[bytes], list[int]]":
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stderr=subprocess.DEVNULL,
     )
-    pids_file = machine.record.with_suffix(".pids")
+    pids_file = machine.record.with_name("calls.pids")
     wait_for(lambda: pids_file.exists() and bool(pids_file.read_text()))
     return process, [int(pid) for pid in pids_file.read_text().split()]

@@ -69,10 +69,11 @@ def test_an_image_becomes_a_layout(registry: RegistryServer, tmp_path: Path) -> 
     assert (path / blob_path(image.digest)).is_file()
     assert is_pinned(path, image.digest)
     assert not is_pinned(path, layout.image_id)
-    # A list or a layer that was damaged since, its size unchanged, is fetched again.
-    for digest in (index.digest, document["layers"][1]["digest"]):
+    # A list or a layer that was changed since, its size unchanged, is fetched again.
+    layer = document["layers"][1]["digest"]
+    for digest, old, new in ((index.digest, b"arm64", b"arm65"), (layer, b"second", b"Second")):
         content = (path / blob_path(digest)).read_bytes()
-        (path / blob_path(digest)).write_bytes(content[:-1] + b"!")
+        (path / blob_path(digest)).write_bytes(content.replace(old, new))
         assert not (is_whole(path) and is_pinned(path, index.digest))
         assert fetch() == path
         assert is_whole(path)

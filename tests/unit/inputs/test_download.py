@@ -1,8 +1,7 @@
 """Downloads: each way in which a server or network can fail, and what is left afterwards."""
 
 import os
-import subprocess
-import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from faulty_server import Asked, FaultyServer, Reply, dripping
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import ContentStore, sha256
 from imgbuild.inputs.download import Download, downloads_context, fetch_all, shown_progress
+from imgbuild.parallel import background
 from imgbuild.settings import Mirror, Settings
 from imgbuild.sites import Sites
 
@@ -22,17 +22,14 @@ PAGE = b"<!DOCTYPE html><html><head><title> Please\n log in </title></head></htm
 LOGIN = "Basic dTpz"  # u:s
 
 
-def fetch(download: Download, folder: Path, sites: Sites) -> Path:
-    fetch_all([download], ContentStore(folder), sites, shown_progress())
-    return ContentStore(folder).path(download.sha256)
+def fetch(url: str, folder: Path, sites: Sites | None = None, size: int | None = None) -> Path:
+    store, download = ContentStore(folder), Download("file.bin", url, SHA, size)
+    fetch_all([download], store, sites or Sites(), shown_progress())
+    return store.path(SHA)
 
 
 def context(downloads: Iterable[Download], cache: Path) -> Path:
     return downloads_context(downloads, cache, Sites(), shown_progress())
-
-
-def _file(url: str) -> Download:
-    return Download("file.bin", url, SHA)
 
 
 def _left(store: Path) -> list[str]:
@@ -50,10 +47,10 @@ def _netrc(folder: Path, text: str = "machine 127.0.0.1 login u password s\n") -
 def test_a_file_comes_once(server: FaultyServer, tmp_path: Path) -> None:
     """It is kept as sent, even if the answer says that it is packed."""
     url = server.give("/f", Reply(BODY, headers={"Content-Encoding": "gzip"}))
-    path = fetch(_file(url), tmp_path, Sites())
+    path = fetch(url, tmp_path)
     assert path == ContentStore(tmp_path).path(SHA) == tmp_path / "sha256" / SHA[:2] / SHA
     assert path.read_bytes() == BODY
-    assert fetch(_file(url), tmp_path, Sites()) == path
+    assert fetch(url, tmp_path) == path
     assert server.asked == [Asked("/f", None, None)]
     assert _left(tmp_path) == [SHA]
 
@@ -75,19 +72,26 @@ def test_other_content_is_refused(
     """It is given up when it grows past its size, and nothing is kept."""
     url = server.give("/f", Reply(body))
     with pytest.raises(CheckFailedError, match=said) as caught:
-        fetch(Download("file.bin", url, SHA, size), tmp_path, Sites())
+        fetch(url, tmp_path, size=size)
     assert f"file.bin is not the expected file: {url} gave" in str(caught.value)
     assert (_left(tmp_path), len(server.asked)) == ([], 1)
 
 
-def test_a_body_that_is_always_cut_short(server: FaultyServer, tmp_path: Path) -> None:
-    url = server.give("/f", Reply(BODY[:1000], announced=len(BODY), ranges=False))
-    with pytest.raises(MachineError, match=r"its answer broke off \(3 tries\)"):
-        fetch(_file(url), tmp_path, Sites())
-    assert _left(tmp_path) == [f"{SHA}.part"]
-
-
+CUT = Reply(BODY[:1000], announced=len(BODY), ranges=False)
 ODD = Reply(BODY[7:], 206, headers={"Content-Range": f"bytes 7-{len(BODY) - 1}/{len(BODY)}"})
+
+
+@pytest.mark.parametrize(
+    ("reply", "said", "left"),
+    [(CUT, "its answer broke off", [f"{SHA}.part"]), (ODD, "it sent another range", [])],
+)
+def test_what_is_always_cut_short_or_another_piece(
+    server: FaultyServer, tmp_path: Path, reply: Reply, said: str, left: list[str]
+) -> None:
+    url = server.give("/f", reply)
+    with pytest.raises(MachineError, match=rf"{said}.* \(3 tries\)"):
+        fetch(url, tmp_path)
+    assert _left(tmp_path) == left
 
 
 @pytest.mark.parametrize("then", [(Reply(BODY),), (Reply(BODY, ranges=False),), (ODD, Reply(BODY))])
@@ -96,7 +100,7 @@ def test_a_broken_connection_is_continued_or_begun_again(
 ) -> None:
     """The last answer is a piece that was not asked for; it is not kept."""
     url = server.give("/f", Reply(BODY[:300_000], announced=len(BODY)), *then)
-    assert fetch(_file(url), tmp_path, Sites()).read_bytes() == BODY
+    assert fetch(url, tmp_path).read_bytes() == BODY
     assert [asked.range for asked in server.asked][:2] == [None, "bytes=300000-"]
     assert len(server.asked) == 1 + len(then)
 
@@ -118,7 +122,7 @@ def test_what_another_run_left_is_used_or_not(
     path = ContentStore(tmp_path).path(SHA)
     path.parent.mkdir(parents=True)
     path.with_name(f"{SHA}.part").write_bytes(part)
-    assert fetch(_file(url), tmp_path, Sites()).read_bytes() == BODY
+    assert fetch(url, tmp_path).read_bytes() == BODY
     assert [asked.range for asked in server.asked] == ranges
     assert _left(tmp_path) == [SHA]
 
@@ -131,7 +135,7 @@ def test_a_refusal_is_not_asked_again(
 ) -> None:
     url = server.give("/f", Reply(b"", status))
     with pytest.raises(MachineError, match=f"{url} answered {status} ") as caught:
-        fetch(_file(url), tmp_path, Sites())
+        fetch(url, tmp_path)
     assert ("it asks for a login" in str(caught.value)) is asks
     assert (_left(tmp_path), len(server.asked)) == ([], 1)
 
@@ -142,15 +146,14 @@ def test_a_mirror_is_asked_with_the_login_of_the_netrc_file(
     server.give("/mirror/sub/f", Reply(BODY, login=LOGIN))
     mirrors = {"up": Mirror(url=f"{server.url}/mirror")}
     settings = Settings(mirrors=mirrors, netrc=_netrc(tmp_path))
-    file = _file("https://up.example/a/sub/f")
-    fetch(file, tmp_path / "s", Sites({"up": "https://up.example/a/"}, settings))
+    sites = Sites({"up": "https://up.example/a/"}, settings)
+    fetch("https://up.example/a/sub/f", tmp_path / "s", sites)
     assert server.asked[0].authorization == LOGIN
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "it asks for a login"),
         ("default login u password s\n", "it asks for a login"),
         ("machine 127.0.0.1 login u password wrong!\n", "refused the login of the netrc file"),
         ("machine\n", ":2:"),
@@ -167,24 +170,27 @@ def test_a_login_that_is_missing_or_wrong(
     sites = Sites(settings=Settings(netrc=_netrc(other, text)))
     url = server.give("/f", Reply(BODY, login=LOGIN))
     with pytest.raises((InputError, MachineError), match=expected) as caught:
-        fetch(_file(url), tmp_path / "s", sites)
+        fetch(url, tmp_path / "s", sites)
     assert "wrong!" not in str(caught.value)
     assert LOGIN not in {one.authorization for one in server.asked}
 
 
-def test_two_processes_want_the_same_file(server: FaultyServer, tmp_path: Path) -> None:
-    url = server.give("/f", Reply(BODY))
-    program = (
-        "from pathlib import Path\n"
-        "from imgbuild.files import ContentStore\n"
-        "from imgbuild.inputs.download import Download, fetch_all, shown_progress\n"
-        "from imgbuild.sites import Sites\n"
-        f"store = ContentStore(Path({str(tmp_path)!r}))\n"
-        f"fetch_all([Download('f', {url!r}, {SHA!r})], store, Sites(), shown_progress())\n"
-    )
-    started = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(3)]
-    assert [process.wait(60) for process in started] == [0, 0, 0]
-    assert len(server.asked) == 1
+def test_what_another_process_fetches_is_waited_for(server: FaultyServer, tmp_path: Path) -> None:
+    url, begun, done = server.give("/f", Reply(BODY)), threading.Event(), threading.Event()
+
+    def make(part: Path) -> None:
+        begun.set()
+        done.wait(10)
+        part.write_bytes(BODY)
+
+    other = background(lambda: ContentStore(tmp_path).put(SHA, make))
+    assert begun.wait(10)
+    own = background(lambda: fetch(url, tmp_path))
+    with pytest.raises(TimeoutError):
+        own.result(0.2)
+    done.set()
+    assert own.result(10) == other.result(10)
+    assert server.asked == []
 
 
 def _download(server: FaultyServer, name: str, body: bytes | None = None) -> Download:
@@ -234,7 +240,7 @@ def test_a_server_that_drips_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setattr("imgbuild.inputs.download._CHUNK_SECONDS", 0.3)
     left = pytest.raises(MachineError, match="no whole answer within")
     with dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n") as url, left:
-        fetch(_file(url), tmp_path, Sites())
+        fetch(url, tmp_path)
 
 
 @pytest.mark.parametrize("body", [b"a.tar" * 300, b"X" + b"a.tar" * 1000], ids=["short", "other"])

@@ -40,18 +40,17 @@ SETTINGS = Settings.model_validate(
         "netrc": "/etc/netrc",
     }
 )
-#: A release of an archive and its one list, which names g++.
+#: A release of an archive in both forms, and its one list, which names g++ and tzdata.
 SIGNED = Path(__file__).parent / "signed"
 SIGNED_LISTS = {"InRelease": "InRelease", "Packages": "main_binary-amd64_Packages"}
 START = "archive.example_debian_dists_stable_"
 OTHER_KEY = Path(__file__).parents[1] / "audit" / "signed" / "other.gpg"
 INPUTS = BuildInputs({"debian-12": BaseInput("x", "sha256:1", "layout")}, {}, Path("/uv"), "1")
-MIRRORS = "debian https://mirror.example/debian\n"
+MIRRORS = b"debian https://mirror.example/debian\n"
 
 
-def store_text(text: str, folder: Path, kind: Kind, name: str) -> Download:
-    """Return a text as an item, written to ``folder``."""
-    content = text.encode()
+def stored(content: bytes, folder: Path, kind: Kind, name: str) -> Download:
+    """Return content as an item, written to ``folder``."""
     ContentStore(folder).put(sha256(content), lambda part: part.write_bytes(content))
     return Download(name, "", sha256(content), len(content), kind)
 
@@ -84,14 +83,14 @@ def dest(
     folder = tmp_path / "dest"
     shutil.copytree(made, folder / "base" / "debian-12-x")
     items = (
-        store_text("wheel", folder, Kind.PYTHON, "h5py-2.10.0-py3-none-any.whl"),
-        store_text("deb", folder, Kind.APT_PACKAGE, "g++_4%3a12_amd64.deb"),
+        stored(b"wheel", folder, Kind.PYTHON, "h5py-2.10.0-py3-none-any.whl"),
+        stored(b"deb", folder, Kind.APT_PACKAGE, "g++_4%3a12_amd64.deb"),
         *(
-            store_text((SIGNED / file).read_text(), folder, Kind.APT_LIST, f"{START}{name}")
+            stored((SIGNED / file).read_bytes(), folder, Kind.APT_LIST, f"{START}{name}")
             for file, name in SIGNED_LISTS.items()
         ),
-        store_text(MIRRORS, folder, Kind.APT_MIRRORS, "upstreams"),
-        store_text("source", folder, Kind.DOWNLOAD, "Python-3.6.15.tar.xz"),
+        stored(MIRRORS, folder, Kind.APT_MIRRORS, "upstreams"),
+        stored(b"source", folder, Kind.DOWNLOAD, "Python-3.6.15.tar.xz"),
     )
     request = fetch_request(image, project, SETTINGS)
     write_listing(Listing(image.name, request, "", "debian-12-x", items), folder)
@@ -249,7 +248,7 @@ def test_a_base_under_another_name_is_refused(open_dest: Open, dest: Path) -> No
 def test_a_listing_that_names_other_files_is_not_believed(  # noqa: PLR0913, PLR0917 - a case
     open_dest: Open, dest: Path, kind: Kind, name: str, text: str, said: str
 ) -> None:
-    forged = asdict(store_text(text, dest, kind, name))
+    forged = asdict(stored(text.encode(), dest, kind, name))
     others = [one for one in _listed(dest, "items") if one["name"] != name]
     _change_listing(dest, items=[*others, forged])
     with pytest.raises(InputError, match=said):

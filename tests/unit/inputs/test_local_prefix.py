@@ -31,7 +31,6 @@ class FakePrefix:
         self.says()
 
     def write(self, name: str, text: str) -> None:
-        """Write a file of the prefix."""
         (self.path / name).parent.mkdir(parents=True, exist_ok=True)
         (self.path / name).write_text(text)
 

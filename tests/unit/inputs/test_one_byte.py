@@ -1,6 +1,5 @@
 """A fetched folder of which one byte was changed, or one file is a link: no build takes that."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -8,9 +7,7 @@ import pytest
 from test_fetched import dest, image, made, open_dest
 
 from imgbuild.errors import InputError
-from imgbuild.files import sha256
 from imgbuild.inputs.fetched import FetchedInputs
-from imgbuild.inputs.oci_layout import is_pinned
 from imgbuild.matrix.images import Image
 
 __all__ = ["dest", "image", "made", "open_dest"]
@@ -63,13 +60,3 @@ def test_one_changed_byte_reaches_no_build(
         path.unlink()
         path.write_bytes(good)
         assert _taken(open_dest, image) == whole
-
-
-def test_a_list_of_platforms_is_the_pinned_one_by_its_content(made: Path) -> None:
-    """Who writes the folder can give any file the name of the pinned digest."""
-    (top,) = json.loads((made / "index.json").read_text())["manifests"]
-    content = json.dumps({"manifests": [{"digest": top["digest"]}]}).encode()
-    for digest, expected in ((sha256(content), True), ("0" * 64, False)):
-        (made / "blobs" / "sha256" / digest).write_bytes(content)
-        assert is_pinned(made, f"sha256:{digest}") is expected
-    assert is_pinned(made, top["digest"])

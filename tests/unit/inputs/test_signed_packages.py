@@ -4,16 +4,14 @@ from base64 import b64decode
 from pathlib import Path
 
 import pytest
+from test_fetched import OTHER_KEY, SIGNED, START, stored
 
 from imgbuild.errors import InputError
 from imgbuild.files import ContentStore, sha256
-from imgbuild.inputs.download import Download, Kind
+from imgbuild.inputs.download import Kind
 from imgbuild.inputs.signed_packages import verify_packages
 
-#: A release in both forms, and its one list, which names g++ and tzdata.
-SIGNED = Path(__file__).parent / "signed"
 KEYS = [SIGNED / "keyring.gpg"]
-START = "archive.example_debian_dists_stable_"
 PACKAGES = f"{START}main_binary-amd64_Packages"
 DEB = "g++_4%3a12_amd64.deb"
 FILES = {PACKAGES: (SIGNED / "Packages").read_bytes(), DEB: b"deb"}
@@ -26,15 +24,9 @@ DETACHED = {
 
 def _verify(files: dict[str, bytes], folder: Path, keys: list[Path]) -> None:
     """Verify files that are listed with their own sha256, as who changes both would have it."""
-    store, items = ContentStore(folder / "store"), []
-    for name, content in files.items():
-        kind = Kind.APT_PACKAGE if name.endswith(".deb") else Kind.APT_LIST
-        items.append(Download(name, "", sha256(content), len(content), kind))
-        path = store.path(sha256(content))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            path.write_bytes(content)
-    verify_packages(items, store, keys)
+    kinds = {name: Kind.APT_PACKAGE if name.endswith(".deb") else Kind.APT_LIST for name in files}
+    items = [stored(content, folder, kinds[name], name) for name, content in files.items()]
+    verify_packages(items, ContentStore(folder), keys)
 
 
 @pytest.mark.parametrize("files", [INLINE, DETACHED], ids=["inline", "detached"])
@@ -42,10 +34,9 @@ def test_what_is_signed_is_admitted_and_no_change_of_it(
     files: dict[str, bytes], tmp_path: Path
 ) -> None:
     _verify({**files, "tzdata_2026a-0+deb12u1_all.deb": b"tz"}, tmp_path, KEYS)
-    other = Path(__file__).parents[1] / "audit" / "signed" / "other.gpg"
-    _verify(files, tmp_path, [other, *KEYS])
+    _verify(files, tmp_path, [OTHER_KEY, *KEYS])
     with pytest.raises(InputError, match="gpgv refuses its signature"):
-        _verify(files, tmp_path, [other])
+        _verify(files, tmp_path, [OTHER_KEY])
     for name, content in files.items():
         place = len(content) // 3  # in none of the lines that frame a signature
         changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
