@@ -4,6 +4,7 @@ import hashlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Literal
 
@@ -119,17 +120,18 @@ def _check_base(one: OtherInput, sites: Sites) -> OtherInput:
 
 
 def _check_file(client: HttpClient, one: OtherInput, download: bool) -> OtherInput:
-    # An index is small, and its signature counts.
-    whole = one.keyring is not None or (download and not one.signed)
+    if one.keyring:  # an index is small, and its signature counts
+        answer = client.ask("GET", one.url)
+        if answer.status != HTTPStatus.OK:
+            return replace(one, detail=f"HTTP status {answer.status}")
+        state, detail = verify_signature(answer.body, one.keyring)
+        return replace(one, state=state, detail=detail, bytes_read=len(answer.body))
+    whole = download and not one.signed
     with client.stream("GET", one.url, {} if whole else {"Range": "bytes=0-0"}) as response:
         if not response.ok:
             return replace(one, detail=f"{response.status_code} {response.reason}")
         if not whole:
             return replace(one, state="reachable" if one.sha256 or one.signed else "unlocked")
-        if one.keyring:
-            content = response.content
-            state, detail = verify_signature(content, one.keyring)
-            return replace(one, state=state, detail=detail, bytes_read=len(content))
         digest = hashlib.file_digest(response.raw, "sha256").hexdigest()
         found = replace(one, bytes_read=response.raw.tell())
     if one.sha256 == digest:

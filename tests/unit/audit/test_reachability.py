@@ -16,7 +16,7 @@ from imgbuild.audit.reachability import (
     other_inputs,
     verify_signature,
 )
-from imgbuild.http import HttpClient
+from imgbuild.http import LARGEST_ANSWER, HttpClient
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
@@ -123,6 +123,13 @@ def test_the_signature_of_a_repository(
     assert found.state == ("verified" if right else "differs")
     assert detail in found.detail
     assert [one.place for one in compare_inputs([found])] == ([] if right else [item.place])
+
+
+def test_an_index_that_does_not_end_is_refused(server: FaultyServer, client: HttpClient) -> None:
+    url = server.give("/InRelease", Reply(bytes(LARGEST_ANSWER + 1)))
+    item = OtherInput("nvidia", url, None, ("upstreams", "keyring"), True, Path("/k.gpg"))
+    found = check_input(client, Sites(), False, item)
+    assert (found.state, "16 MiB" in found.detail) == (AWAY, True)
 
 
 def test_without_gpgv_a_repository_is_only_reachable(
