@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
+from pydantic import TypeAdapter
 
-from imgbuild.files import parse_json, write_text
+from imgbuild.files import write_text
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Accepted
 from imgbuild.trust.osv import Known
@@ -72,11 +73,8 @@ def keep_scan(scan: Scan, state: Path) -> None:
 def latest_scan(image_id: str, state: Path) -> Scan | None:
     """Return the latest scan of an image on this machine; None if there is none that is whole."""
     try:
-        found = parse_json(_place(state, image_id).read_bytes())
-        return Scan(
-            **{**found, "findings": tuple(SecurityFinding(**one) for one in found["findings"])}
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        return TypeAdapter(Scan).validate_json(_place(state, image_id).read_bytes())
+    except (OSError, ValueError):
         return None
 
 
