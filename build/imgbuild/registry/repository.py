@@ -64,8 +64,16 @@ class Manifest:
     @property
     def config_digest(self) -> str:
         """The digest of the configuration, or nothing if it has none."""
-        config = self.document().get("config")
-        return str(config.get("digest", "")) if isinstance(config, Mapping) else ""
+        return self._digest_of("config")
+
+    @property
+    def subject(self) -> str:
+        """The digest of the image that it is about, or nothing if it is of none."""
+        return self._digest_of("subject")
+
+    def _digest_of(self, key: str) -> str:
+        described = self.document().get(key)
+        return str(described.get("digest", "")) if isinstance(described, Mapping) else ""
 
     def sizes(self) -> tuple[int, ...]:
         """Return the bytes of the configuration and of each layer, as the registry holds them.
@@ -89,10 +97,10 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file beside the images; ``subject`` is the digest of the image that it belongs to."""
+    """A file beside the images; ``subject`` is the digest of its image, if it is of one."""
 
     content: bytes
-    subject: str | None
+    subject: str
     where: str
 
     def document(self) -> Mapping[str, Any]:

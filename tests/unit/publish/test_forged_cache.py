@@ -100,8 +100,8 @@ def test_what_is_allowed_says_where_each_verdict_was_found(forged: ForgedCache) 
         assert {one["found"] for one in image.report.values()} == {forged.server.name}
         assert len(image.allowed) == 2
         assert image.packages == locked_packages(image.image, context.project.locks)
-        results = context.store.passed(image.image_id, context.suite_keys[image.name])
-        report = Report(image.name, image.image_id, "", tuple(results.values()))
+        results = context.store.passed(image.stored.id, context.suite_keys[image.name])
+        report = Report(image.name, image.stored.id, "", tuple(results.values()))
         assert {one["found"] for one in report.as_json()["suites"]} == {forged.server.name}
         assert f"pins: result found in {forged.server.name}" in report.notes
 

@@ -70,7 +70,7 @@ def test_a_failed_image_stops_no_other(
     display.on_event = shown.append  # type: ignore[method-assign, assignment]
     context: Any = SimpleNamespace(display=display, host=None, state=tmp_path)
     candidates = [
-        replace(pushes.candidate(name), image=images[name], image_id=image_id)
+        replace(pushes.candidate(name, image_id), image=images[name])
         for name, image_id in zip(NAMES, ids, strict=True)
     ]
     result = push_all(pushes.session(), candidates, context, jobs=2)
