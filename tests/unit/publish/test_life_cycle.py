@@ -18,16 +18,9 @@ DAY = date(2026, 11, 25)
 LAYERS = ("sha256:" + "5" * 64,)
 
 
-class Registry(MemoryRegistry):
-    def delete(self, digest: str) -> None:
-        self._called(f"delete {digest}")
-        self.manifests.pop(digest, None)
-        self.tagged = {tag: one for tag, one in self.tagged.items() if one != digest}
-
-
 @pytest.fixture
-def registry() -> Registry:
-    return Registry()
+def registry() -> MemoryRegistry:
+    return MemoryRegistry()
 
 
 def release(registry: MemoryRegistry, number: int, image: str = "tf-2.2-cpu-debian") -> Record:
@@ -53,7 +46,7 @@ def release(registry: MemoryRegistry, number: int, image: str = "tf-2.2-cpu-debi
 
 
 def test_the_latest_releases_and_what_a_moving_tag_is_at_stay_with_all_they_have(
-    registry: Registry,
+    registry: MemoryRegistry,
 ) -> None:
     records = [release(registry, number) for number in range(1, 6)]
     release(registry, 1, "tf-2.3-cpu-debian")
@@ -75,7 +68,7 @@ def test_the_latest_releases_and_what_a_moving_tag_is_at_stay_with_all_they_have
     assert not Pruning(registry, 2).tags()
 
 
-def test_a_deletion_that_was_cut_off_is_completed(registry: Registry) -> None:
+def test_a_deletion_that_was_cut_off_is_completed(registry: MemoryRegistry) -> None:
     for number in range(1, 4):
         release(registry, number)
     total = len(Pruning(registry, 1).tags())
@@ -88,7 +81,7 @@ def test_a_deletion_that_was_cut_off_is_completed(registry: Registry) -> None:
     assert [one.release for one in read_published(registry).records] == ["20261120.3"]
 
 
-def test_a_tag_that_moves_to_an_old_image_meanwhile_keeps_it(registry: Registry) -> None:
+def test_a_tag_that_moves_to_an_old_image_meanwhile_keeps_it(registry: MemoryRegistry) -> None:
     old, _ = release(registry, 1), release(registry, 2)
     pruning = Pruning(registry, 1)
     pruning.tags()
@@ -97,7 +90,7 @@ def test_a_tag_that_moves_to_an_old_image_meanwhile_keeps_it(registry: Registry)
     assert registry.tagged["2.2-cpu"] == registry.tagged[old.tag] == old.digest
 
 
-def test_of_the_cache_only_what_no_release_needs_goes(registry: Registry) -> None:
+def test_of_the_cache_only_what_no_release_needs_goes(registry: MemoryRegistry) -> None:
     kept = release(registry, 1)
     store = ArtifactStore(registry, print)
     store.keep_wheel("abc", b"a wheel")
@@ -110,7 +103,7 @@ def test_of_the_cache_only_what_no_release_needs_goes(registry: Registry) -> Non
     assert registry.head(input_tag(kept.input_digest)) == kept.digest
 
 
-def test_a_retired_image_says_so_and_stays(registry: Registry) -> None:
+def test_a_retired_image_says_so_and_stays(registry: MemoryRegistry) -> None:
     old, latest = release(registry, 1), release(registry, 2)
     with pytest.raises(InputError, match="nosuch"):
         retire(registry, [old.tag, "nosuch"], "a hole", DAY)

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from registry_client import ATTEMPTS, opened
-from registry_server import Fault, RegistryServer, registry_server
+from registry_server import ATTEMPTS, Fault, RegistryServer, opened, registry_server
 
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.parallel import in_parallel
@@ -85,7 +84,7 @@ def test_tags_come_page_by_page_and_the_pages_end(
     tags = tuple(f"1.{number}" for number in range(7))
     for tag in tags:
         server.store.add_image(tag)
-    for server.page in (1, 5, 7):
+    for server.store.page in (1, 5, 7):
         assert registry.tags() == tags
 
     def page(following: int) -> Fault:
