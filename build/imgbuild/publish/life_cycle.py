@@ -66,7 +66,6 @@ class Pruning:
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """The digest of every tag."""
         return self.registry.heads(self.found.tags)
 
     @cached_property

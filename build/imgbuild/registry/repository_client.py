@@ -57,12 +57,11 @@ class RegistryClient(RegistryConnection):
         return {tag: digest for tag, digest in zip(tags, found, strict=True) if digest}
 
     def manifest(self, reference: str) -> repository.Manifest | None:
-        """Return a manifest, or ``None`` if there is none."""
         answer = self._read("GET", f"/manifests/{reference}", f"reading {reference}")
         if answer is None:
             return None
         told = answer.headers.get("Docker-Content-Digest") or repository.digest_of(answer.body)
-        digest = reference if repository.is_digest(reference) else told
+        digest = reference if ":" in reference else told  # a tag has no colon
         self._check_digest(answer.body, digest, reference)
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip()
         return repository.Manifest(digest, kind, answer.body)

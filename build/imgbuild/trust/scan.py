@@ -57,9 +57,6 @@ class Scan:
     def open(self) -> tuple[SecurityFinding, ...]:
         return tuple(one for one in self.findings if one.counts)
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def _place(state: Path, image_id: str) -> Path:
     return state / "scans" / f"{image_id.removeprefix('sha256:')}.json"
@@ -67,7 +64,7 @@ def _place(state: Path, image_id: str) -> Path:
 
 def keep_scan(scan: Scan, state: Path) -> None:
     """Keep the latest scan of an image in the state folder, for the catalogue."""
-    write_text(_place(state, scan.image_id), json.dumps(scan.as_json()) + "\n")
+    write_text(_place(state, scan.image_id), json.dumps(asdict(scan)) + "\n")
 
 
 def latest_scan(image_id: str, state: Path) -> Scan | None:
@@ -110,12 +107,11 @@ def unsupported_parts(image: Image, today: date) -> Iterator[str]:
         "python": image.version_of("python"),
         image.os.distribution: image.os.version,
     }
-    titles = {"tensorflow": "TensorFlow"}
     for one in image.matrix.end_of_life:
         version = parts.get(one.part)
         if version and version in SpecifierSet(one.versions) and (one.since or today) <= today:
             since = f" since {one.since}" if one.since else ""
-            title = titles.get(one.part, one.part.capitalize())
+            title = "TensorFlow" if one.part == "tensorflow" else one.part.capitalize()
             yield f"{title} {version} gets no security fixes{since} ({one.source})"
 
 

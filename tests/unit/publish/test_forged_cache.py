@@ -74,36 +74,31 @@ def forged(bench: Bench) -> ForgedCache:
 
 
 def test_a_forged_cache_is_tagged_here_and_not_published(forged: ForgedCache) -> None:
-    """Not even after `imgbuild test --rerun`."""
+    """Not even after `imgbuild test --rerun`; where it is allowed, it says where it came from."""
     forged.put()
-    bench = forged.bench
+    bench, place = forged.bench, forged.server.name
     assert {str(one.item.action) for one in bench.build()} == {"tag"}
     assert not bench.tested
     lines = forged.refusal().splitlines()
     assert [line.partition(" ")[0] for line in lines] == [OLD, NEW]
     for line in lines:
-        for fact in (NOT_BUILT, "`docker rmi", forged.server.name, RERUN, "--allow-cached"):
+        for fact in (NOT_BUILT, "`docker rmi", place, RERUN, "--allow-cached"):
             assert fact in line
+    context = bench.opened()
+    for image in approve(context, {ALLOW_CACHED}):
+        assert {one["found"] for one in image.report.values()} == {place}
+        assert len(image.allowed) == 2
+        assert image.packages == locked_packages(image.image, context.project.locks)
+        results = context.store.passed(image.stored.id, context.suite_keys[image.name])
+        report = Report(image.name, image.stored.id, "", tuple(results.values()))
+        assert {one["found"] for one in report.as_json()["suites"]} == {place}
+        assert f"pins: result found in {place}" in report.notes
     for item in bench.plan():
         keys = bench.context.suite_keys[item.image.name]
         results = [SuiteResult(suite, 1, (), (), 1.0) for suite in keys]
         bench.context.store.save(item.image_id or "", keys, results)
     refusal = forged.refusal()
     assert (NOT_BUILT in refusal, RERUN in refusal) == (True, False)
-
-
-def test_what_is_allowed_says_where_each_verdict_was_found(forged: ForgedCache) -> None:
-    forged.put()
-    forged.bench.build()
-    context = forged.bench.opened()
-    for image in approve(context, {ALLOW_CACHED}):
-        assert {one["found"] for one in image.report.values()} == {forged.server.name}
-        assert len(image.allowed) == 2
-        assert image.packages == locked_packages(image.image, context.project.locks)
-        results = context.store.passed(image.stored.id, context.suite_keys[image.name])
-        report = Report(image.name, image.stored.id, "", tuple(results.values()))
-        assert {one["found"] for one in report.as_json()["suites"]} == {forged.server.name}
-        assert f"pins: result found in {forged.server.name}" in report.notes
 
 
 @pytest.mark.parametrize("came", ["from the cache", "with a tag", "without a tag"])
