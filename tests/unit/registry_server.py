@@ -5,7 +5,6 @@ import struct
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from urllib.parse import urlsplit
 
 from faulty_server import LoopbackServer, QuietHandler, serving
@@ -83,11 +82,11 @@ class RegistryServer(LoopbackServer):
         self.faults += [(line, fault) for fault in faults]
 
 
-class _Handler(QuietHandler, BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     server: RegistryServer
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
         asked = Asked(self.command, self.path, self.headers.get("Authorization") or "", body)
@@ -102,9 +101,9 @@ class _Handler(QuietHandler, BaseHTTPRequestHandler):
             assert self.headers["Content-Type"] == (form if self.command == "POST" else None)
             self._fail(server.tokens.pop(0) if len(server.tokens) > 1 else server.tokens[0])
         elif not self.path.startswith(f"/v2/{PATH}/"):
-            self._send(200)
+            self.respond(200, b"", {})
         elif server.wanted and asked.authorization not in server.wanted:
-            self._send(401, {"WWW-Authenticate": server.challenge}, b'{"errors": []}')
+            self.respond(401, b'{"errors": []}', {"WWW-Authenticate": server.challenge})
         else:
             self._answer(asked)
 
@@ -125,15 +124,15 @@ class _Handler(QuietHandler, BaseHTTPRequestHandler):
             self.connection.close()
             self.close_connection = True
         elif fault.cut:
-            self._send(200, {"Content-Length": "1000"}, b'{"half of')
+            self.respond(200, b'{"half of', {"Content-Length": "1000"})
             self.close_connection = True
         else:
-            self._send(fault.status, fault.headers, fault.body)
+            self.respond(fault.status, fault.body, fault.headers)
 
     def _answer(self, asked: Asked) -> None:
         server, kind = self.server, self.headers.get("Content-Type") or ""
         if server.elsewhere and asked.line.startswith("GET /blobs"):
-            self._send(307, {"Location": f"{server.elsewhere}{asked.path}"})
+            self.respond(307, b"", {"Location": f"{server.elsewhere}{asked.path}"})
             return
         found = server.store.answer(asked.method, asked.path, kind, asked.body)
         headers = {**found.headers}
@@ -141,17 +140,7 @@ class _Handler(QuietHandler, BaseHTTPRequestHandler):
             headers["Location"] = f"http://{server.host}{headers['Location']}"
         if not server.tells_digests:
             headers.pop("Docker-Content-Digest", None)
-        self._send(found.status, headers, found.body)
-
-    def _send(
-        self, status: int, headers: Mapping[str, str] | None = None, body: bytes = b""
-    ) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        self.respond(found.status, found.body, headers)
 
 
 def registry_server() -> AbstractContextManager[RegistryServer]:
