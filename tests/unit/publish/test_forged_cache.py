@@ -1,7 +1,6 @@
 """Who can write a cache publishes nothing: what was taken from it does not pass the push gate."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
 from bench import EPOCH, EPOCH_SECONDS, NEW, OLD, Bench
@@ -13,7 +12,6 @@ from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import input_tag
-from imgbuild.plan.plan import PlanItem
 from imgbuild.publish.candidate import ALLOW_CACHED, approve
 from imgbuild.registry.repository import OCI_MANIFEST
 from imgbuild.suites.results import Report, ReportStore, SuiteResult
@@ -52,13 +50,9 @@ class ForgedCache:
             self.bench.engine.registry[reference] = StoredImage(
                 config, (reference,), labels, 10**9, EPOCH_SECONDS, LAYERS
             )
-            report = self.report(item) if suites else {}
+            keys = self.bench.context.suite_keys[image.name] if suites else {}
+            report = {suite: {**PASSED, "key": key} for suite, key in keys.items()}
             store.keep_verdicts(total, LAYERS, report, manifest)
-
-    def report(self, item: PlanItem) -> dict[str, Any]:
-        """Return what says of every suite that it passed."""
-        keys = self.bench.context.suite_keys[item.image.name]
-        return {suite: {**PASSED, "key": key} for suite, key in keys.items()}
 
     def refusal(self, *allowed: str) -> str:
         with pytest.raises(CheckFailedError) as caught:
