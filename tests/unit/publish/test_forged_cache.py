@@ -83,8 +83,8 @@ def test_a_forged_cache_is_tagged_here_and_not_published(forged: ForgedCache) ->
         assert {one["found"] for one in image.report.values()} == {place}
         assert len(image.allowed) == 2
         assert image.packages == locked_packages(image.image, context.project.locks)
-        results = context.store.passed(image.stored.id, context.suite_keys[image.name])
-        report = Report(image.name, image.stored.id, "", tuple(results.values()))
+        passed = context.store.passed(image.stored.id, context.suite_keys[image.name])
+        report = Report(image.name, image.stored.id, "", tuple(passed.values()))
         assert {one["found"] for one in report.as_json()["suites"]} == {place}
         assert f"pins: result found in {place}" in report.notes
     for item in bench.plan():

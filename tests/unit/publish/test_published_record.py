@@ -22,6 +22,12 @@ from imgbuild.registry.repository import DamagedError
 
 TAG, WHERE = RECORD.tag, "registry.test/app:1.record"
 
+ENTRIES: tuple[tuple[str, dict[str, Any]], ...] = (
+    *(("verdict", {"verdict": ["passed"]}), ("seconds", {"seconds": inf})),
+    *(("passed", {"passed": 10**400}), ("passed", {"passed": -1})),
+    *(("skipped", {"skipped": 3}), ("skipped.0", {"skipped": ["x"]})),
+)
+
 
 @pytest.fixture
 def registry() -> MemoryRegistry:
@@ -40,16 +46,12 @@ def registry() -> MemoryRegistry:
         ({"packages": {"numpy": "1" * 6000}}, "packages.numpy"),
         ({"suites": [{"suite": "pins"}]}, "suites.0.verdict"),
         ({"report": []}, "report"),
-        *(({"report": {"pins": entry}}, "report.pins") for entry in ([], "passed")),
+        ({"report": {"pins": []}}, "report.pins"),
+        ({"report": {"pins": {}}}, "report.pins.verdict"),
         *(
             ({"report": {"pins": {"verdict": "passed", **entry}}}, f"report.pins.{key}")
-            for key, entry in (
-                *(("verdict", {"verdict": ["passed"]}), ("seconds", {"seconds": inf})),
-                *(("passed", {"passed": 10**400}), ("passed", {"passed": -1})),
-                *(("skipped", {"skipped": 3}), ("skipped.0", {"skipped": ["x"]})),
-            )
+            for key, entry in ENTRIES
         ),
-        ({"report": {"pins": {}}}, "report.pins.verdict"),
     ],
 )
 def test_nonsense_is_refused(change: dict[str, Any], key: str) -> None:
