@@ -4,7 +4,7 @@ import http.server
 import socket
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -57,6 +57,15 @@ class QuietHandler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *arguments: object) -> None:
         """Say nothing."""
 
+    def respond(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send an answer; the headers may announce another length than the body's."""
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
 
 Server = TypeVar("Server", bound=LoopbackServer)
 
@@ -89,7 +98,7 @@ class FaultyServer(LoopbackServer):
         self.give(f"/simple/{name}/", Reply(page, kind="text/html"))
 
 
-class _Handler(QuietHandler, http.server.BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: FaultyServer
 
     def do_GET(self) -> None:
@@ -103,7 +112,8 @@ class _Handler(QuietHandler, http.server.BaseHTTPRequestHandler):
         self._send(reply, asked)
 
     def _send(self, reply: Reply, asked: Asked) -> None:
-        body, status, headers = reply.body, reply.status, dict(reply.headers)
+        body, status = reply.body, reply.status
+        headers = {"Content-Type": reply.kind, **reply.headers}
         if asked.range and reply.ranges and status == 200:
             first, _, last = asked.range.removeprefix("bytes=").partition("-")
             start, end = int(first), min(int(last or len(body)), len(body) - 1)
@@ -112,14 +122,9 @@ class _Handler(QuietHandler, http.server.BaseHTTPRequestHandler):
             else:
                 headers["Content-Range"] = f"bytes {start}-{end}/{len(body)}"
                 status, body = 206, body[start : end + 1]
-        self.send_response(status)
-        self.send_header("Content-Type", reply.kind)
-        length = len(body) if reply.announced is None else reply.announced
-        self.send_header("Content-Length", str(length))
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
+        if reply.announced is not None:
+            headers["Content-Length"] = str(reply.announced)
+        self.respond(status, body, headers)
         self.close_connection = True
 
 

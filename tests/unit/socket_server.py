@@ -5,7 +5,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import UnixStreamServer
 from urllib.parse import parse_qs, urlsplit
@@ -32,19 +31,13 @@ def socket_server(path: Path) -> Iterator[SocketServer]:
     """Give a server that listens on ``path`` until the block ends."""
     server = SocketServer(path)
 
-    class Handler(QuietHandler, BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:  # noqa: N802
             parts = urlsplit(self.path)
             server.asked.append((parts.path, parse_qs(parts.query)))
             answer = server.answers.get(parts.path, {"message": "no such answer."})
             body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-            self.send_response(server.status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def address_string(self) -> str:
-            return "a socket has no address"
+            self.respond(server.status, body, {})
 
     with UnixStreamServer(str(path), Handler) as listening:
         thread = threading.Thread(target=listening.serve_forever, args=(0.01,), daemon=True)

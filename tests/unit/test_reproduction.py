@@ -159,9 +159,10 @@ THIS = ("--tf", "2.2", "--stack", "debian")
 
 
 def test_the_same_image_stays(reproducing: Reproducing) -> None:
-    """What is built is the image itself: nothing is removed."""
+    """What is built is the image itself, which may have no name: nothing is removed."""
     reproducing.new_id = OLD_ID
-    printed, _ = reproducing(*THIS)
+    reproducing.store(OLD_ID, ("base", "system"))
+    printed, _ = reproducing("--image", OLD_ID)
     assert "2 of 2 layers are the same. The configuration is the same." in printed
     reproducing.nothing_is_left()
 
@@ -199,7 +200,7 @@ def test_nothing_of_earlier_builds_is_used(reproducing: Reproducing) -> None:
     mark = reproducing.forgotten[0].removeprefix("description~=")
     mounts = [line for line in reproducing.texts[0].splitlines() if "type=cache" in line]
     shared = [line for line in mounts if f"id={mark}-imgbuild-" not in line]
-    assert len(mounts) - 5 > len(shared)
+    assert len(mounts) - 5 > len(shared) > 0
     assert all("id=imgbuild-compiling," in line for line in shared)
 
 

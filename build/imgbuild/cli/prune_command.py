@@ -26,13 +26,13 @@ def prune(
     results. Do not run it beside a push. The registry must allow deletions, and frees the space by
     its own garbage collection.
     """
-    from imgbuild.publish.life_cycle import pruned
+    from imgbuild.publish.life_cycle import Pruning
     from imgbuild.registry.repository_client import connect
     from imgbuild.settings import load_settings
 
     settings = load_settings(options.open_project(project).settings)
     with closing(connect(source, settings, info, "--from")) as registry:
-        pruning = pruned(registry, keep, cache=cache)
+        pruning = Pruning(registry, keep, cache)
         going = pruning.tags()
         deleted = [*pruning.run()] if yes else []
     result = {"repository": registry.name, "tags": going, "deleted": deleted}

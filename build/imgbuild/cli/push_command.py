@@ -80,7 +80,7 @@ def push(
         print_json(result_json(result, plan=plan))
     elif result.images:
         echo("\n".join(planned_lines(result) if plan else pushed_lines(result)))
-    if not sign_key and not sign_keyless and any(one.attaches for one in result.images):
+    if any("attach" in one.work for one in result.images):
         info("note: nothing is signed; --sign-key or --sign-keyless signs.")
     if failure := result.failure():
         raise failure

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,7 +69,7 @@ def scan(
             keep_scan(found[-1], context.state)
     if sarif:
         write_text(sarif, json.dumps(sarif_document(found, version(NAMESPACE)), indent=1) + "\n")
-    print_result([one.as_json() for one in found], _lines(found), as_json=as_json)
+    print_result([asdict(one) for one in found], _lines(found), as_json=as_json)
     if faulty := [one.image for one in found if one.open]:
         raise CheckFailedError(
             f"{', '.join(faulty)}: security fixes are missing. Build it anew (imgbuild build "

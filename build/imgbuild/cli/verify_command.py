@@ -55,7 +55,7 @@ def verify(
     if trust.key and "://" not in trust.key and not Path(trust.key).is_file():
         raise InputError(f"The key {trust.key}: no such file.")
     require_docker_client()
-    checks = [*Verification(reference, trust, checkout, settings, info).checks()]
+    checks = Verification(reference, trust, checkout, settings, info).checks()
     if rebuild and all(not one.problem for one in checks):
         found = reproduce(checkout, reference, info)
         checks.append(

@@ -44,26 +44,28 @@ class Objection:
 
 @dataclass(frozen=True)
 class PushCandidate:
-    """An image that may be pushed, and the results of the suites that it had to pass.
+    """An image that may be pushed, as the engine has it, with the suites that it had to pass.
 
-    ``image_id`` is the engine's, ``layers`` are its files. ``allowed`` says what is pushed only
-    because an option allows it.
+    ``allowed`` says what is pushed only because an option allows it.
     """
 
     image: Image
-    image_id: str
+    stored: StoredImage
     input_digest: str
-    layers: tuple[str, ...]
     report: Mapping[str, Any]
     allowed: tuple[str, ...] = ()
     packages: Mapping[str, str] = field(default_factory=dict)
-    snapshots: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
     work_seconds: float = 0.0
 
     @property
     def name(self) -> str:
         return self.image.name
+
+    @property
+    def snapshots(self) -> dict[str, str]:
+        """The time as which the archive of a distribution was taken, where one was named."""
+        labels = self.stored.labels.items()
+        return {name.removeprefix(SNAPSHOT): time for name, time in labels if SNAPSHOT in name}
 
 
 def check_allowed(allowed: Collection[str]) -> None:
@@ -97,12 +99,9 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
             continue
         passed = {suite: report[suite] for suite in sorted(keys)}
         texts = tuple(one.text for one in found)
-        what = (item.image, image_id, item.digest.total, stored.layers, passed, texts)
         packages = locked_packages(item.image, context.project.locks)
-        labels = stored.labels.items()
-        dates = {name.removeprefix(SNAPSHOT): one for name, one in labels if SNAPSHOT in name}
-        seconds = context.store.work_seconds(image_id)
-        candidates.append(PushCandidate(*what, packages, dates, stored.labels, seconds))
+        what = (item.image, stored, item.digest.total, passed, texts, packages)
+        candidates.append(PushCandidate(*what, context.store.work_seconds(image_id)))
     if refused:
         raise CheckFailedError("\n".join(refused))
     return tuple(candidates)

@@ -3,22 +3,20 @@
 A release is a day in UTC and the number of the release on that day, such as ``20261120.1``.
 """
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
 
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.tags import PLACEHOLDER, input_tag, planned_tags
+from imgbuild.matrix.tags import RELEASE, input_tag, planned_tags
 from imgbuild.publish.candidate import PushCandidate
-from imgbuild.publish.record import Record, read_published, read_record
+from imgbuild.publish.record import Record, read_published, read_record, release_order
 from imgbuild.registry.repository import DamagedError, Manifest
 from imgbuild.registry.repository_client import RegistryClient
 
 #: So many times a day: the scheme of tags has room for four digits (matrix/tags.py).
 MOST_A_DAY = 9999
-_RELEASE = re.compile(r"([0-9]{8})\.([1-9][0-9]{0,3})")
 
 
 @dataclass(frozen=True)
@@ -58,10 +56,10 @@ def look_up(
     tag = planned_tags(image.image, release).immutable
     manifest, record = registry.manifest(tag), existing_record(registry, tag)
     owner = manifest or (registry.manifest(record.digest) if record else None)
-    if owner and not owner.is_image(image.image_id):
+    if owner and not owner.is_image(image.stored.id):
         raise CheckFailedError(
             f"{registry.name}:{tag} is there already, for another image: {owner.digest} (image "
-            f"{owner.config_digest}), and here it is image {image.image_id}. An immutable tag is "
+            f"{owner.config_digest}), and here it is image {image.stored.id}. An immutable tag is "
             "never moved: publish under the next release (--release), or leave the one that is "
             "there."
         )
@@ -83,7 +81,7 @@ def check_release(release: str | None) -> None:
     """Raise InputError for what is no ``YYYYMMDD.N``."""
     try:
         if release is not None:
-            date.fromisoformat(release[:8] if _RELEASE.fullmatch(release) else "")
+            date.fromisoformat(release[:8] if RELEASE.fullmatch(release) else "")
     except ValueError:
         raise InputError(
             f"--release {release!r} is no release; give YYYYMMDD.N: a day in UTC, and which time "
@@ -102,12 +100,9 @@ def next_release(today: date, releases: Collection[str]) -> str:
 
 def releases_in(tags: Collection[str], image: Image) -> list[str]:
     """Return the releases of which an image has its immutable tag among these, the latest first."""
-    before, _, after = map(
-        re.escape, planned_tags(image, PLACEHOLDER).immutable.partition(PLACEHOLDER)
-    )
-    immutable = re.compile(f"{before}{_RELEASE.pattern}{after}")
-    found = [(match[1], int(match[2])) for match in map(immutable.fullmatch, tags) if match]
-    return [f"{day}.{number}" for day, number in sorted(found, reverse=True)]
+    found = [match for match in map(RELEASE.search, tags) if match]
+    own = [one[0] for one in found if planned_tags(image, one[0]).immutable == one.string]
+    return sorted(own, key=release_order, reverse=True)
 
 
 def _release(
@@ -120,7 +115,7 @@ def _release(
     releases = releases_in(tags, image.image)
     for release in releases:
         manifest = registry.manifest(planned_tags(image.image, release).immutable)
-        if manifest and manifest.is_image(image.image_id):
+        if manifest and manifest.is_image(image.stored.id):
             return release
     if releases and releases[0][:8] > f"{today:%Y%m%d}":
         raise CheckFailedError(

@@ -15,13 +15,13 @@ from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.tags import INPUT_PREFIX, record_tag
 from imgbuild.parallel import in_parallel
 from imgbuild.publish.record import PublishedRepository, Record, put_record, read_published
-from imgbuild.registry.repository_client import RegistryClient
+from imgbuild.registry.repository_client import REQUESTS, RegistryClient
 
 #: What belongs to a manifest and is found by its digest: cosign's signatures and attestations, and
 #: the list of what refers to it. Source: cosign, "Signature specification"; OCI distribution
 #: specification 1.1, "Referrers Tag Schema".
 _OF_DIGEST = re.compile(r"sha256-([0-9a-f]{64})(\.[a-z]+)?")
-_WORKERS = 8
+_CACHED = (INPUT_PREFIX, VERDICTS_PREFIX, WHEEL_PREFIX)
 
 
 def retire(registry: RegistryClient, tags: Collection[str], reason: str, today: date) -> list[str]:
@@ -57,16 +57,16 @@ class Pruning:
     """
 
     registry: RegistryClient
-    found: PublishedRepository
     keep: int
     cache: bool = False
 
     @cached_property
+    def found(self) -> PublishedRepository:
+        return read_published(self.registry)
+
+    @cached_property
     def digests(self) -> Mapping[str, str]:
-        """The digest of every tag."""
-        tags = self.found.tags
-        heads = in_parallel(self.registry.head, tags, _WORKERS)
-        return {tag: head for tag, head in zip(tags, heads, strict=True) if head}
+        return self.registry.heads(self.found.tags)
 
     @cached_property
     def old(self) -> tuple[Record, ...]:
@@ -101,7 +101,7 @@ class Pruning:
         """Delete what `tags` says; yield each tag when its manifest is gone."""
         going = self.tags()
         staying = [tag for tag in self.registry.tags() if tag not in going]  # moved meanwhile, too
-        held = {*in_parallel(self.registry.head, staying, _WORKERS)}
+        held = {*self.registry.heads(staying).values()}
         for tag in going:
             digest = self.digests.get(tag)
             if digest and digest not in held:
@@ -112,18 +112,13 @@ class Pruning:
         """Return whether a tag holds its manifest: a moving one, or one that is not imgbuild's."""
         ours = {one.tag for one in self.found.records}
         made = tag in ours or tag.removesuffix(".record") in ours or _OF_DIGEST.fullmatch(tag)
-        return not made and not tag.startswith((INPUT_PREFIX, VERDICTS_PREFIX, WHEEL_PREFIX))
+        return not made and not tag.startswith(_CACHED)
 
     def _subjects(self) -> dict[str, str]:
         """Return the digest of the image that verdicts are of, by their tag."""
         tags = [tag for tag in self.digests if tag.startswith(VERDICTS_PREFIX)]
-        manifests = in_parallel(self.registry.manifest, tags, _WORKERS)
-        found: dict[str, str] = {}
-        for tag, manifest in zip(tags, manifests, strict=True):
-            subject = manifest.document().get("subject") if manifest else None
-            if isinstance(subject, Mapping):
-                found[tag] = str(subject.get("digest"))
-        return found
+        found = in_parallel(self.registry.manifest, tags, REQUESTS)
+        return {tag: one.subject for tag, one in zip(tags, found, strict=True) if one}
 
     def _cached(self, subjects: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
         """Return what can be made again, and no release that stays needs."""
@@ -131,17 +126,11 @@ class Pruning:
             return {}
         old = {one.tag for one in self.old}
         stay = {one.digest for one in self.found.whole if one.tag not in old}
-        prefixes = (INPUT_PREFIX, VERDICTS_PREFIX, WHEEL_PREFIX)
         return {
             tag: "the cache"
             for tag, digest in self.digests.items()
-            if tag.startswith(prefixes)
+            if tag.startswith(_CACHED)
             and tag not in known
             and digest not in stay
             and subjects.get(tag) not in stay
         }
-
-
-def pruned(registry: RegistryClient, keep: int, *, cache: bool) -> Pruning:
-    """Return what is old in a repository; nothing of it is deleted yet."""
-    return Pruning(registry, read_published(registry), keep, cache)

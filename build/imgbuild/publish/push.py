@@ -40,12 +40,12 @@ from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.registry.signing import signer_of
 from imgbuild.settings import load_settings
 from imgbuild.suites.container import remove_leftovers
-from imgbuild.trust.attachments import Attachments
-from imgbuild.trust.documents import predicates
+from imgbuild.trust.attachments import Attachments, predicates
 from imgbuild.trust.sbom import system_packages
 
 #: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
 _END_SECONDS = 5.0
+_DONE = {"push": "pushed", "attach": "attached", "sign": "signed", "record": "recorded"}
 
 
 @dataclass(frozen=True)
@@ -64,35 +64,26 @@ class PushOptions:
 
 @dataclass(frozen=True)
 class PushedImage:
-    """The record of an image, and what was or is to be done for it.
+    """The record of an image, and what was or is to be done for it; nothing if all was there.
 
-    ``pushes`` is whether its content is sent, ``attaches`` whether its documents are, ``records``
-    whether its record is written, ``moves`` are the moving tags that get it; nothing of it if all
-    was there. ``kept`` are moving tags that stay at a later image. ``signed`` is whether the push
-    signs.
+    ``work`` is some of push, sign or attach, and record; ``moves`` are the moving tags that get the
+    image. ``kept`` says which stay at a later image.
     """
 
     record: Record
-    pushes: bool = False
-    records: bool = False
+    work: tuple[str, ...] = ()
     moves: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
-    attaches: bool = False
-    signed: bool = False
 
     @property
     def steps(self) -> tuple[str, ...]:
         """What is to do, in this order."""
-        return self._words("push", "sign" if self.signed else "attach", "record", "move")
+        return (*self.work, *(f"move {tag}" for tag in self.moves))
 
     @property
     def done(self) -> tuple[str, ...]:
         """The same steps when they are done."""
-        return self._words("pushed", "signed" if self.signed else "attached", "recorded", "moved")
-
-    def _words(self, push: str, attach: str, record: str, move: str) -> tuple[str, ...]:
-        first = [*[push] * self.pushes, *[attach] * self.attaches, *[record] * self.records]
-        return (*first, *(f"{move} {tag}" for tag in self.moves))
+        return (*(_DONE[step] for step in self.work), *(f"moved {tag}" for tag in self.moves))
 
 
 @dataclass(frozen=True)
@@ -141,7 +132,8 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
         attachments = Attachments(registry, signer)
         push = Push(registry, registry.tags(), options.release, log, attachments)
         if options.plan:
-            return PushResult(registry.name, tuple(map(push.plan, candidates)), {})
+            planned = [push.planned(candidate)[1] for candidate in candidates]
+            return PushResult(registry.name, tuple(planned), {})
         return push_all(push, candidates, context, options.jobs)
 
 
@@ -176,19 +168,16 @@ def _push_shown(
 
     def upload(tag: str) -> None:
         progress("")
-        check_contents(image.image, image.image_id, engine)
+        check_contents(image.image, image.stored.id, engine)
         show(State.PUSHING, tag)
-        Uploader(engine, push.registry, note, progress).push(image.image_id, tag)
-
-    def documents() -> Mapping[str, bytes]:
-        return predicates(image, engine, context)
+        Uploader(engine, push.registry, note, progress).push(image.stored.id, tag)
 
     try:
         with closing(Engine(context.host)) as engine:
             note = note_of(context.state, engine, image.name)
             remove_left_tag(engine, note)
             show(State.CHECKING)
-            pushed = push.push(image, upload, documents)
+            pushed = push.push(image, upload, lambda: predicates(image, engine, context))
     except ImgbuildError as error:
         show(State.FAILED)
         return error
@@ -207,10 +196,6 @@ class Push:
     attachments: Attachments
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    def plan(self, image: PushCandidate) -> PushedImage:
-        """Return what is to do for an image; the registry is only read."""
-        return self._planned(image)[1]
-
     def push(
         self,
         image: PushCandidate,
@@ -222,7 +207,7 @@ class Push:
         CheckFailedError: the immutable tag belongs to another image; a tag was moved by someone
             else meanwhile.
         """
-        existing, planned = self._planned(image)
+        existing, planned = self.planned(image)
         if not planned.steps:
             return planned
         manifest = existing.manifest
@@ -230,7 +215,7 @@ class Push:
             upload(existing.tag)
             manifest = self._uploaded(image, existing.tag)
         record = self._record(image, existing, manifest)
-        if planned.attaches:
+        if self.attachments.word in planned.work:
             found = documents()
             self.attachments.put(manifest, found)
             record = replace(record, system=system_packages(parse_json(found["cyclonedx"])))
@@ -239,7 +224,7 @@ class Push:
             put_record(self.registry, record, manifest)
         if record != existing.record or existing.input != manifest.digest:
             store = ArtifactStore(self.registry, self.log)
-            store.keep_verdicts(record.input_digest, image.layers, record.report, manifest)
+            store.keep_verdicts(record.input_digest, image.stored.layers, record.report, manifest)
             self._point(input_tag(record.input_digest), manifest)
         for tag in existing.to_move(manifest):
             self._require_unmoved(record, {tag: existing.moving[tag]})
@@ -249,22 +234,17 @@ class Push:
         self._require_unmoved(record, dict.fromkeys(tags, record.digest))
         return replace(planned, record=record)
 
-    def _planned(self, image: PushCandidate) -> tuple[ExistingImage, PushedImage]:
+    def planned(self, image: PushCandidate) -> tuple[ExistingImage, PushedImage]:
+        """Return what is there of an image, and what is to do; the registry is only read."""
         existing = look_up(self.registry, self.tags, image, self.release, self.now().date())
         manifest = existing.manifest
         record = self._record(image, existing, manifest)
         recorded = manifest and record == existing.record and existing.input == manifest.digest
         kept = tuple(f"{tag} stays at {later}" for tag, later in existing.kept.items())
         attached = manifest and self.attachments.are_there(manifest.digest)
-        return existing, PushedImage(
-            record,
-            not manifest,
-            not recorded,
-            tuple(existing.to_move(manifest)),
-            kept,
-            attaches=not attached,
-            signed=self.attachments.signer is not None,
-        )
+        there = {"push": manifest, self.attachments.word: attached, "record": recorded}
+        work = tuple(step for step, found in there.items() if not found)
+        return existing, PushedImage(record, work, tuple(existing.to_move(manifest)), kept)
 
     def _record(
         self, image: PushCandidate, existing: ExistingImage, manifest: Manifest | None
@@ -273,7 +253,7 @@ class Push:
         record = Record(
             image=image.name,
             digest=manifest.digest if manifest else "",
-            image_id=manifest.config_digest if manifest else image.image_id,
+            image_id=manifest.config_digest if manifest else image.stored.id,
             size=sum(manifest.sizes()) if manifest else 0,
             release=existing.release,
             tag=existing.tag,
@@ -310,8 +290,8 @@ class Push:
                 f"{image.name}: does the engine know this registry under another address? Look "
                 "into its log."
             )
-        if not manifest.is_image(image.image_id):
-            raise self._lost(tag, manifest.digest, image.image_id)
+        if not manifest.is_image(image.stored.id):
+            raise self._lost(tag, manifest.digest, image.stored.id)
         return manifest
 
     def _require_own(self, record: Record, *allowed: Record | None) -> None:

@@ -5,7 +5,6 @@ with ``.record``, since not every registry lists artifacts by subject.
 """
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -17,7 +16,7 @@ from typing_extensions import TypedDict  # typing's own from Python 3.12 on
 from imgbuild.matrix.tags import INPUT_PREFIX, RECORD_SUFFIX, RELEASE, TAG, record_tag
 from imgbuild.parallel import in_parallel
 from imgbuild.registry.repository import LARGEST_BLOB, DamagedError, Manifest
-from imgbuild.registry.repository_client import RegistryClient
+from imgbuild.registry.repository_client import REQUESTS, RegistryClient
 from imgbuild.scalars import Timestamp, refusal_reason
 
 ARTIFACT_TYPE = "application/vnd.imgbuild.record.v1+json"
@@ -26,8 +25,6 @@ ARTIFACT_TYPE = "application/vnd.imgbuild.record.v1+json"
 END_OF_LIFE = "vnd.microsoft.artifact.lifecycle.end-of-life.date"
 #: Counted up when records change so that older imgbuilds would misread them.
 SCHEMA = 1
-#: So many requests at once.
-_WORKERS = 8
 
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 Tag = Annotated[str, Field(pattern=f"^{TAG.pattern}$")]
@@ -104,7 +101,7 @@ class Record:
     @property
     def age(self) -> tuple[str, tuple[int, ...], str]:
         """What sorts records: the later published one is greater."""
-        return self.published, tuple(map(int, re.findall("[0-9]+", self.release))), self.tag
+        return self.published, release_order(self.release), self.tag
 
     @property
     def short_digest(self) -> str:
@@ -116,6 +113,11 @@ class Record:
 
 
 _RECORD = TypeAdapter(Record)
+
+
+def release_order(release: str) -> tuple[int, ...]:
+    """Return what sorts releases: the tenth of a day comes after the ninth."""
+    return tuple(map(int, release.split(".")))
 
 
 def suite_record(suite: str, entry: Mapping[str, Any]) -> SuiteRecord:
@@ -244,12 +246,10 @@ def read_published(registry: RegistryClient) -> PublishedRepository:
             return None
 
     tags = registry.tags()
-    found = in_parallel(read, [tag for tag in tags if tag.endswith(RECORD_SUFFIX)], _WORKERS)
+    found = in_parallel(read, [tag for tag in tags if tag.endswith(RECORD_SUFFIX)], REQUESTS)
     records = sorted((one for one in found if one), key=lambda one: one.age)
     named = {tag for record in records for tag in (record.tag, *record.moving)}
-    there = sorted(named.intersection(tags))
-    heads = in_parallel(registry.head, there, _WORKERS)
-    digests = {tag: digest for tag, digest in zip(there, heads, strict=True) if digest}
+    digests = registry.heads(sorted(named.intersection(tags)))
     return PublishedRepository(registry.name, tuple(records), digests, tags, tuple(sorted(damaged)))
 
 

@@ -1,7 +1,7 @@
 """Verify a published image: signature, attestations, record and tag, and what is in the image."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -32,9 +32,9 @@ class VerifiedFact:
     problem: str = ""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Verification:
-    """One reference of a registry, and what was found of it so far."""
+    """How a reference of a registry is verified, and by whose signatures."""
 
     reference: str
     trust: Trust
@@ -42,36 +42,35 @@ class Verification:
     settings: Settings
     say: Say
 
-    def checks(self) -> Iterator[VerifiedFact]:
-        """Yield what holds and what does not, in the order in which it is found.
+    def checks(self) -> list[VerifiedFact]:
+        """Return what holds and what does not, in the order in which it was found.
 
         InputError: the reference is none, or the registry has nothing there.
         """
+        facts: list[VerifiedFact] = []
+
+        def attempt(name: str, work: Callable[..., T], *arguments: object) -> T | None:
+            try:
+                found = work(*arguments)
+            except CheckFailedError as error:
+                facts.append(VerifiedFact(name, str(error)))
+                return None
+            facts.append(VerifiedFact(name))
+            return found
+
         repository, tag, digest = split_reference(self.reference)
         with closing(connect(repository, self.settings, self.say, "verify")) as registry:
-            manifest = registry.manifest(digest or tag or "latest")
+            reference = digest or tag or "latest"
+            manifest = registry.manifest(reference)
             if manifest is None:
-                raise InputError(f"{registry.name} has no image {digest or tag or 'latest'}.")
+                raise InputError(f"{registry.name} has no image {reference}.")
             exact = f"{registry.name}@{manifest.digest}"
-            yield self._try("signature", lambda: self.trust.require_signature(exact))[0]
-            check, sboms = self._try("SBOM", lambda: self.trust.attested(exact, "cyclonedx"))
-            yield check
-            check, _ = self._try(
-                "provenance", lambda: self.trust.attested(exact, "slsaprovenance1")
-            )
-            yield check
-            check, record = self._try("record", lambda: _record(registry, manifest, tag))
-            yield check
-            if record:
-                look = self._try("contents", lambda: self._contents(exact, record, sboms or ()))
-                yield look[0]
-
-    @staticmethod
-    def _try(name: str, work: Callable[[], T]) -> tuple[VerifiedFact, T | None]:
-        try:
-            return VerifiedFact(name), work()
-        except CheckFailedError as error:
-            return VerifiedFact(name, str(error)), None
+            attempt("signature", self.trust.require_signature, exact)
+            sboms = attempt("SBOM", self.trust.attested, exact, "cyclonedx")
+            attempt("provenance", self.trust.attested, exact, "slsaprovenance1")
+            if record := attempt("record", _record, registry, manifest, tag):
+                attempt("contents", self._contents, exact, record, sboms or ())
+        return facts
 
     def _contents(self, exact: str, record: Record, sboms: Predicates) -> None:
         """Compare the running image with its record and its SBOM; pulled for it, it is removed."""
@@ -89,9 +88,8 @@ class Verification:
                         f"its record has other values for the labels {', '.join(sorted(wrong))}"
                     )
                 matrix = load_matrix(self.project.matrix)
-                _compare(
-                    json.loads(locked_sbom(exact, stored, engine, self.project, matrix)), sboms
-                )
+                sbom = locked_sbom(exact, stored, engine, self.project, matrix)
+                _compare(json.loads(sbom), sboms)
             finally:
                 if there is None:
                     engine.discard(stored.id)
@@ -116,14 +114,12 @@ def _compare(now: Mapping[str, Any], attested: Predicates) -> None:
     """Return if an attested SBOM has the layers, labels and packages that the image has."""
     if not attested:
         raise CheckFailedError("there is no SBOM to compare it with")
-    problems = []
-    for document in attested:
-        own, other = _facts(now), _facts(document)
-        if own == other:
-            return
-        lacks, more = sorted(other - own), sorted(own - other)
-        problems.append(f"the SBOM differs: only in it {lacks[:3]}, only in the image {more[:3]}")
-    raise CheckFailedError(problems[-1])
+    own, others = _facts(now), [_facts(document) for document in attested]
+    if own not in others:
+        lacks, more = sorted(others[-1] - own), sorted(own - others[-1])
+        raise CheckFailedError(
+            f"the SBOM differs: only in it {lacks[:3]}, only in the image {more[:3]}"
+        )
 
 
 def _facts(document: Mapping[str, Any]) -> set[str]:

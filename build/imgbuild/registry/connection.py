@@ -12,6 +12,7 @@ from functools import partial
 from math import ceil
 from typing import TypeVar
 from urllib.parse import urlencode
+from urllib.request import parse_http_list
 
 from imgbuild import addresses, http
 from imgbuild.errors import CheckFailedError, MachineError
@@ -23,11 +24,6 @@ from imgbuild.sites import Credentials
 _CLIENT = "imgbuild"
 _ACCEPT = {"Accept": ", ".join((OCI_MANIFEST, DOCKER_MANIFEST, *INDEXES))}
 _TOKEN = re.compile(r"[!-~]+")
-#: A name alone is a scheme; with "=" and a value, it is a parameter of the scheme before it.
-_WORD = re.compile(
-    r"([A-Za-z0-9!#$%&'*+.^_`|~-]+)(?:\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,\"]+)))?"
-)
-
 #: What docker-registry 2.8 answers while another client writes a blob of the manifest: it reads the
 #: file that refers to the blob while that is empty (seen with its storage in a folder).
 _WRITTEN_NOW = "DIGEST_INVALID"
@@ -234,12 +230,15 @@ def read_challenges(header: str) -> dict[str, dict[str, str]]:
     """Return the parameters of each scheme of a ``WWW-Authenticate`` header, in lower case."""
     found: dict[str, dict[str, str]] = {}
     last: dict[str, str] = {}
-    for word in _WORD.finditer(header):
-        name, quoted, plain = word.groups()
-        if quoted is None and plain is None:
-            last = found.setdefault(name.lower(), {})
-        else:
-            last[name.lower()] = plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+    for item in parse_http_list(header):
+        names, is_set, value = item.partition("=")
+        *scheme, name = names.lower().split() or [""]
+        if not is_set:
+            scheme = [name]
+        if scheme:
+            last = found.setdefault(scheme[0], {})
+        if is_set:
+            last[name] = value.strip().removeprefix('"').removesuffix('"')
     return found
 
 

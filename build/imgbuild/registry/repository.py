@@ -64,8 +64,16 @@ class Manifest:
     @property
     def config_digest(self) -> str:
         """The digest of the configuration, or nothing if it has none."""
-        config = self.document().get("config")
-        return str(config.get("digest", "")) if isinstance(config, Mapping) else ""
+        return self._digest_of("config")
+
+    @property
+    def subject(self) -> str:
+        """The digest of the image that it is about, or nothing if it is of none."""
+        return self._digest_of("subject")
+
+    def _digest_of(self, key: str) -> str:
+        described = self.document().get(key)
+        return str(described.get("digest", "")) if isinstance(described, Mapping) else ""
 
     def sizes(self) -> tuple[int, ...]:
         """Return the bytes of the configuration and of each layer, as the registry holds them.
@@ -76,7 +84,11 @@ class Manifest:
         config, layers = document.get("config"), document.get("layers")
         if config is None or not isinstance(layers, list):
             raise DamagedError(f"{self.digest} lists several platforms, not one image: build it.")
-        return tuple(descriptor_size(one, self.digest) for one in (config, *layers))
+        described = (one if isinstance(one, Mapping) else {} for one in (config, *layers))
+        sizes: tuple[Any, ...] = tuple(one.get("size") for one in described)
+        if not all(type(size) is int and 0 <= size < LARGEST_BLOB for size in sizes):
+            raise DamagedError(f"{self.digest} refers to something without a size that can be.")
+        return sizes
 
     def is_image(self, image_id: str) -> bool:
         """Return whether an engine gives its image this id.
@@ -89,10 +101,10 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file beside the images; ``subject`` is the digest of the image that it belongs to."""
+    """A file beside the images; ``subject`` is the digest of its image, if it is of one."""
 
     content: bytes
-    subject: str | None
+    subject: str
     where: str
 
     def document(self) -> Mapping[str, Any]:
@@ -126,26 +138,12 @@ def split_reference(reference: str) -> tuple[str, str, str]:
 
 
 def digest_of(content: bytes) -> str:
-    """Return ``sha256:`` and 64 hexadecimal digits."""
     return f"sha256:{sha256(content)}"
 
 
 def descriptor(media_type: str, content: bytes) -> dict[str, Any]:
     """Return what refers to content in a manifest."""
     return {"mediaType": media_type, "digest": digest_of(content), "size": len(content)}
-
-
-def descriptor_size(described: object, where: str) -> int:
-    """Return the size that a descriptor says, in bytes; DamagedError if it says none."""
-    size = described.get("size") if isinstance(described, Mapping) else None
-    if type(size) is not int or not 0 <= size < LARGEST_BLOB:
-        raise DamagedError(f"{where} refers to something without a size that can be.")
-    return size
-
-
-def is_digest(reference: str) -> bool:
-    """Return whether a reference is a digest; a tag has no colon."""
-    return ":" in reference
 
 
 def json_object(content: bytes, what: str) -> Mapping[str, Any]:

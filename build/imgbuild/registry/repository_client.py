@@ -6,7 +6,7 @@ by the engine.
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -15,6 +15,7 @@ from imgbuild.addresses import moved
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import parse_json
 from imgbuild.http import LARGEST_ANSWER, Answer, HttpClient, RetryPolicy, TransientError
+from imgbuild.parallel import in_parallel
 from imgbuild.registry import repository
 from imgbuild.registry.connection import RegistryConnection, error_text
 from imgbuild.sites import Sites
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 LARGEST_BLOB = 1 << 28
 #: The most pages of tags; with 1000 tags on each, far more than a repository has.
 MOST_PAGES = 10_000
+#: So many requests at once.
+REQUESTS = 8
 _DELETE_SCOPE = "pull,push,delete"
 _NEXT = re.compile(r'<([^>]*)>\s*;[^,]*\brel="?next"?')
 
@@ -48,13 +51,17 @@ class RegistryClient(RegistryConnection):
         manifest = self.manifest(tag)  # the header is optional
         return manifest.digest if manifest else None
 
+    def heads(self, tags: Sequence[str]) -> dict[str, str]:
+        """Return the digest of each tag that is there."""
+        found = in_parallel(self.head, tags, REQUESTS)
+        return {tag: digest for tag, digest in zip(tags, found, strict=True) if digest}
+
     def manifest(self, reference: str) -> repository.Manifest | None:
-        """Return a manifest, or ``None`` if there is none."""
         answer = self._read("GET", f"/manifests/{reference}", f"reading {reference}")
         if answer is None:
             return None
         told = answer.headers.get("Docker-Content-Digest") or repository.digest_of(answer.body)
-        digest = reference if repository.is_digest(reference) else told
+        digest = reference if ":" in reference else told  # a tag has no colon
         self._check_digest(answer.body, digest, reference)
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip()
         return repository.Manifest(digest, kind, answer.body)
@@ -194,13 +201,12 @@ class RegistryClient(RegistryConnection):
         try:
             document = manifest.document()
             found, (layer,) = document.get("artifactType"), document["layers"]
-            digest, subject = str(layer["digest"]), document.get("subject")
-            about = str(subject["digest"]) if subject else None
+            digest = str(layer["digest"])
         except (CheckFailedError, KeyError, TypeError, ValueError) as error:
             raise repository.DamagedError(f"{where} is not an artifact of imgbuild.") from error
         if found != kind:
             raise repository.DamagedError(f"{where} is of the type {found}, not {kind}.")
-        return repository.Artifact(self.blob(digest), about, where)
+        return repository.Artifact(self.blob(digest), manifest.subject, where)
 
     def _read(self, method: str, path: str, what: str, most: int = LARGEST_ANSWER) -> Answer | None:
         """Return the answer 200 to a request, or None for 404."""

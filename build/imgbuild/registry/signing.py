@@ -94,11 +94,8 @@ class Signer:
                     path.write_bytes(content)
                     named = [f"--type={kind}", f"--predicate={path}"]
                     self._call("attest", *form, *named, reference)
-        if self.cosign.has_signing_config:  # version 2 signs in the first form alone
-            self._call("sign", *forms[0], reference)
-            self._call("sign", *forms[1], reference)
-        else:
-            self._call("sign", reference)
+        for form in forms if self.cosign.has_signing_config else [[]]:  # version 2 signs in one
+            self._call("sign", *form, reference)
 
     def _call(self, command: str, *words: str) -> None:
         options: list[str] = []
@@ -154,12 +151,12 @@ class Trust:
         raise CheckFailedError(f"{words[-1]}: {next(reasons, said)}.")
 
     def _options(self, folder: Path) -> Sequence[str]:
+        key = self.key
         if self.public_key:
-            path = folder / "key.pub"
-            path.write_text(self.public_key, encoding="ascii")
-            return [f"--key={path}", "--insecure-ignore-tlog=true"]
-        if self.key:
-            return [f"--key={self.key}", "--insecure-ignore-tlog=true"]
+            key = str(folder / "key.pub")
+            Path(key).write_text(self.public_key, encoding="ascii")
+        if key:
+            return [f"--key={key}", "--insecure-ignore-tlog=true"]
         return [
             f"--certificate-identity={self.identity}",
             f"--certificate-oidc-issuer={self.issuer}",

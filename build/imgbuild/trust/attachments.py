@@ -1,22 +1,44 @@
-"""Put an image's SBOM and provenance beside it in its repository: signed, or just attached."""
+"""Make an image's SBOM and provenance, and put them beside it: signed, or just attached."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from imgbuild.build.context import BuildContext
+from imgbuild.build.horovod_wheels import wheel_key
+from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError
 from imgbuild.files import parse_json
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.registry.signing import TYPES, Signer
-from imgbuild.trust.provenance import statement
+from imgbuild.trust.provenance import provenance, statement
+from imgbuild.trust.sbom import SBOM_MEDIA_TYPE, image_sbom
+
+if TYPE_CHECKING:
+    from imgbuild.publish.candidate import PushCandidate
 
 #: Without a signature: the media type of each document, and the end of its tag. `cosign tree` and
 #: `oras discover` show them.
 _MEDIA_TYPES = {
-    "cyclonedx": ("application/vnd.cyclonedx+json", "sbom"),
+    "cyclonedx": (SBOM_MEDIA_TYPE, "sbom"),
     "slsaprovenance1": ("application/vnd.in-toto+json", "provenance"),
 }
+
+
+def predicates(
+    candidate: "PushCandidate", engine: Engine, context: BuildContext
+) -> Mapping[str, bytes]:
+    """Return what is attested of an image, by cosign's name of the type; its lock must be held."""
+    image, project = candidate.image, context.project
+    sbom = image_sbom(candidate.name, candidate.stored, engine, project, image.matrix)
+    wheel = wheel_key(image, project, context.inputs)
+    made = provenance(candidate, project, context.settings, sbom, wheel)
+    return {
+        "cyclonedx": sbom.encode(),
+        "slsaprovenance1": json.dumps(made, indent=1, sort_keys=True).encode(),
+    }
 
 
 @dataclass(frozen=True)
@@ -53,16 +75,13 @@ class Attachments:
             self.signer.sign(f"{self.registry.name}@{image.digest}", predicates)
             return
         tags = self._tags(image.digest)
-        for kind, content in predicates.items():
-            media_type = _MEDIA_TYPES[kind][0]
-            document = content if kind == "cyclonedx" else self._statement(content, image)
-            digest = self.registry.put_artifact(tags[kind], media_type, document, image)
+        for kind, document in predicates.items():
+            media_type, content = _MEDIA_TYPES[kind][0], document
+            if kind != "cyclonedx":  # as cosign makes it of what it signs
+                made = statement(self.registry.name, image.digest, parse_json(document))
+                content = json.dumps(made, sort_keys=True).encode()
+            digest = self.registry.put_artifact(tags[kind], media_type, content, image)
             self.registry.refer(image.digest, digest, media_type)
-
-    def _statement(self, predicate: bytes, image: Manifest) -> bytes:
-        """Return the statement of a predicate, as cosign makes it of what it signs."""
-        made = statement(self.registry.name, image.digest, parse_json(predicate))
-        return json.dumps(made, sort_keys=True).encode()
 
     def _tags(self, digest: str) -> dict[str, str]:
         stem = digest.replace(":", "-")

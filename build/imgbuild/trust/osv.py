@@ -7,6 +7,7 @@ in files, a Debian or Ubuntu version is compared by name alone: OSV's records li
 import json
 import re
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,18 +47,17 @@ Known = Mapping[Package, tuple[str, ...]]
 
 def packages_of(sbom: Mapping[str, Any]) -> tuple[Package, ...]:
     """Return the packages of an SBOM of ours that OSV has an ecosystem for."""
-    return tuple(sorted({*_packages(one.get("purl", "") for one in sbom["components"])}))
-
-
-def _packages(purls: Iterable[str]) -> Iterator[Package]:
+    found = set[Package]()
+    purls = (one.get("purl", "") for one in sbom["components"])
     for match in filter(None, map(_PURL.fullmatch, purls)):
         kind, name, version = match[1], unquote(match[2]), unquote(match[3])
         qualifiers = dict(one.partition("=")[::2] for one in match[4].split("&"))
         if kind == "pypi":
-            yield Package("PyPI", name, version)
+            found.add(Package("PyPI", name, version))
         elif kind in _DISTRIBUTIONS and qualifiers.get("arch") == "source":
             release = qualifiers.get("distro", "").rpartition("-")[2]
-            yield Package(_DISTRIBUTIONS[kind].format(release), name, version)
+            found.add(Package(_DISTRIBUTIONS[kind].format(release), name, version))
+    return tuple(sorted(found))
 
 
 def ask(packages: Iterable[Package], sites: Sites) -> Known:
@@ -65,12 +65,12 @@ def ask(packages: Iterable[Package], sites: Sites) -> Known:
 
     MachineError: it cannot be reached. CheckFailedError: its answer is not OSV's.
     """
-    found: dict[Package, set[str]] = {}
+    found = defaultdict[Package, set[str]](set)
     waiting = [(package, "") for package in packages]
     while waiting:
         batch, waiting = waiting[:BATCH], waiting[BATCH:]
         for (package, _), (ids, token) in zip(batch, _asked(batch, sites), strict=True):
-            found.setdefault(package, set()).update(ids)
+            found[package] |= ids
             waiting += [(package, token)] if token else []
     return {package: tuple(sorted(ids)) for package, ids in found.items() if ids}
 
@@ -114,10 +114,10 @@ def read(packages: Iterable[Package], path: Path) -> Known:
 
     InputError: it cannot be read, or holds something else.
     """
-    requested: dict[tuple[str, str], list[Package]] = {}
+    requested = defaultdict[tuple[str, str], list[Package]](list)
     for package in packages:
-        requested.setdefault((package.ecosystem, package.name), []).append(package)
-    found: dict[Package, set[str]] = {}
+        requested[package.ecosystem, package.name].append(package)
+    found = defaultdict[Package, set[str]](set)
     try:
         with zipfile.ZipFile(path) as archive:
             for file in archive.infolist():
@@ -125,7 +125,7 @@ def read(packages: Iterable[Package], path: Path) -> Known:
                     raise InputError(f"--osv {path}: {file.filename} is larger than a record.")
                 record = parse_json(archive.read(file))
                 for package in _affected(record, requested):
-                    found.setdefault(package, set()).add(str(record["id"]))
+                    found[package].add(str(record["id"]))
     except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"--osv {path}: {type(error).__name__}: it is not a ZIP file of OSV's records, such as "
@@ -154,12 +154,8 @@ def _within(version: str, described: Mapping[str, Any]) -> bool:
         return False
     inside = False
     try:
-        own = Version(version)
-        events = [
-            (Version(text), kind)
-            for event in described.get("events", ())
-            for kind, text in event.items()
-        ]
+        own, every = Version(version), described.get("events", ())
+        events = [(Version(text), kind) for event in every for kind, text in event.items()]
     except InvalidVersion:
         return False
     for at, kind in sorted(events, key=lambda one: one[0]):

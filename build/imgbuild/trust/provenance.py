@@ -13,28 +13,28 @@ from imgbuild.files import file_sha256, sha256
 from imgbuild.inputs.build_inputs import image_downloads
 from imgbuild.plan.changes import recorded_parts
 from imgbuild.project import Project
-from imgbuild.registry.signing import suite_byproducts
+from imgbuild.registry.signing import TYPES, suite_byproducts
 from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites
+from imgbuild.trust.sbom import SBOM_MEDIA_TYPE
 
 if TYPE_CHECKING:
     from imgbuild.publish.candidate import PushCandidate
 
 STATEMENT = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
-SBOM_TYPE, SBOM_MEDIA_TYPE = "https://cyclonedx.org/bom", "application/vnd.cyclonedx+json"
 BUILD_TYPE = f"urn:{NAMESPACE}:build:1"
 #: Who built an image that no workflow did.
 LOCAL = f"urn:{NAMESPACE}:local"
 
 
-def statement(
-    name: str, digest: str, predicate: Mapping[str, Any], predicate_type: str = PREDICATE_TYPE
-) -> dict[str, Any]:
-    """Return what is to be signed: that a predicate is of the image of this name and digest."""
-    subject = {"name": name, "digest": _digest(digest)}
-    head = {"_type": STATEMENT, "subject": [subject], "predicateType": predicate_type}
-    return {**head, "predicate": predicate}
+def statement(name: str, digest: str, predicate: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what says that a provenance is of the image of this name and digest."""
+    return {
+        "_type": STATEMENT,
+        "subject": [{"name": name, "digest": _digest(digest)}],
+        "predicateType": TYPES["slsaprovenance1"],
+        "predicate": predicate,
+    }
 
 
 def provenance(
@@ -49,31 +49,34 @@ def provenance(
     ``wheel`` is the key of Horovod's wheel, which may have been compiled by an earlier build.
     ``project`` and ``settings`` are what the candidate was approved by: they have its input digest.
     """
-    image, labels = candidate.image, candidate.labels
-    inside: dict[str, Any] = {
-        "inputDigest": candidate.input_digest,
-        "substitutes": [*candidate.allowed],
-    }
-    inside |= {"inputs": recorded_parts(labels) or {}, "epoch": image.matrix.epoch}
-    inside |= {"horovodWheel": wheel} if wheel else {}
-    row, pins = (
-        image.row.model_dump(mode="json"),
-        {one.component: one.version for one in image.pins},
-    )
-    asked = {"image": image.name, "variant": image.variant, "row": row, "pins": pins}
+    image, labels = candidate.image, candidate.stored.labels
     codes = {suite.name: suite.code for suite in read_suites(project.suites)}
-    suites = suite_byproducts(candidate.report, codes)
     listed = {"name": "sbom", "mediaType": SBOM_MEDIA_TYPE}
     return {
         "buildDefinition": {
             "buildType": BUILD_TYPE,
-            "externalParameters": asked | {"revision": labels.get(f"{OCI}.revision", "")},
-            "internalParameters": inside,
+            "externalParameters": {
+                "image": image.name,
+                "variant": image.variant,
+                "row": image.row.model_dump(mode="json"),
+                "pins": {one.component: one.version for one in image.pins},
+                "revision": labels.get(f"{OCI}.revision", ""),
+            },
+            "internalParameters": {
+                "inputDigest": candidate.input_digest,
+                "substitutes": [*candidate.allowed],
+                "inputs": recorded_parts(labels) or {},
+                "epoch": image.matrix.epoch,
+                **({"horovodWheel": wheel} if wheel else {}),
+            },
             "resolvedDependencies": [*_materials(candidate, project, settings)],
         },
         "runDetails": {
             "builder": {"id": labels.get(f"{OCI}.source", LOCAL)},
-            "byproducts": [{**listed, "digest": _digest(sha256(sbom.encode()))}, *suites],
+            "byproducts": [
+                {**listed, "digest": _digest(sha256(sbom.encode()))},
+                *suite_byproducts(candidate.report, codes),
+            ],
         },
     }
 
@@ -82,11 +85,11 @@ def _materials(
     candidate: "PushCandidate", project: Project, settings: Settings
 ) -> Iterator[dict[str, Any]]:
     """Yield every input that has a digest of its own: revision, base, files, downloads."""
-    image, labels = candidate.image, candidate.labels
+    image, labels = candidate.image, candidate.stored.labels
     revision, dirty, _ = labels.get(f"{OCI}.revision", "").partition("-dirty")
     if revision and not dirty:
-        source = labels.get(f"{OCI}.source", "")
-        place = {"uri": f"git+{source}"} if source else {"name": "revision"}
+        site = labels.get(f"{OCI}.source", "")
+        place = {"uri": f"git+{site}"} if site else {"name": "revision"}
         yield {**place, "digest": {"gitCommit": revision}}
     base = {"name": "base", "uri": labels.get(f"{OCI}.base.name", image.os_name)}
     yield {**base, "digest": _digest(labels[BASE_DIGEST])}
@@ -95,10 +98,9 @@ def _materials(
         yield {"name": str(file.relative_to(project.root)), "digest": _digest(file_sha256(file))}
     for one in image_downloads(image, project.locks, settings).all:
         yield {"name": one.name, "uri": one.url, "digest": _digest(one.sha256)}
-    if image.horovod_source:
-        version, digest = image.horovod_source
-        uri = f"pkg:pypi/horovod@{version}"
-        yield {"name": "Horovod", "uri": uri, "digest": _digest(digest)}
+    if source := image.horovod_source:
+        uri = f"pkg:pypi/horovod@{source[0]}"
+        yield {"name": "Horovod", "uri": uri, "digest": _digest(source[1])}
 
 
 def _digest(value: str) -> dict[str, str]:

@@ -42,6 +42,7 @@ from imgbuild.suites.container import (
 )
 from imgbuild.suites.runner import folder_name
 
+SBOM_MEDIA_TYPE = "application/vnd.cyclonedx+json"
 PROGRAM = Path(__file__).with_name("sbom_program.py")
 _COMPILED = "compiled from its source"
 #: How the packages of NVIDIA's libraries begin, in its own archive and in the Python package index.
@@ -125,7 +126,8 @@ def known_origins(labels: Mapping[str, str], image: Image, project: Project) -> 
         if name and said.get(title) == reader.digest(f"locks/{name}")[:SHORT]:
             lock, where = read_lock(project.locks / name), f"images/locks/{name}"
             for one, version in lock.versions.items():
-                found |= _of_index(where, one, version, *lock.hashes[one])
+                purl = package_url(("pypi", one), version)  # of whichever index or mirror
+                found[f"{one}-{version}"] = _origin(where, purl, *lock.hashes[one])
     if image.mpi.origin == "index" and (runtime := image.mpi.runtime.replace("==", "-")) in found:
         found[f"{image.mpi.flavour}-{minor_of(image.mpi.version)}"] = found[runtime]
     stage = reader.dockerfile(image).stages.get("horovod-source")
@@ -139,11 +141,6 @@ def known_origins(labels: Mapping[str, str], image: Image, project: Project) -> 
                 how = _COMPILED if context == FILES else "conda"
                 found[file.name.partition(".tar")[0]] = _origin(how, file.url, file.sha256)
     return found
-
-
-def _of_index(how: str, name: str, version: str, *sha256: str) -> Origins:
-    purl = package_url(("pypi", name), version)  # whichever index or mirror it came from
-    return {f"{name}-{version}": _origin(how, purl, *sha256)}
 
 
 def _origin(how: str, url: str, *sha256: str) -> Origin:

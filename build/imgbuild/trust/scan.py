@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
+from pydantic import TypeAdapter
 
-from imgbuild.files import parse_json, write_text
+from imgbuild.files import write_text
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Accepted
 from imgbuild.trust.osv import Known
@@ -56,9 +57,6 @@ class Scan:
     def open(self) -> tuple[SecurityFinding, ...]:
         return tuple(one for one in self.findings if one.counts)
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def _place(state: Path, image_id: str) -> Path:
     return state / "scans" / f"{image_id.removeprefix('sha256:')}.json"
@@ -66,17 +64,14 @@ def _place(state: Path, image_id: str) -> Path:
 
 def keep_scan(scan: Scan, state: Path) -> None:
     """Keep the latest scan of an image in the state folder, for the catalogue."""
-    write_text(_place(state, scan.image_id), json.dumps(scan.as_json()) + "\n")
+    write_text(_place(state, scan.image_id), json.dumps(asdict(scan)) + "\n")
 
 
 def latest_scan(image_id: str, state: Path) -> Scan | None:
     """Return the latest scan of an image on this machine; None if there is none that is whole."""
     try:
-        found = parse_json(_place(state, image_id).read_bytes())
-        return Scan(
-            **{**found, "findings": tuple(SecurityFinding(**one) for one in found["findings"])}
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        return TypeAdapter(Scan).validate_json(_place(state, image_id).read_bytes())
+    except (OSError, ValueError):
         return None
 
 
@@ -112,12 +107,11 @@ def unsupported_parts(image: Image, today: date) -> Iterator[str]:
         "python": image.version_of("python"),
         image.os.distribution: image.os.version,
     }
-    titles = {"tensorflow": "TensorFlow"}
     for one in image.matrix.end_of_life:
         version = parts.get(one.part)
         if version and version in SpecifierSet(one.versions) and (one.since or today) <= today:
             since = f" since {one.since}" if one.since else ""
-            title = titles.get(one.part, one.part.capitalize())
+            title = "TensorFlow" if one.part == "tensorflow" else one.part.capitalize()
             yield f"{title} {version} gets no security fixes{since} ({one.source})"
 
 

@@ -158,10 +158,9 @@ def test_suites_of_a_report() -> None:
 
 def test_layers_of_a_published_image() -> None:
     registry = MemoryRegistry()
-    image = registry.add_image("1", [b"one", b"three"])
+    history = [{"created_by": "A"}, {"empty_layer": True}, {"created_by": "B"}]
+    image = registry.add_image("1", [b"one", b"three"], history=history)
     digest, suites = image.digest, read_suites(ROOT / "tests" / "image")
-    config = b'{"history": [{"created_by": "A"}, {"empty_layer": true}, {"created_by": "B"}]}'
-    registry.blobs[image.config_digest] = config
     found = published_image(replace(RECORD, digest=digest), registry, suites)
     assert found.layers == (Layer(None, 3, "A"), Layer(None, 5, "B"))
     assert [one.suite.name for one in found.suites] == ["pins"]

@@ -1,7 +1,6 @@
 """Who can write a cache publishes nothing: what was taken from it does not pass the push gate."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
 from bench import EPOCH, EPOCH_SECONDS, NEW, OLD, Bench
@@ -13,7 +12,6 @@ from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import input_tag
-from imgbuild.plan.plan import PlanItem
 from imgbuild.publish.candidate import ALLOW_CACHED, approve
 from imgbuild.registry.repository import OCI_MANIFEST
 from imgbuild.suites.results import Report, ReportStore, SuiteResult
@@ -52,13 +50,9 @@ class ForgedCache:
             self.bench.engine.registry[reference] = StoredImage(
                 config, (reference,), labels, 10**9, EPOCH_SECONDS, LAYERS
             )
-            report = self.report(item) if suites else {}
+            keys = self.bench.context.suite_keys[image.name] if suites else {}
+            report = {suite: {**PASSED, "key": key} for suite, key in keys.items()}
             store.keep_verdicts(total, LAYERS, report, manifest)
-
-    def report(self, item: PlanItem) -> dict[str, Any]:
-        """Return what says of every suite that it passed."""
-        keys = self.bench.context.suite_keys[item.image.name]
-        return {suite: {**PASSED, "key": key} for suite, key in keys.items()}
 
     def refusal(self, *allowed: str) -> str:
         with pytest.raises(CheckFailedError) as caught:
@@ -74,36 +68,31 @@ def forged(bench: Bench) -> ForgedCache:
 
 
 def test_a_forged_cache_is_tagged_here_and_not_published(forged: ForgedCache) -> None:
-    """Not even after `imgbuild test --rerun`."""
+    """Not even after `imgbuild test --rerun`; where it is allowed, it says where it came from."""
     forged.put()
-    bench = forged.bench
+    bench, place = forged.bench, forged.server.name
     assert {str(one.item.action) for one in bench.build()} == {"tag"}
     assert not bench.tested
     lines = forged.refusal().splitlines()
     assert [line.partition(" ")[0] for line in lines] == [OLD, NEW]
     for line in lines:
-        for fact in (NOT_BUILT, "`docker rmi", forged.server.name, RERUN, "--allow-cached"):
+        for fact in (NOT_BUILT, "`docker rmi", place, RERUN, "--allow-cached"):
             assert fact in line
+    context = bench.opened()
+    for image in approve(context, {ALLOW_CACHED}):
+        assert {one["found"] for one in image.report.values()} == {place}
+        assert len(image.allowed) == 2
+        assert image.packages == locked_packages(image.image, context.project.locks)
+        passed = context.store.passed(image.stored.id, context.suite_keys[image.name])
+        report = Report(image.name, image.stored.id, "", tuple(passed.values()))
+        assert {one["found"] for one in report.as_json()["suites"]} == {place}
+        assert f"pins: result found in {place}" in report.notes
     for item in bench.plan():
         keys = bench.context.suite_keys[item.image.name]
         results = [SuiteResult(suite, 1, (), (), 1.0) for suite in keys]
         bench.context.store.save(item.image_id or "", keys, results)
     refusal = forged.refusal()
     assert (NOT_BUILT in refusal, RERUN in refusal) == (True, False)
-
-
-def test_what_is_allowed_says_where_each_verdict_was_found(forged: ForgedCache) -> None:
-    forged.put()
-    forged.bench.build()
-    context = forged.bench.opened()
-    for image in approve(context, {ALLOW_CACHED}):
-        assert {one["found"] for one in image.report.values()} == {forged.server.name}
-        assert len(image.allowed) == 2
-        assert image.packages == locked_packages(image.image, context.project.locks)
-        results = context.store.passed(image.image_id, context.suite_keys[image.name])
-        report = Report(image.name, image.image_id, "", tuple(results.values()))
-        assert {one["found"] for one in report.as_json()["suites"]} == {forged.server.name}
-        assert f"pins: result found in {forged.server.name}" in report.notes
 
 
 @pytest.mark.parametrize("came", ["from the cache", "with a tag", "without a tag"])

@@ -10,7 +10,7 @@ from published_images import publish
 from imgbuild.build.artifact_store import ArtifactStore
 from imgbuild.errors import InputError
 from imgbuild.matrix.tags import input_tag, record_tag
-from imgbuild.publish.life_cycle import pruned, retire
+from imgbuild.publish.life_cycle import Pruning, retire
 from imgbuild.publish.record import END_OF_LIFE, Record, read_published
 from imgbuild.registry.repository import OCI_MANIFEST
 
@@ -18,16 +18,9 @@ DAY = date(2026, 11, 25)
 LAYERS = ("sha256:" + "5" * 64,)
 
 
-class Registry(MemoryRegistry):
-    def delete(self, digest: str) -> None:
-        self._called(f"delete {digest}")
-        self.manifests.pop(digest, None)
-        self.tagged = {tag: one for tag, one in self.tagged.items() if one != digest}
-
-
 @pytest.fixture
-def registry() -> Registry:
-    return Registry()
+def registry() -> MemoryRegistry:
+    return MemoryRegistry()
 
 
 def release(registry: MemoryRegistry, number: int, image: str = "tf-2.2-cpu-debian") -> Record:
@@ -53,13 +46,13 @@ def release(registry: MemoryRegistry, number: int, image: str = "tf-2.2-cpu-debi
 
 
 def test_the_latest_releases_and_what_a_moving_tag_is_at_stay_with_all_they_have(
-    registry: Registry,
+    registry: MemoryRegistry,
 ) -> None:
     records = [release(registry, number) for number in range(1, 6)]
     release(registry, 1, "tf-2.3-cpu-debian")
     registry.tagged["ours-for-ever"] = records[0].digest  # somebody's own
     before = dict(registry.tagged)
-    pruning = pruned(registry, 2, cache=False)
+    pruning = Pruning(registry, 2)
     assert [one.release for one in pruning.old] == ["20261120.2", "20261120.3"]
     assert registry.tagged == before, "nothing is deleted by looking"
     deleted = [*pruning.run()]
@@ -72,45 +65,45 @@ def test_the_latest_releases_and_what_a_moving_tag_is_at_stay_with_all_they_have
     found = read_published(registry)
     assert [*found.faults()] == []
     assert len(found.whole) == 4
-    assert not pruned(registry, 2, cache=False).tags()
+    assert not Pruning(registry, 2).tags()
 
 
-def test_a_deletion_that_was_cut_off_is_completed(registry: Registry) -> None:
+def test_a_deletion_that_was_cut_off_is_completed(registry: MemoryRegistry) -> None:
     for number in range(1, 4):
         release(registry, number)
-    total = len(pruned(registry, 1, cache=False).tags())
-    running = pruned(registry, 1, cache=False).run()
+    total = len(Pruning(registry, 1).tags())
+    running = Pruning(registry, 1).run()
     for _ in range(5):
         next(running)
-    left = pruned(registry, 1, cache=False)
+    left = Pruning(registry, 1)
     assert 0 < len(left.tags()) < total
     [*left.run()]
     assert [one.release for one in read_published(registry).records] == ["20261120.3"]
 
 
-def test_a_tag_that_moves_to_an_old_image_meanwhile_keeps_it(registry: Registry) -> None:
+def test_a_tag_that_moves_to_an_old_image_meanwhile_keeps_it(registry: MemoryRegistry) -> None:
     old, _ = release(registry, 1), release(registry, 2)
-    pruning = pruned(registry, 1, cache=False)
+    pruning = Pruning(registry, 1)
     pruning.tags()
     registry.tagged["2.2-cpu"] = old.digest
     [*pruning.run()]
     assert registry.tagged["2.2-cpu"] == registry.tagged[old.tag] == old.digest
 
 
-def test_of_the_cache_only_what_no_release_needs_goes(registry: Registry) -> None:
+def test_of_the_cache_only_what_no_release_needs_goes(registry: MemoryRegistry) -> None:
     kept = release(registry, 1)
     store = ArtifactStore(registry, print)
     store.keep_wheel("abc", b"a wheel")
     registry.tagged["input-unpublished"] = registry.add_image("x").digest
     del registry.tagged["x"]
-    assert pruned(registry, 1, cache=False).tags() == {}
-    assert {*pruned(registry, 1, cache=True).tags()} == {"wheel-abc", "input-unpublished"}
-    [*pruned(registry, 1, cache=True).run()]
+    assert Pruning(registry, 1).tags() == {}
+    assert {*Pruning(registry, 1, cache=True).tags()} == {"wheel-abc", "input-unpublished"}
+    [*Pruning(registry, 1, cache=True).run()]
     assert store.verdicts(kept.input_digest, LAYERS)
     assert registry.head(input_tag(kept.input_digest)) == kept.digest
 
 
-def test_a_retired_image_says_so_and_stays(registry: Registry) -> None:
+def test_a_retired_image_says_so_and_stays(registry: MemoryRegistry) -> None:
     old, latest = release(registry, 1), release(registry, 2)
     with pytest.raises(InputError, match="nosuch"):
         retire(registry, [old.tag, "nosuch"], "a hole", DAY)

@@ -106,7 +106,7 @@ def test_what_a_push_did_is_short_and_the_tags_are_below() -> None:
     tag = "1.12.0-cpu-py36-debian12-intelmpi2021.8.0-20261121.1"
     moving = ("1.12-cpu-intelmpi", "1.12.0-cpu-intelmpi")
     record = replace(RECORD, image="tf-1.12-cpu-debian-intelmpi", tag=tag, moving=moving)
-    images = (PushedImage(record, True, True, moving), PushedImage(RECORD))
+    images = (PushedImage(record, ("push", "record"), moving), PushedImage(RECORD))
     assert pushed_lines(PushResult("registry.example.org/ml/tensorflow", images, {})) == [
         "image                        digest        MB    done",
         "tf-1.12-cpu-debian-intelmpi  222222222222  1235  pushed, recorded, moved 2 tags",

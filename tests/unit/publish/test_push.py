@@ -14,6 +14,7 @@ import pytest
 from memory_registry import MemoryRegistry
 from published_images import publish
 
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
@@ -31,7 +32,7 @@ FIRST, SECOND = f"{STEM}-20261120.1", f"{STEM}-20261120.2"
 MOVING = ("2.2-cpu", f"{release_of('2.2')}-cpu")
 REPORT = {"pins": {"verdict": "passed", "passed": 3, "skipped": []}}
 PACKAGES = {"numpy": "1.18.5"}
-SNAPSHOTS = {"debian": "20261101T000000Z"}
+SNAPSHOT = {"imgbuild.snapshot.debian": "20261101T000000Z"}
 
 
 def id_of(content: str) -> str:
@@ -64,18 +65,9 @@ class Bench:
     hour: int = 10
 
     def candidate(self, content: str = "one", image_id: str = "") -> PushCandidate:
-        inputs = digest_of(content.encode())
-        return PushCandidate(
-            self.image,
-            image_id or id_of(content),
-            inputs,
-            (),
-            REPORT,
-            (),
-            PACKAGES,
-            SNAPSHOTS,
-            work_seconds=float(self.hour),  # another one each time
-        )
+        stored = StoredImage(image_id or id_of(content), labels=SNAPSHOT)
+        what = (self.image, stored, digest_of(content.encode()), REPORT, (), PACKAGES)
+        return PushCandidate(*what, work_seconds=float(self.hour))  # another one each time
 
     def session(self, release: str | None = None, now: datetime | None = None) -> Push:
         self.hour += 1
@@ -145,7 +137,8 @@ def test_content_then_record_then_input_tag_then_moving_tags(bench: Bench) -> No
     assert writes == ["upload", *attached, f"put {FIRST}.record", verdicts, *rest]
     assert bench.digests(FIRST, input_of("one"), *MOVING) == {digest}
     assert found.record == bench.record()
-    assert (found.record.packages, found.record.snapshots) == (PACKAGES, SNAPSHOTS)
+    assert found.record.packages == PACKAGES
+    assert found.record.snapshots == {"debian": "20261101T000000Z"}
     assert (found.record.image_id, found.record.release) == (id_of("one"), "20261120.1")
     assert found.record.size == len(b'{"tag": "one"}layer')
     assert found.record.build_seconds > 0

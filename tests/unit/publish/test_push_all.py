@@ -18,13 +18,12 @@ from test_push import Bench as Pushes
 from imgbuild.build.context import image_locks
 from imgbuild.build.display import BuildDisplay
 from imgbuild.engine.types import RunOptions, StoredImage
-from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.events import Event, ImageNote, ImageState
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project, state_dir
 from imgbuild.publish import push as push_module
 from imgbuild.publish.push import PushOptions, PushResult, push_all, push_images
-from imgbuild.suites.catalog import read_suites
 from imgbuild.suites.container import CONTAINER_LABEL, label_of
 
 NAMES = (NAME, "tf-2.1-cpu-debian", "tf-2.0-cpu-debian")
@@ -70,7 +69,7 @@ def test_a_failed_image_stops_no_other(
     display.on_event = shown.append  # type: ignore[method-assign, assignment]
     context: Any = SimpleNamespace(display=display, host=None, state=tmp_path)
     candidates = [
-        replace(pushes.candidate(name), image=images[name], image_id=image_id)
+        replace(pushes.candidate(name, image_id), image=images[name])
         for name, image_id in zip(NAMES, ids, strict=True)
     ]
     result = push_all(pushes.session(), candidates, context, jobs=2)
@@ -97,31 +96,6 @@ def test_it_is_the_machines_error_only_if_no_image_is_at_fault() -> None:
     assert PushResult("x", (), {}).failure() is None
     assert isinstance(PushResult("x", (), {"a": machine, "b": machine}).failure(), MachineError)
     assert isinstance(PushResult("x", (), {"a": machine, "b": image}).failure(), CheckFailedError)
-
-
-@pytest.mark.parametrize(
-    "release",
-    [
-        *("", "1", "20261120", "20261120.0", "20261120.01", "20261120.10000", "2026-11-20.1"),
-        *("20261131.1", "20270229.1", "00001120.1", "20261120.1\n", "20261120.-1"),
-    ],
-)
-def test_what_is_no_release_is_refused_before_anything_is_asked(
-    project: Project, images: dict[str, Image], release: str
-) -> None:
-    options = PushOptions((images[NAME],), "127.0.0.1:1/x", release)
-    with pytest.raises(InputError, match=r"--release .*YYYYMMDD\.N"):
-        push_images(project, options, print)
-
-
-def test_no_suite_can_be_left_out_that_every_machine_can_run(
-    project: Project, images: dict[str, Image]
-) -> None:
-    for suite in {one.name for one in read_suites(project.suites)} - {"gpu_runs"}:
-        allowed = frozenset({"--allow-skipped gpu_runs", f"--allow-skipped {suite}"})
-        options = PushOptions((images[NAME],), "127.0.0.1:1/x", allowed=allowed)
-        with pytest.raises(InputError, match=f"--allow-skipped {suite}: "):
-            push_images(project, options, print)
 
 
 def test_a_push_needs_the_locks_of_its_images_and_a_plan_none(

@@ -19,6 +19,18 @@ def test_a_release_is_used_as_it_is_given(text: str) -> None:
     assert RELEASE.fullmatch(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "1", "20261120", "20261120.0", "20261120.01", "20261120.10000", "2026-11-20.1"),
+        *("20261131.1", "20270229.1", "00001120.1", "20261120.1\n", "20261120.-1"),
+    ],
+)
+def test_what_is_no_release_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"--release .*YYYYMMDD\.N"):
+        check_release(text)
+
+
 def test_the_next_is_the_first_of_the_day_that_this_image_has_not(
     images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:

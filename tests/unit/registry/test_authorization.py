@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from registry_client import LOGIN, opened
-from registry_server import Fault, RegistryServer, registry_server
+from registry_server import LOGIN, Fault, RegistryServer, opened, registry_server
 
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.parallel import in_parallel

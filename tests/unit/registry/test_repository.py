@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from registry_client import opened
+from registry_server import opened
 
 from imgbuild.errors import InputError, MachineError
 from imgbuild.http import HttpClient, TransientError

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from registry_client import ATTEMPTS, opened
-from registry_server import Fault, RegistryServer, registry_server
+from registry_server import ATTEMPTS, Fault, RegistryServer, opened, registry_server
 
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.parallel import in_parallel
@@ -14,7 +13,9 @@ from imgbuild.registry import repository_client
 from imgbuild.registry.repository import (
     EMPTY_TYPE,
     OCI_MANIFEST,
+    Artifact,
     DamagedError,
+    Manifest,
     descriptor,
     digest_of,
 )
@@ -49,17 +50,14 @@ def manifest_of(registry: RegistryClient) -> bytes:
 
 
 def test_what_is_written_is_read(registry: RegistryClient, server: RegistryServer) -> None:
-    assert registry.tags() == ()
     assert (registry.head("1.0"), registry.manifest("1.0")) == (None, None)
     server.fail("GET /tags", Fault(404))
-    assert registry.tags() == (), "a repository that does not exist yet"
+    assert registry.tags() == registry.tags() == (), "it does not exist yet, then it is empty"
     content = manifest_of(registry)
     digest = registry.put_manifest("1.0", content, OCI_MANIFEST)
     assert registry.head("1.0") == digest == digest_of(content)
     assert server.lines()[-1] == "HEAD /manifests/1.0", "nothing else is read"
-    found = registry.manifest("1.0")
-    assert found
-    assert (found.digest, found.media_type, found.content) == (digest, OCI_MANIFEST, content)
+    assert registry.manifest("1.0") == Manifest(digest, OCI_MANIFEST, content)
     assert registry.blob(EMPTY) == b"{}"
     server.tells_digests = False
     assert registry.head("1.0") == digest
@@ -85,7 +83,7 @@ def test_tags_come_page_by_page_and_the_pages_end(
     tags = tuple(f"1.{number}" for number in range(7))
     for tag in tags:
         server.store.add_image(tag)
-    for server.page in (1, 5, 7):
+    for server.store.page in (1, 5, 7):
         assert registry.tags() == tags
 
     def page(following: int) -> Fault:
@@ -256,9 +254,8 @@ def test_an_artifact_is_one_file_about_an_image(
 ) -> None:
     image = server.store.add_image("1.0")
     digest = registry.put_artifact("doc", KIND, b'{"a": 1}', image)
-    found = registry.read_artifact("doc", KIND)
-    assert found
-    assert (found.document(), found.subject) == ({"a": 1}, image.digest)
+    where = f"{server.name}:doc"
+    assert registry.read_artifact("doc", KIND) == Artifact(b'{"a": 1}', image.digest, where)
     manifest = registry.manifest("doc")
     assert manifest
     assert (manifest.media_type, manifest.digest) == (OCI_MANIFEST, digest)

@@ -229,7 +229,7 @@ def test_the_same_image_has_the_same_bytes_and_another_another_number(
     ids=[
         "empty",
         "deep",
-        "nothing",
+        "none",
         "short",
         "number",
         "escape",
@@ -237,7 +237,7 @@ def test_the_same_image_has_the_same_bytes_and_another_another_number(
         "long",
         "many",
         "name",
-        "no-dpkg",
+        "dpkg",
     ],
 )
 def test_an_image_that_does_not_say_what_is_in_it(
