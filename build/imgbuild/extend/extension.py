@@ -51,8 +51,9 @@ def plain_requirement(value: str) -> str:
     elif source := _SOURCE.fullmatch(text):
         way = f"build a wheel, `pip wheel --no-deps -w dist {next(filter(None, source.groups()))}`"
         way += ", and write its path, dist/NAME.whl; or install it in a Dockerfile FROM the image"
-    text = f"{value!r} is not a requirement of the package index, and cannot be locked by hash: "
-    raise ValueError(re.sub(r"//[^/@\s]*@", "//", text + way))  # without logins
+    raise ValueError(
+        f"{value!r} is not a requirement of the package index, and cannot be locked by hash: {way}"
+    )
 
 
 #: The fields that add something.
