@@ -158,11 +158,14 @@ def _required(path: Path, folder: Path, *above: str, place: str = "") -> Iterato
     ``place`` is where another file includes this one.
     """
     here, text = {*above, os.path.realpath(path)}, ""
-    for number, line in enumerate(read_named(path, f"{place}{path}").splitlines(), 1):
+    lines = read_named(path, f"{place}{path}").splitlines()
+    for number, line in enumerate(lines, 1):
         text += line
-        if text.endswith("\\"):
+        # As in pip, no comment is continued, and neither is the last line.
+        if text.endswith("\\") and not line.lstrip().startswith("#"):
             text = f"{text[:-1]} "
-            continue
+            if number < len(lines):
+                continue
         text, place = re.sub(r"(^|\s)#.*", "", text).strip(), f"{path.name}:{number}"
         other = _OTHER_FILE.fullmatch(text)
         if other and os.path.realpath(path.parent / other[2]) in here:
