@@ -49,11 +49,8 @@ def report_on(target: TestTarget, session: TestSession, options: TestOptions) ->
     session.listener(ImageState(target.name, State.TESTING, text))
     folder = session.reports / folder_name(target.name)
     (folder / JUNIT).unlink(missing_ok=True)
-    if todo:
-        fresh = run_suites(target, todo, session, options)
-    else:
-        code = code_digest(session.project.suites)
-        fresh = Report(target.name, target.image_id, code, ())
+    none = Report(target.name, target.image_id, code_digest(session.project.suites), ())
+    fresh = run_suites(target, todo, session, options) if todo else none
     session.store.save(target.image_id, keys, fresh.suites, gpus=gpus)
     results = {**known, **{result.suite: result for result in fresh.suites}}
     report = replace(
@@ -65,7 +62,7 @@ def report_on(target: TestTarget, session: TestSession, options: TestOptions) ->
     )
     session.listener(ImageState(target.name, State(report.verdict)))
     write_text(folder / REPORT, json.dumps(report.as_json(), indent=2) + "\n")
-    write_text(folder / SUMMARY, summary([report]))
+    write_text(folder / SUMMARY, summary([report], {}))
     return report
 
 
@@ -120,14 +117,14 @@ def run_targets(
     return run
 
 
-def summary(reports: Sequence[Report], errors: Mapping[str, ImgbuildError] | None = None) -> str:
+def summary(reports: Sequence[Report], errors: Mapping[str, ImgbuildError]) -> str:
     """Return Markdown for ``$GITHUB_STEP_SUMMARY``: a table of suites by images, then failures.
 
     ``errors`` are, by image, why one could not be tested.
     """
-    total = len(reports) + len(errors or {})
+    total = len(reports) + len(errors)
     good = sum(report.ok for report in reports)
-    lost = [f"- `{name}`: {_inline(str(error))}" for name, error in (errors or {}).items()]
+    lost = [f"- `{name}`: {_inline(str(error))}" for name, error in errors.items()]
     notes = [f"- `{report.image}`: {_inline(note)}" for report in reports for note in report.notes]
     parts = [
         f"## imgbuild test: {good} of {counted(total, 'image')} passed",
