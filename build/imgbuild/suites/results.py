@@ -274,7 +274,6 @@ class ReportStore:
         return self._path(image_id).is_file()
 
     def document(self, image_id: str) -> dict[str, Any]:
-        """Return all entries of an image, by suite."""
         suites = self._read(image_id).get("suites")
         return suites if isinstance(suites, dict) else {}
 

@@ -145,7 +145,6 @@ def check_name(name: str) -> str:
 
 
 def suite_result(suite: str, checks: Iterable[Check]) -> SuiteResult:
-    """Return the result of one suite from the checks of all."""
     own = [check for check in checks if check.suite == suite]
     skipped = [TestSkip(c.test, c.message) for c in own if c.outcome == "skipped"]
     return SuiteResult(

@@ -34,10 +34,7 @@ _SIGNS = {
 def report_on(target: TestTarget, session: TestSession, options: TestOptions) -> Report:
     """Return the report of an image; it is written, and its results are kept.
 
-    InputError: the image has no such suite.
-    MachineError: the engine cannot start its container.
-    CheckFailedError: the suites could not be run.
-    SuitesStoppedError: the run was interrupted.
+    InputError: the image has no such suite. Others are those of `run_suites`.
     """
     suites = choose_suites(session.project.suites, options.suites, target.expected)
     keys = suite_keys(suites, target.expected)
