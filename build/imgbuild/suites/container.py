@@ -113,11 +113,9 @@ def place_of(state: Path) -> str:
 def remove_leftovers(names: Iterable[str], engine: Engine) -> None:
     """Remove what test runs of these images left; the images' locks must be held."""
     values = {label_of(name) for name in names}
-    for list_labelled, remove in (
-        (engine.containers, engine.remove_container),
-        (engine.networks, engine.remove_network),  # which containers no longer use
-    ):
-        for one in list_labelled(CONTAINER_LABEL):
+    networks = (engine.networks, engine.remove_network)  # which containers use until they go
+    for found, remove in ((engine.containers, engine.remove_container), networks):
+        for one in found(CONTAINER_LABEL):
             if one.labels.get(CONTAINER_LABEL) in values:
                 remove(one.id)
 

@@ -337,11 +337,10 @@ class ReportStore:
 
 
 def _result(suite: str, entry: Entry) -> SuiteResult | None:
-    """Return an entry as a result; ``None`` if it is damaged or has failures."""
+    """Return an entry as a result; ``None`` if it is damaged."""
     try:
         skips = {"skips": entry["skipped"], "not_asked": entry["not_asked"]}
         found = _RESULT.validate_python({**entry, "suite": suite, **skips})
     except (KeyError, ValueError):
         return None
-    whole = found.before and not found.failures and 0 <= found.seconds < _LONGEST
-    return found if whole else None
+    return found if found.before and 0 <= found.seconds < _LONGEST else None
