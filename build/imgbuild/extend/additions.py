@@ -128,8 +128,8 @@ def _resolved(
     name, stubs = canonicalize_name(re.sub("[/:@]", "-", base.name)), base.stubs
     pins = [f"{one}=={version}" for one, version in sorted({**base.packages, **stubs}.items())]
     with work_folder("extend") as folder:
-        wheels = [_wheel(folder, name, "1", pins)]
-        wheels += [_wheel(folder, one, version) for one, version in stubs.items()]
+        wheels = [empty_wheel(folder, name, "1", pins)]
+        wheels += [empty_wheel(folder, one, version) for one, version in stubs.items()]
         for constrains, file in ((False, "requested.in"), (True, "constraints.txt")):
             lines = (str(one.requirement) for one in requests if one.constrains is constrains)
             (folder / file).write_text("\n".join(lines))
@@ -165,7 +165,7 @@ def _resolved(
     )
 
 
-def _wheel(folder: Path, name: str, version: str, requires: Sequence[str] = ()) -> str:
+def empty_wheel(folder: Path, name: str, version: str, requires: Sequence[str] = ()) -> str:
     """Write a package without any file, and return the requirement for it.
 
     Source: Binary distribution format, of the Python Packaging User Guide.

@@ -51,8 +51,9 @@ def plain_requirement(value: str) -> str:
     elif source := _SOURCE.fullmatch(text):
         way = f"build a wheel, `pip wheel --no-deps -w dist {next(filter(None, source.groups()))}`"
         way += ", and write its path, dist/NAME.whl; or install it in a Dockerfile FROM the image"
-    text = f"{value!r} is not a requirement of the package index, and cannot be locked by hash: "
-    raise ValueError(re.sub(r"//[^/@\s]*@", "//", text + way))  # without logins
+    raise ValueError(
+        f"{value!r} is not a requirement of the package index, and cannot be locked by hash: {way}"
+    )
 
 
 #: The fields that add something.
@@ -157,11 +158,14 @@ def _required(path: Path, folder: Path, *above: str, place: str = "") -> Iterato
     ``place`` is where another file includes this one.
     """
     here, text = {*above, os.path.realpath(path)}, ""
-    for number, line in enumerate(read_named(path, f"{place}{path}").splitlines(), 1):
+    lines = read_named(path, f"{place}{path}").splitlines()
+    for number, line in enumerate(lines, 1):
         text += line
-        if text.endswith("\\"):
+        # As in pip, no comment is continued, and neither is the last line.
+        if text.endswith("\\") and not line.lstrip().startswith("#"):
             text = f"{text[:-1]} "
-            continue
+            if number < len(lines):
+                continue
         text, place = re.sub(r"(^|\s)#.*", "", text).strip(), f"{path.name}:{number}"
         other = _OTHER_FILE.fullmatch(text)
         if other and os.path.realpath(path.parent / other[2]) in here:

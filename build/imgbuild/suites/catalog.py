@@ -53,7 +53,6 @@ class Suite:
         return ("gpu",) if self.name.startswith(GPU_PREFIX) else ("cpu", "gpu")
 
     def is_for(self, expected: Mapping[str, Any]) -> bool:
-        """Return whether it is for images of which this is expected."""
         return (
             expected["variant"] in self.variants
             and Version(expected["tensorflow"]) >= Version(self.since)

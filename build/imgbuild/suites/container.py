@@ -12,10 +12,12 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from packaging.version import Version
+from pydantic import TypeAdapter
 
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import DEFAULT_HOST
@@ -111,12 +113,11 @@ def place_of(state: Path) -> str:
 def remove_leftovers(names: Iterable[str], engine: Engine) -> None:
     """Remove what test runs of these images left; the images' locks must be held."""
     values = {label_of(name) for name in names}
-    for container in engine.containers(CONTAINER_LABEL):
-        if container.labels.get(CONTAINER_LABEL) in values:
-            engine.remove_container(container.id)
-    for network in engine.networks(CONTAINER_LABEL):
-        if network.labels.get(CONTAINER_LABEL) in values:
-            engine.remove_network(network.id)
+    networks = (engine.networks, engine.remove_network)  # which containers use until they go
+    for found, remove in ((engine.containers, engine.remove_container), networks):
+        for one in found(CONTAINER_LABEL):
+            if one.labels.get(CONTAINER_LABEL) in values:
+                remove(one.id)
 
 
 @contextmanager
@@ -141,19 +142,17 @@ def suite_container(
 
 def _start(target: TestTarget, engine: Engine) -> StartedContainer:
     """Start it with GPUs where the image can use them; a refusal is kept as the reason."""
-    name, image_id = target.name, target.image_id
+    start = partial(_sleeping, target.name, target.image_id, engine)
     if target.variant == "cpu":
-        return StartedContainer(_sleeping(name, image_id, engine, RunOptions()))
+        return StartedContainer(start(RunOptions()))
     refusal, gpus = "the engine offers none to containers", engine.version().gpus
     if gpus:
+        options = RunOptions(gpus=gpus, shm_bytes=SHARED_MEMORY)
         try:
-            options = RunOptions(gpus=gpus, shm_bytes=SHARED_MEMORY)
-            container = _sleeping(name, image_id, engine, options)
-            return StartedContainer(container, offered=True)
+            return StartedContainer(start(options), offered=True)
         except ImgbuildError as error:
             refusal = " ".join(str(error).split())
-    container = _sleeping(name, image_id, engine, RunOptions())
-    return StartedContainer(container, refusal, offered=gpus is not None)
+    return StartedContainer(start(RunOptions()), refusal, offered=gpus is not None)
 
 
 def gpu_fingerprint(engine: Engine) -> str | None:
@@ -229,7 +228,6 @@ def joined_versions(values: Iterable[str]) -> str:
 
 
 def read_contents(name: str, image_id: str, engine: Engine) -> ImageContents:
-    """Return what is in an image, as `ask_image` does."""
     return ask_image(PROGRAM, ImageContents, name, image_id, engine)
 
 
@@ -244,8 +242,6 @@ def ask_image(
     CheckFailedError: the image cannot run the program, or answers something else.
     MachineError: the engine cannot start its container; there is no docker client.
     """
-    from pydantic import TypeAdapter  # noqa: PLC0415 - takes time to import
-
     require_docker_client()
     # No network, and no driver where the engine would lend one to every container.
     options = RunOptions(network="none", environment={"NVIDIA_VISIBLE_DEVICES": "void"})

@@ -10,6 +10,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from imgbuild.files import parse_json, write_text
 
 #: The suite that a machine without a GPU skips, and one with a single GPU in part; an image is
@@ -147,6 +149,9 @@ class SuiteResult:
         }
 
 
+_RESULT = TypeAdapter(SuiteResult)
+
+
 @dataclass(frozen=True)
 class Report:
     """The results of all suites in one image, and the digest of the suites' code.
@@ -269,7 +274,6 @@ class ReportStore:
         return self._path(image_id).is_file()
 
     def document(self, image_id: str) -> dict[str, Any]:
-        """Return all entries of an image, by suite."""
         suites = self._read(image_id).get("suites")
         return suites if isinstance(suites, dict) else {}
 
@@ -333,18 +337,10 @@ class ReportStore:
 
 
 def _result(suite: str, entry: Entry) -> SuiteResult | None:
-    """Return an entry as a result; ``None`` if it is damaged or has failures."""
+    """Return an entry as a result; ``None`` if it is damaged."""
     try:
-        skips, not_asked = (
-            tuple(TestSkip(str(one["test"]), str(one["reason"])) for one in entry[name])
-            for name in ("skipped", "not_asked")
-        )
-        passed, seconds, when = entry["passed"], float(entry["seconds"]), entry["before"]
-        if not 0 <= seconds < _LONGEST or entry["failures"] != []:
-            return None
-        if not isinstance(passed, int) or not isinstance(when, str):
-            return None
-        found = str(entry["found"]) if entry.get("found") else None
-        return SuiteResult(suite, passed, (), skips, seconds, not_asked, when, found)
-    except (KeyError, TypeError, ValueError, OverflowError):
+        skips = {"skips": entry["skipped"], "not_asked": entry["not_asked"]}
+        found = _RESULT.validate_python({**entry, "suite": suite, **skips})
+    except (KeyError, ValueError):
         return None
+    return found if found.before and 0 <= found.seconds < _LONGEST else None

@@ -104,7 +104,6 @@ class CheckStream:
     step: Callable[[str], None]
     suite: str = ""
     expected: int = 0
-    failed: int = 0
     reported: set[tuple[str, str]] = field(default_factory=set)
     #: Whether pytest ended by itself, so that no line is missing.
     finished: bool = False
@@ -127,7 +126,6 @@ class CheckStream:
     def _add(self, check: Check) -> None:
         self.checks.append(check)
         if check.outcome == "failed":
-            self.failed += 1
             reason = TestFailure(check.test, check.message).reason
             if (check.suite, reason) not in self.reported:
                 self.reported.add((check.suite, reason))
@@ -136,8 +134,9 @@ class CheckStream:
     @property
     def text(self) -> str:
         """Return what a line shows: ``horovod 23/80, 1 failed``."""
-        failed = f", {self.failed} failed" if self.failed else ""
-        return f"{self.suite} {len(self.checks)}/{self.expected}{failed}"
+        failed = sum(check.outcome == "failed" for check in self.checks)
+        bad = f", {failed} failed" if failed else ""
+        return f"{self.suite} {len(self.checks)}/{self.expected}{bad}"
 
 
 def check_name(name: str) -> str:
@@ -146,7 +145,6 @@ def check_name(name: str) -> str:
 
 
 def suite_result(suite: str, checks: Iterable[Check]) -> SuiteResult:
-    """Return the result of one suite from the checks of all."""
     own = [check for check in checks if check.suite == suite]
     skipped = [TestSkip(c.test, c.message) for c in own if c.outcome == "skipped"]
     return SuiteResult(
@@ -188,8 +186,7 @@ def run_suites(
             *("-p", "testinfra.plugin"),  # and none that this machine happens to have
             "--tb=short",  # the arguments of a test can be the whole list of an image's files
             *(f"--rootdir={session.project.root}", f"--hosts=docker://{container.id}"),
-            *(f"--expect={expect}", "-o", "junit_logging=no"),
-            *("-o", f"junit_suite_name={target.name}"),
+            *(f"--expect={expect}", "-o", f"junit_suite_name={target.name}"),
             *("-o", "junit_family=xunit1"),  # xunit2 has no place for what a check records
             *(["--exitfirst"] if options.fail_fast else []),
             *([f"--no-gpu={container.no_gpu}"] if container.no_gpu else []),

@@ -34,10 +34,7 @@ _SIGNS = {
 def report_on(target: TestTarget, session: TestSession, options: TestOptions) -> Report:
     """Return the report of an image; it is written, and its results are kept.
 
-    InputError: the image has no such suite.
-    MachineError: the engine cannot start its container.
-    CheckFailedError: the suites could not be run.
-    SuitesStoppedError: the run was interrupted.
+    InputError: the image has no such suite. Others are those of `run_suites`.
     """
     suites = choose_suites(session.project.suites, options.suites, target.expected)
     keys = suite_keys(suites, target.expected)
@@ -49,11 +46,8 @@ def report_on(target: TestTarget, session: TestSession, options: TestOptions) ->
     session.listener(ImageState(target.name, State.TESTING, text))
     folder = session.reports / folder_name(target.name)
     (folder / JUNIT).unlink(missing_ok=True)
-    if todo:
-        fresh = run_suites(target, todo, session, options)
-    else:
-        code = code_digest(session.project.suites)
-        fresh = Report(target.name, target.image_id, code, ())
+    none = Report(target.name, target.image_id, code_digest(session.project.suites), ())
+    fresh = run_suites(target, todo, session, options) if todo else none
     session.store.save(target.image_id, keys, fresh.suites, gpus=gpus)
     results = {**known, **{result.suite: result for result in fresh.suites}}
     report = replace(
@@ -65,7 +59,7 @@ def report_on(target: TestTarget, session: TestSession, options: TestOptions) ->
     )
     session.listener(ImageState(target.name, State(report.verdict)))
     write_text(folder / REPORT, json.dumps(report.as_json(), indent=2) + "\n")
-    write_text(folder / SUMMARY, summary([report]))
+    write_text(folder / SUMMARY, summary([report], {}))
     return report
 
 
@@ -120,14 +114,14 @@ def run_targets(
     return run
 
 
-def summary(reports: Sequence[Report], errors: Mapping[str, ImgbuildError] | None = None) -> str:
+def summary(reports: Sequence[Report], errors: Mapping[str, ImgbuildError]) -> str:
     """Return Markdown for ``$GITHUB_STEP_SUMMARY``: a table of suites by images, then failures.
 
     ``errors`` are, by image, why one could not be tested.
     """
-    total = len(reports) + len(errors or {})
+    total = len(reports) + len(errors)
     good = sum(report.ok for report in reports)
-    lost = [f"- `{name}`: {_inline(str(error))}" for name, error in (errors or {}).items()]
+    lost = [f"- `{name}`: {_inline(str(error))}" for name, error in errors.items()]
     notes = [f"- `{report.image}`: {_inline(note)}" for report in reports for note in report.notes]
     parts = [
         f"## imgbuild test: {good} of {counted(total, 'image')} passed",

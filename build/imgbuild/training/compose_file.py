@@ -97,7 +97,6 @@ def _tasks(job: TrainingJob) -> dict[str, Service]:
 def _service(job: TrainingJob, name: str) -> Service:
     mounts = [one.text for one in job.mounts]
     mounts += [f"{_KEY_VOLUME}:{_KEYS}:ro"] if _several(job) else []
-    gpus = {"deploy": {"resources": {"reservations": {"devices": [_devices(job.gpus)]}}}}
     return {
         **_image(job),
         "hostname": name,
@@ -107,7 +106,7 @@ def _service(job: TrainingJob, name: str) -> Service:
         "environment": job.variables,
         "shm_size": size_words(job.shm_bytes),
         "stop_grace_period": f"{SAVE_SECONDS}s",
-        **({**gpus, "ulimits": {"memlock": -1}} if job.gpus else {}),
+        **_gpus(job.gpus),
     }
 
 
@@ -115,12 +114,15 @@ def _image(job: TrainingJob) -> Service:
     return {"image": job.image, **({"pull_policy": "never"} if job.only_local else {})}
 
 
-def _devices(gpus: str | None) -> Service:
-    text = str(gpus)
-    which: Service = {"count": int(text) if text.isdigit() else "all"}
-    if text.startswith("device="):
-        which = {"device_ids": text.removeprefix("device=").split(",")}
-    return {"driver": "nvidia", **which, "capabilities": ["gpu"]}
+def _gpus(gpus: str | None) -> Service:
+    if not gpus:
+        return {}
+    which: Service = {"count": int(gpus) if gpus.isdigit() else "all"}
+    if gpus.startswith("device="):
+        which = {"device_ids": gpus.removeprefix("device=").split(",")}
+    devices = [{"driver": "nvidia", **which, "capabilities": ["gpu"]}]
+    reserved = {"resources": {"reservations": {"devices": devices}}}
+    return {"deploy": reserved, "ulimits": {"memlock": -1}}
 
 
 def _board(job: TrainingJob) -> Service:

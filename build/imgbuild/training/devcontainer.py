@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from imgbuild.errors import InputError
-from imgbuild.training.docker_run import owner_words
+from imgbuild.training.docker_run import gpu_options, owner_words
 from imgbuild.training.training_job import TENSORBOARD_PORT, WORK, TrainingJob, size_words
 
 
@@ -14,8 +14,7 @@ def devcontainer_text(job: TrainingJob) -> str:
     InputError: a value has ``${``.
     """
     run = [f"--volume={one.text}" for one in job.mounts[1:]]
-    run += [f"--shm-size={size_words(job.shm_bytes)}"]
-    run += [f"--gpus={job.gpus}", "--ulimit=memlock=-1"] if job.gpus else []
+    run += [f"--shm-size={size_words(job.shm_bytes)}", *map("=".join, gpu_options(job))]
     variables = {
         name: f"${{localEnv:{name}}}" if value is None else value
         for name, value in job.variables.items()
@@ -41,7 +40,7 @@ def devcontainer_text(job: TrainingJob) -> str:
         board = ["tensorboard", "--logdir", job.tensorboard, "--port", str(TENSORBOARD_PORT)]
         document["postAttachCommand"] = {"tensorboard": board}
     # What fails ends it, before an image that is not there is looked for elsewhere.
-    there = ["docker", "image", "inspect", "--format={{.Id}}", job.image] if job.only_local else []
+    there = ("docker", "image", "inspect", "--format={{.Id}}", job.image) if job.only_local else ()
     if first := owner_words(job, ("docker",)) or there:
         document["initializeCommand"] = first
     return json.dumps(document, indent=2)

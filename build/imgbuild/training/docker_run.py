@@ -33,14 +33,13 @@ def docker_script(job: TrainingJob, client: Line) -> str:
 
     ``client`` is the Docker client, with what names its engine.
     """
-    owner = owner_words(job, client)
-    commands: list[Lines] = [((*owner,),)] if owner else []
+    commands = [_train(job, client)]
     if job.tensorboard:
         name, *board = _board(job, client)
-        commands += [((*name, "--detach"), *board), (_port(job, client),)]
-    commands.append(_train(job, client))
-    if job.tensorboard:
+        commands = [((*name, "--detach"), *board), (_port(job, client),), *commands]
         commands.append(((*client, "stop", _board_name(job)),))
+    if owner := owner_words(job, client):
+        commands.insert(0, (owner,))
     return "\n".join(" \\\n    ".join(shlex.join(line) for line in lines) for lines in commands)
 
 
@@ -69,7 +68,7 @@ def run_job(job: TrainingJob, client: Line, log: Callable[[str], None]) -> int:
 def _train(job: TrainingJob, client: Line) -> Lines:
     limits = (("--shm-size", size_words(job.shm_bytes)), ("--stop-timeout", str(SAVE_SECONDS)))
     ports = (("--publish", f"127.0.0.1:{one}:{one}") for one in job.ports)
-    own = (*_gpus(job), *ports, *limits)
+    own = (*gpu_options(job), *ports, *limits)
     return (*_container(job, client, job.name, job.mounts, own), job.launched())
 
 
@@ -80,13 +79,13 @@ def _board(job: TrainingJob, client: Line) -> Lines:
     return (*container, job.board_command)
 
 
-def owner_words(job: TrainingJob, client: Line) -> list[str]:
+def owner_words(job: TrainingJob, client: Line) -> Line:
     """Return what gives the volume of checkpoints, which is root's when it is new, to the user."""
     kept = [one for one in job.volumes if one.target == MODEL]
     if not kept or job.user is None:
-        return []
+        return ()
     root = ("--user", "0", "--volume", kept[0].text)
-    return [*_run(job, client), *root, job.image, "chown", job.user, MODEL]
+    return (*_run(job, client), *root, job.image, "chown", job.user, MODEL)
 
 
 def _run(job: TrainingJob, client: Line) -> Line:
@@ -108,7 +107,7 @@ def _container(
     yield from (("--workdir", WORK), (job.image,))
 
 
-def _gpus(job: TrainingJob) -> Lines:
+def gpu_options(job: TrainingJob) -> Lines:
     """Return what gives GPUs, and lets NCCL lock memory (its user guide, "Docker")."""
     if job.gpus is None:
         return ()

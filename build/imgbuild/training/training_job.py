@@ -7,14 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from posixpath import normpath
-from typing import TYPE_CHECKING
 
 from imgbuild.addresses import has_registry
 from imgbuild.errors import InputError
+from imgbuild.matrix.components import Flavour
 from imgbuild.text import printable
-
-if TYPE_CHECKING:
-    from imgbuild.matrix.components import Flavour
 
 #: Where the code lies and the command begins; where checkpoints are kept, and what names that.
 WORK, MODEL, MODEL_VARIABLE = "/work", "/model", "MODEL_DIR"
@@ -70,7 +67,7 @@ class TrainingJob:
     image: str
     command: tuple[str, ...]
     code: Path
-    mpi: "Flavour" = "openmpi"
+    mpi: Flavour = "openmpi"
     gpus: str | None = None
     ranks: int = 1
     nodes: int = 1
@@ -112,8 +109,8 @@ class TrainingJob:
     def variables(self) -> dict[str, str | None]:
         """The environment; HOME is there for users who have none in the image."""
         homeless = self.user is not None and self.user.split(":")[0] != MPI_USER
-        home: dict[str, str | None] = {"HOME": "/tmp"} if homeless else {}  # noqa: S108
-        model: dict[str, str | None] = {MODEL_VARIABLE: MODEL} if self.checkpoints else {}
+        home = {"HOME": "/tmp"} if homeless else {}  # noqa: S108
+        model = {MODEL_VARIABLE: MODEL} if self.checkpoints else {}
         return {**home, **model, **dict(self.overrides)}
 
     @property
@@ -161,8 +158,8 @@ def shared_memory(ranks: int) -> int:
 
 def size_words(size: int) -> str:
     """Return a size in bytes as Docker reads it, such as ``1g``."""
-    mib = size // _MIB
-    return f"{mib // 1024}g" if mib % 1024 == 0 else f"{mib}m"
+    gib, rest = divmod(size // _MIB, 1024)
+    return f"{size // _MIB}m" if rest else f"{gib}g"
 
 
 def parse_size(text: str) -> int:
@@ -228,26 +225,22 @@ def check_job(job: TrainingJob, *, runs: bool = True) -> None:
     named = any(command[:1]) and not command[0].startswith("-")
     twice = [one for one, count in Counter(one.target for one in job.mounts).items() if count > 1]
     board = not (job.tensorboard or "").startswith("-")
+    gpus, user = _GPUS.fullmatch(job.gpus or "all"), _USER.fullmatch(job.user or "0")
+    same = job.ranks == 1 or job.ranks % job.nodes == 0
     rules: tuple[tuple[object, str], ...] = (
         (named or not runs, "Name the program to run, after `--`: imgbuild run -- python train.py"),
         (all(map(_shown, command)), "The command has characters that do not print."),
         (_NAME.fullmatch(job.name), f"--job {job.name!r}: give a name such as train-1."),
         (_IMAGE.fullmatch(job.image), f"--image {job.image!r}: that is no name of an image."),
-        (_USER.fullmatch(job.user or "0"), f"--user {job.user!r}: give UID or UID:GID."),
-        (
-            _GPUS.fullmatch(job.gpus or "all"),
-            f"--gpus {job.gpus!r}: give all, none, 2, device=0,1.",
-        ),
+        (user, f"--user {job.user!r}: give UID or UID:GID."),
+        (gpus, f"--gpus {job.gpus!r}: give all, none, 2, device=0,1."),
         (not twice, f"--mount: {', '.join(twice)} is the target of two; give each its own."),
         (board, f"--tensorboard {job.tensorboard!r}: name a folder, such as logs."),
         (
             job.servers == 0 or job.ranks == 1,
             "-np counts ranks of MPI, and parameter servers have none: give --nodes.",
         ),
-        (
-            job.ranks == 1 or job.ranks % job.nodes == 0,
-            f"-np {job.ranks} on --nodes {job.nodes}: give each node the same number of ranks.",
-        ),
+        (same, f"-np {job.ranks} on --nodes {job.nodes}: give each node the same number of ranks."),
     )
     for fine, problem in rules:
         if not fine:

@@ -14,7 +14,7 @@ from bench import NEW
 
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.errors import InputError, MachineError
-from imgbuild.extend.additions import lock_additions
+from imgbuild.extend.additions import empty_wheel, lock_additions
 from imgbuild.extend.base_image import BaseImage, family_base
 from imgbuild.files import file_sha256
 from imgbuild.matrix.images import Image
@@ -40,15 +40,8 @@ class Index:
 
     def publish(self, name: str, version: str, *requires: str) -> Path:
         """Put a wheel into the folder."""
-        path = self.folder / "index" / f"{name}-{version}-py3-none-any.whl"
-        lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-        lines += [f"Requires-Dist: {one}" for one in requires]
-        with zipfile.ZipFile(path, "w") as archive:
-            info = f"{name}-{version}.dist-info"
-            archive.writestr(f"{info}/METADATA", "\n".join(lines) + "\n")
-            archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-            archive.writestr(f"{info}/RECORD", "")
-        return path
+        empty_wheel(self.folder / "index", name, version, requires)
+        return self.folder / "index" / f"{name}-{version}-py3-none-any.whl"
 
     def show(self, *wheels: Path, attributes: str = "") -> None:
         """Move wheels of app to its page, of an index that has pages."""
@@ -64,7 +57,7 @@ class Index:
 
     def lock(self, *requested: str, base: BaseImage = BASE, upgrade: bool = False) -> Lock:
         links = self.folder / "index"
-        own = {"UV_OFFLINE": "1", "UV_FIND_LINKS": str(links), "UV_CACHE_DIR": str(links / "cache")}
+        own = {"UV_OFFLINE": "1", "UV_FIND_LINKS": str(links)}
         variables, path = {**os.environ, **own, **self.environment}, self.path
         return lock_additions(requested, base, path, variables, folder=self.folder, upgrade=upgrade)
 

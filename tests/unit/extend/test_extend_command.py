@@ -1,11 +1,14 @@
 """The command line of `imgbuild extend`, as far as it needs no engine."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from project_copy import NO_ENGINE, imgbuild
+from project_copy import NO_ENGINE, command
+
+from imgbuild.errors import InputError
 
 PROJECT = ("--project", str(ROOT))
 ADDED = ("-t", "me/x:1", "--env", "A=1")
@@ -26,24 +29,25 @@ ADDED = ("-t", "me/x:1", "--env", "A=1")
         (("-t", "me/x:1", "--requirements", "none.txt", "--print"), "none.txt: No such file"),
     ],
 )
-def test_misuse_is_one_paragraph_and_changes_nothing(
-    tmp_path: Path, words: tuple[str, ...], says: str
+def test_misuse_is_refused_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], says: str
 ) -> None:
     (tmp_path / "train.yaml").write_text("tf: 2.2\ntag: me/x:1\n", encoding="utf-8")
-    ran = imgbuild(tmp_path, "extend", *words, *PROJECT, env=NO_ENGINE)
-    assert ran.returncode == 2, ran.stderr
-    assert says in ran.stderr
-    assert ran.stdout == ""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=re.escape(says)):
+        command("extend", *words, *PROJECT, env=NO_ENGINE)
     assert [path.name for path in tmp_path.iterdir()] == ["train.yaml"]
 
 
 def test_the_dockerfile_is_printed_without_an_engine(tmp_path: Path) -> None:
+    """It has no step that nothing asks for."""
     (tmp_path / "app").mkdir()
-    (tmp_path / "train.yaml").write_text("name: tf-1.15-cpu-debian\ncopy: [app:/opt/app]\n")
+    file = tmp_path / "train.yaml"
+    file.write_text("name: tf-1.15-cpu-debian\ncopy: [app:/opt/app]\n")
     environment = {**NO_ENGINE, "IMGBUILD_SETTINGS": os.devnull}
-    ran = imgbuild(tmp_path, "extend", "-f", "train.yaml", "--print", *PROJECT, env=environment)
-    assert ran.returncode == 0, ran.stderr
+    text = command("extend", "-f", str(file), "--print", *PROJECT, env=environment).stdout
     own, safe = (f"{start}imgbuild/tensorflow:1.15-cpu" for start in ("", "local.invalid/"))
-    assert f"\n#   docker tag {own} {safe}\n" in ran.stdout
-    assert f"FROM {safe} AS base\n" in ran.stdout
-    assert 'COPY ["app", "/opt/app"]\n' in ran.stdout
+    assert f"\n#   docker tag {own} {safe}\n" in text
+    assert f"FROM {safe} AS base\n" in text
+    steps = [line for line in text.splitlines() if line.startswith(("RUN ", "COPY "))]
+    assert steps == ['COPY ["app", "/opt/app"]']

@@ -1,6 +1,6 @@
 """Results of suites for tests: one of each kind."""
 
-from imgbuild.suites.results import SuiteResult, TestFailure, TestSkip
+from imgbuild.suites.results import Report, SuiteResult, TestFailure, TestSkip
 
 PINS = SuiteResult("pins", 3, (), (), 1.5)
 HOROVOD = SuiteResult("horovod", 3, (), (), 1.5)
@@ -8,3 +8,7 @@ FAILED = SuiteResult("horovod", 2, (TestFailure("test_x[mpirun]", "a\n```\nb"),)
 SKIPS = (TestSkip("test_x", "no | driver"),)
 NO_GPU = SuiteResult("gpu_runs", 0, (), SKIPS, 1.0)
 SOME_GPU = SuiteResult("gpu_runs", 3, (), SKIPS, 1.0)
+
+
+def report_of(name: str, *suites: SuiteResult) -> Report:
+    return Report(name, f"sha256:{name}", "sha256:code", suites)

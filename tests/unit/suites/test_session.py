@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from fake_engine import FakeEngine
-from suite_samples import FAILED, NO_GPU, PINS, SOME_GPU
+from suite_samples import FAILED, NO_GPU, PINS, SOME_GPU, report_of
 
 from imgbuild.cli.test_command import raise_failures
 from imgbuild.errors import CheckFailedError
@@ -35,10 +35,6 @@ def _target(name: str) -> TestTarget:
     return TestTarget(name, f"sha256:{name}", f"{name}:1", "cpu", expected)
 
 
-def _report(name: str, *suites: SuiteResult) -> Report:
-    return Report(name, f"sha256:{name}", "sha256:code", suites)
-
-
 @pytest.fixture
 def session(project: Project, tmp_path: Path) -> TestSession:
     store = ReportStore(tmp_path / "store")
@@ -56,7 +52,7 @@ def test_a_suite_that_passed_is_not_run_again(session: TestSession, runs: Runs) 
 
     def run(_target: object, suites: tuple[str, ...], *_: object) -> Report:
         begun.append(suites)
-        return _report("one", *(replace(PINS, suite=name) for name in suites))
+        return report_of("one", *(replace(PINS, suite=name) for name in suites))
 
     runs(run)
     report_on(_target("one"), session, OPTIONS)
@@ -74,7 +70,7 @@ def test_the_first_failure_can_end_a_run(
 ) -> None:
     def run(target: TestTarget, *_: object) -> Report:
         time.sleep(0.1)
-        return _report(target.name, FAILED if target.name == "a" else PINS)
+        return report_of(target.name, FAILED if target.name == "a" else PINS)
 
     runs(run)
     options = TestOptions(("pins", "horovod"), fail_fast=fail_fast)
@@ -90,7 +86,7 @@ def test_an_image_that_cannot_be_tested_stops_no_other(session: TestSession, run
         gate.wait()  # fails unless all run at once
         if target.name == "a":
             raise CheckFailedError("pytest is broken")
-        return _report(target.name, PINS)
+        return report_of(target.name, PINS)
 
     runs(run)
     outcome = run_targets([_target(name) for name in "abc"], session, OPTIONS, 3)
@@ -112,7 +108,7 @@ def test_an_image_that_cannot_be_tested_stops_no_other(session: TestSession, run
     ],
 )
 def test_a_gpu_can_be_required(suites: tuple[SuiteResult, ...], problem: str | None) -> None:
-    run = TestRun([_report("one", *suites)], {}, [], Path("summary.md"))
+    run = TestRun([report_of("one", *suites)], {}, [], Path("summary.md"))
     raise_failures(run, require_gpu=False)
     if problem is None:
         raise_failures(run, require_gpu=True)

@@ -71,10 +71,11 @@ def test_no_volume_of_the_user_is_that_of_the_keys(tmp_path: Path) -> None:
     assert (kept, len(volumes)) == ({"ssh", "keys"}, 3)
 
 
-def test_intel_mpi_names_nodes_in_its_own_way(tmp_path: Path) -> None:
-    options = ("--mpi", "intelmpi", "--nodes", "2", "-np", "4")
+@pytest.mark.parametrize(("nodes", "hosts"), [("1", ""), ("2", "-ppn 2 -hosts train,node-1 ")])
+def test_intel_mpi_names_nodes_in_its_own_way(tmp_path: Path, nodes: str, hosts: str) -> None:
+    options = ("--mpi", "intelmpi", "--nodes", nodes, "-np", "4")
     command = _compose(tmp_path, *options, *PROGRAM)["services"]["train"]["command"]
-    assert command[:-2] == ["mpirun", "-np", "4", "-ppn", "2", "-hosts", "train,node-1"]
+    assert shlex.join(command) == f"mpirun -np 4 {hosts}python train.py"
 
 
 def test_each_task_knows_its_part(tmp_path: Path) -> None:

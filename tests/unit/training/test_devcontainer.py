@@ -13,8 +13,8 @@ SCHEMA = ROOT / "tests/data/devcontainer/devContainer.base.schema.json"
 def test_it_has_what_the_job_has(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     options = ("--checkpoints", "kept", "--tensorboard", "my logs", "--shm-size", "2g")
-    more = ("--gpus", "all", "--env", "A=1", "--env", "TOKEN", "--mount", f"{tmp_path}/data:/d:ro")
-    given = ("--tf", "2.2", "--format", "devcontainer", "--user", "4321:99", "--port", "88")
+    more = ("--env", "A=1", "--env", "TOKEN", "--mount", f"{tmp_path}/data:/d:ro", "--port", "88")
+    given = ("--tf", "2.2", "--format", "devcontainer", "--user", "4321:99", "--gpus", "device=0,1")
     code, text = ran(tmp_path, *given, *options, *more)
     assert code == 0, text
     document = json.loads(text)
@@ -30,7 +30,7 @@ def test_it_has_what_the_job_has(tmp_path: Path) -> None:
         "remoteUser": "mpiuser",
         "runArgs": [
             *("--volume=kept:/model", f"--volume={tmp_path}/data:/d:ro"),
-            *("--shm-size=2g", "--gpus=all", "--ulimit=memlock=-1"),
+            *("--shm-size=2g", '--gpus="device=0,1"', "--ulimit=memlock=-1"),  # Docker reads CSV
         ],
         "containerEnv": {"MODEL_DIR": "/model", "A": "1", "TOKEN": "${localEnv:TOKEN}"},
         "hostRequirements": {"gpu": True},

@@ -9,7 +9,6 @@ from run_words import IMAGE, PROGRAM, PUSHED, docker_lines, printed, ran
 from imgbuild.cli import own_words
 from imgbuild.text import printable
 
-MPIRUN = "mpirun -np {} --oversubscribe -bind-to none "
 SLURM, COMPOSE, MPIJOB, TFJOB = (
     ("--format", form) for form in ("slurm", "compose", "mpijob", "tfjob")
 )
@@ -163,24 +162,6 @@ def test_shared_memory_grows_with_the_ranks(tmp_path: Path) -> None:
     for ranks, size in ((1, "1g"), (8, "1g"), (9, "1152m"), (16, "2g")):
         assert f"--shm-size {size} " in printed(tmp_path, "-np", str(ranks), *PROGRAM)
     assert "--shm-size 3g " in printed(tmp_path, "-np", "9", "--shm-size", "3g", *PROGRAM)
-
-
-@pytest.mark.parametrize(
-    ("words", "command"),
-    [
-        (("-np", "2", "--mpi", "intelmpi"), "mpirun -np 2 "),
-        (("--time-limit", "1m30s"), "timeout --foreground --signal=TERM --kill-after=30 90 "),
-        (
-            ("-np", "3", "--time-limit", "1h"),
-            f"timeout --foreground --signal=USR1 --kill-after=30 3600 {MPIRUN.format(3)}",
-        ),
-    ],
-)
-def test_what_starts_the_ranks_and_ends_them(
-    tmp_path: Path, words: tuple[str, ...], command: str
-) -> None:
-    line = printed(tmp_path, *words, *PROGRAM).splitlines()[-1].strip()
-    assert line == f"{command}python train.py"
 
 
 def test_what_is_after_the_dashes_is_the_program_s(tmp_path: Path) -> None:
