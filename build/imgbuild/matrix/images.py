@@ -230,13 +230,6 @@ def standin_image(image: Image) -> Image:
     return replace(image, repository=f"{STANDIN_HOST}{image.repository}")
 
 
-def images_of(matrix: Matrix, stack: str | None) -> tuple[Image, ...]:
-    """Return the images of one stack, or of all; InputError if there is no such stack."""
-    if stack not in {None, *matrix.stacks}:
-        raise InputError(f"No stack is called {stack!r}; there are: {', '.join(matrix.stacks)}.")
-    return tuple(image for image in all_images(matrix) if stack in {None, image.stack})
-
-
 def all_images(matrix: Matrix) -> tuple[Image, ...]:
     """Return every image of the matrix, in the order of the file.
 
