@@ -73,8 +73,8 @@ def add_version(project: Project, row: NewRow, sites: Sites, log: Log) -> NewVer
 
 
 def _images(matrix: Matrix, row: NewRow) -> tuple[Image, ...]:
-    wanted = row.version, row.like.stack
-    return tuple(one for one in all_images(matrix) if (one.tensorflow, one.stack) == wanted)
+    its = row.version, row.like.stack
+    return tuple(image for image in all_images(matrix) if (image.tensorflow, image.stack) == its)
 
 
 def _of_minor(project: str, version: str, page: Page) -> str:
@@ -144,10 +144,10 @@ def _read_wheels(copy: Project, images: tuple[Image, ...], sites: Sites, log: Lo
 def _differences(copy: Project, project: Project) -> tuple[dict[Path, str], list[Path]]:
     """Return the texts that differ from the checkout's, and its files that are gone."""
     made = {path.relative_to(copy.root): path for path in copy.root.rglob("*") if path.is_file()}
-    places = ((project.root / name, path) for name, path in made.items())
+    pairs = ((project.root / name, path) for name, path in made.items())
     texts = {
         old: new.read_text(encoding="utf-8")
-        for old, new in places
+        for old, new in pairs
         if not old.is_file() or old.read_bytes() != new.read_bytes()
     }
     there = (one for folder in (project.locks, project.dockerfiles) for one in folder.rglob("*"))
