@@ -4,7 +4,7 @@ All of it is made in a copy of the checkout; the files that differ are written a
 """
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -73,8 +73,8 @@ def add_version(project: Project, row: NewRow, sites: Sites, log: Log) -> NewVer
 
 
 def _images(matrix: Matrix, row: NewRow) -> tuple[Image, ...]:
-    images = (i for i in all_images(matrix) if i.tensorflow == row.version)
-    return tuple(image for image in images if image.stack == row.like.stack)
+    its = row.version, row.like.stack
+    return tuple(image for image in all_images(matrix) if (image.tensorflow, image.stack) == its)
 
 
 def _of_minor(project: str, version: str, page: Page) -> str:
@@ -143,20 +143,14 @@ def _read_wheels(copy: Project, images: tuple[Image, ...], sites: Sites, log: Lo
 
 def _differences(copy: Project, project: Project) -> tuple[dict[Path, str], list[Path]]:
     """Return the texts that differ from the checkout's, and its files that are gone."""
-    made = {path.relative_to(copy.root): path for path in _files(copy.root)}
+    made = {path.relative_to(copy.root): path for path in copy.root.rglob("*") if path.is_file()}
+    pairs = ((project.root / name, path) for name, path in made.items())
     texts = {
-        project.root / name: path.read_text(encoding="utf-8")
-        for name, path in made.items()
-        if not _same(path, project.root / name)
+        old: new.read_text(encoding="utf-8")
+        for old, new in pairs
+        if not old.is_file() or old.read_bytes() != new.read_bytes()
     }
-    below = (project.locks, project.dockerfiles)
-    there = (path for folder in below for path in _files(folder))
-    return texts, [path for path in there if path.relative_to(project.root) not in made]
-
-
-def _files(folder: Path) -> Iterable[Path]:
-    return (path for path in folder.rglob("*") if path.is_file())
-
-
-def _same(path: Path, other: Path) -> bool:
-    return other.is_file() and path.read_bytes() == other.read_bytes()
+    there = (one for folder in (project.locks, project.dockerfiles) for one in folder.rglob("*"))
+    return texts, [
+        one for one in there if one.is_file() and one.relative_to(project.root) not in made
+    ]

@@ -19,7 +19,7 @@ from imgbuild.errors import InputError
 from imgbuild.files import write_text
 from imgbuild.project import SETTINGS_VARIABLE, cache_dir
 from imgbuild.text import duration_text, parse_duration
-from imgbuild.yaml_file import Section, load_model
+from imgbuild.yaml_file import ModelT, Section, load_model
 
 #: Mirrors of the command line, as words NAME=URL: ``imgbuild --mirror`` sets it.
 MIRRORS_VARIABLE = "IMGBUILD_MIRRORS"
@@ -206,13 +206,11 @@ class Settings(Section):
         return self.cpython.get(version, SourceInterpreter())
 
 
-def _with_builders(settings: Settings, names: list[str]) -> Settings:
+def _of_option(option: str, model: type[ModelT], values: dict[str, object]) -> ModelT:
     try:
-        engine = EngineSettings.model_validate({"builder": names})
+        return model.model_validate(values)
     except ValidationError as error:
-        raise InputError(f"--builder: {scalars.refusal_reason(error)}.") from None
-    engine = settings.engine.model_copy(update={"builder": engine.builder})
-    return settings.model_copy(update={"engine": engine})
+        raise InputError(f"{option}: {scalars.refusal_reason(error)}.") from None
 
 
 def load_settings(path: Path, *, new: bool = False) -> Settings:
@@ -227,18 +225,16 @@ def load_settings(path: Path, *, new: bool = False) -> Settings:
     if os.environ.get(SETTINGS_VARIABLE) and not new and not path.exists():
         raise InputError(f"--settings {path}: no such file.")
     settings = load_model(path, Settings) if path.exists() else Settings()
+    engine, mirrors = settings.engine, {**settings.mirrors}
     if builders := os.environ.get(BUILDERS_VARIABLE):
-        settings = _with_builders(settings, builders.split())
-    mirrors = {**settings.mirrors}
+        named = _of_option("--builder", EngineSettings, {"builder": builders.split()})
+        engine = engine.model_copy(update={"builder": named.builder})
     for word in os.environ.get(MIRRORS_VARIABLE, "").split():
         name, separator, url = word.partition("=")
         if not name or not separator:
             raise InputError(f"--mirror {word}: give NAME=URL, such as ubuntu=http://m/ubuntu.")
-        try:
-            mirrors[name] = Mirror.model_validate({"url": url})
-        except ValidationError as error:
-            raise InputError(f"--mirror {name}: {scalars.refusal_reason(error)}.") from None
-    settings = settings.model_copy(update={"mirrors": mirrors})
+        mirrors[name] = _of_option(f"--mirror {name}", Mirror, {"url": url})
+    settings = settings.model_copy(update={"engine": engine, "mirrors": mirrors})
     with suppress(OSError, UnicodeError):
         return settings.with_made(*_made_here_file().read_text("utf-8").split())
     return settings

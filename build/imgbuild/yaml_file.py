@@ -57,6 +57,7 @@ class Document:
     value: Any = None
     marks: dict[Location, tuple[int, int]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    _seen: set[int] = field(default_factory=set)
 
     def position(self, location: Location) -> str:
         """Return ``file:line:column`` of ``location``, or of what encloses it most closely."""
@@ -75,6 +76,47 @@ class Document:
         while location and location not in self.marks:
             location = location[:-1]
         return self.marks.get(location, (1, 1))
+
+    def plain(self, node: yaml.Node, location: Location = ()) -> Any:  # noqa: ANN401
+        """Return a node as a plain value; note where it stood, and its faults."""
+        self.marks.setdefault(location, _mark(node))
+        if id(node) in self._seen:
+            self._fault(location, "aliases (*name) are not allowed; write the value out")
+            return None
+        self._seen.add(id(node))
+        if node.tag not in _TAGS:
+            self._fault(location, "tags (!name) are not allowed; write the plain value")
+            return None
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, location)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.plain(item, (*location, i)) for i, item in enumerate(node.value)]
+        if len(node.value) > LONGEST:
+            message = f"over {LONGEST} characters; no key and no value is that long"
+            raise self.reject([Fault(location, message)])
+        return node.value
+
+    def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._fault(location, "a key must be a plain word")
+                continue
+            key, inner = key_node.value, (*location, key_node.value)
+            here = (*inner, "<key>")
+            self.marks[here] = _mark(key_node)
+            if self.plain(key_node, here) is None:
+                continue
+            if key in result:
+                line, column = self.marks[inner]
+                self._fault(here, f"key {key!r} is already set on line {line}, column {column}")
+                continue
+            self.marks[inner] = _mark(key_node)
+            result[key] = self.plain(value_node, inner)
+        return result
+
+    def _fault(self, location: Location, message: str) -> None:
+        self.faults.append(Fault(location, message))
 
 
 class _ShallowLoader(_Loader):
@@ -102,7 +144,7 @@ def read_document(path: Path) -> Document:
     text = read_named(path, largest=LARGEST)
     try:
         node = yaml.compose(text, Loader=_ShallowLoader)
-        document.value = {} if node is None else _Reader(document).plain(node)
+        document.value = {} if node is None else document.plain(node)
     except yaml.MarkedYAMLError as error:
         mark, what = error.problem_mark or error.context_mark, error.problem or error.context
         place = f"{path.name}:{mark.line + 1}:{mark.column + 1}" if mark else path.name
@@ -110,55 +152,6 @@ def read_document(path: Path) -> Document:
     except yaml.YAMLError as error:
         raise InputError(f"{path.name}: not YAML: {error}.") from error
     return document
-
-
-class _Reader:
-    """Turns YAML nodes into plain values and notes where each stood."""
-
-    def __init__(self, document: Document) -> None:
-        self._document = document
-        self._seen: set[int] = set()
-
-    def plain(self, node: yaml.Node, location: Location = ()) -> Any:  # noqa: ANN401
-        self._document.marks.setdefault(location, _mark(node))
-        if id(node) in self._seen:
-            self._fault(location, "aliases (*name) are not allowed; write the value out")
-            return None
-        self._seen.add(id(node))
-        if node.tag not in _TAGS:
-            self._fault(location, "tags (!name) are not allowed; write the plain value")
-            return None
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, location)
-        if isinstance(node, yaml.SequenceNode):
-            return [self.plain(item, (*location, i)) for i, item in enumerate(node.value)]
-        if len(node.value) > LONGEST:
-            message = f"over {LONGEST} characters; no key and no value is that long"
-            raise self._document.reject([Fault(location, message)])
-        return node.value
-
-    def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
-        result: dict[str, Any] = {}
-        marks = self._document.marks
-        for key_node, value_node in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                self._fault(location, "a key must be a plain word")
-                continue
-            key, inner = key_node.value, (*location, key_node.value)
-            here = (*inner, "<key>")
-            marks[here] = _mark(key_node)
-            if self.plain(key_node, here) is None:
-                continue
-            if key in result:
-                line, column = marks[inner]
-                self._fault(here, f"key {key!r} is already set on line {line}, column {column}")
-                continue
-            marks[inner] = _mark(key_node)
-            result[key] = self.plain(value_node, inner)
-        return result
-
-    def _fault(self, location: Location, message: str) -> None:
-        self._document.faults.append(Fault(location, message))
 
 
 def _mark(node: yaml.Node) -> tuple[int, int]:

@@ -69,12 +69,12 @@ def lock_text(path: Path) -> str:
     """Return the text of a lock; UnreadableLockError if it is missing or no text."""
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        what = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            advice = f"Make {path} a file that this user may read, or restore it from git."
-            raise InputError(f"{path.name}: {what}. {advice}") from error
+    except (FileNotFoundError, UnicodeDecodeError) as error:
+        what = getattr(error, "strerror", "not UTF-8 text")
         raise UnreadableLockError(f"{path.name}: {what}.") from error
+    except OSError as error:
+        advice = f"Make {path} a file that this user may read, or restore it from git."
+        raise InputError(f"{path.name}: {error.strerror}. {advice}") from error
 
 
 # Images share locks, and several checks read each: the same text is parsed once.
@@ -135,9 +135,8 @@ def _layers_of(image: Image, lock: str) -> tuple[PackageLayer, ...]:
 
 def require_layer_as_named(path: str, place: Path) -> None:
     """Refuse a layer file that was edited; ``path`` is its path, or another's, below ``images``."""
-    if not path.startswith(f"locks/{FOLDER}/"):
-        return
-    if not place.stem.endswith(f"-{sha256(place.read_bytes())[:8]}"):
+    generated = path.startswith(f"locks/{FOLDER}/")
+    if generated and not place.stem.endswith(f"-{sha256(place.read_bytes())[:8]}"):
         raise InputError(
             f"images/{path} is not what its name says: it is generated from the locks, never "
             "edited. Run `imgbuild render`."

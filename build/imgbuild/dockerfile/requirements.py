@@ -15,7 +15,7 @@ from imgbuild.dockerfile.lockfile import HEADER, Lock, UnreadableLockError, pars
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import json_sha256, work_folder, write_texts
 from imgbuild.matrix.components import CondaPython
-from imgbuild.matrix.images import Image, all_images, images_of
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Condition, Matrix
 from imgbuild.matrix.rules import admits
 from imgbuild.parallel import in_parallel
@@ -77,7 +77,11 @@ class LockFamily:
 
 
 def lock_family(matrix: Matrix, stack: str | None = None) -> LockFamily:
-    images, selected = all_images(matrix), images_of(matrix, stack)
+    """Return the locks of one stack, or of all; InputError if there is no such stack."""
+    if stack not in {None, *matrix.stacks}:
+        raise InputError(f"No stack is called {stack!r}; there are: {', '.join(matrix.stacks)}.")
+    images = all_images(matrix)
+    selected = [image for image in images if stack in {None, image.stack}]
     pythons = {v: one for v, one in matrix.python.items() if isinstance(one, CondaPython)}
     versions = {image.version_of("python") for image in selected}
     names = {*_requests(images), *map(conda_lock_name, pythons)}

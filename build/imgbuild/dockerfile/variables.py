@@ -3,23 +3,18 @@
 import calendar
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NotRequired, TypedDict
 
 from packaging.version import Version
 
 from imgbuild.dockerfile.conda import conda_packages
 from imgbuild.dockerfile.labels import pin_labels
 from imgbuild.dockerfile.lockfile import PackageLayer, lock_text, package_layers
-from imgbuild.dockerfile.sources import NamedSource, named_sources
-from imgbuild.errors import InputError
+from imgbuild.dockerfile.sources import named_sources
 from imgbuild.files import sha256
-from imgbuild.matrix.components import AptCuda, IndexCuda
-from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.matrix.gpus import driver_cuda
 from imgbuild.matrix.images import Image, minor_of
-from imgbuild.matrix.model import Uv
 from imgbuild.matrix.rules import admits
 
 #: Where the interpreter and the packages live in every image.
@@ -92,84 +87,8 @@ PTX_CACHE = (("CUDA_CACHE_MAXSIZE", "4294967296"),)
 NVIDIA_UPSTREAMS = ("nvidia-cuda", "nvidia-machine-learning")
 
 
-class Compilers(TypedDict):
-    """The compilers of Horovod; ``header`` says whether they need gcc 4's std::function."""
-
-    cc: str
-    cxx: str
-    header: bool
-
-
-class Environment(TypedDict):
-    """Where programs are, and what the image's processes get."""
-
-    mpi_root: str
-    mpi_path: str
-    path: str
-    init: str
-    environment: Sequence[tuple[str, str]]
-
-
-class Downloads(TypedDict):
-    """The files that a build downloads, by what they are for, and the conda packages by URL."""
-
-    downloads: Mapping[str, NamedSource]
-    python_source: NamedSource | None
-    miniconda: NamedSource | None
-    mpi_source: NamedSource | None
-    conda_packages: Sequence[tuple[str, str | None]]
-    uv: Uv
-
-
-class SystemPackages(TypedDict):
-    """Packages of the distribution, by the stage that installs them."""
-
-    os_packages: Sequence[str]
-    python_packages: Sequence[str]
-    mpi_packages: Sequence[str]
-    mpi_build_packages: Sequence[str]
-    mpi_without: Sequence[str]
-    compiler_packages: Sequence[str]
-    cpython_packages: Sequence[str]
-
-
-class Repository(TypedDict):
-    """One of NVIDIA's: its upstream, address and keyring."""
-
-    name: str
-    url: str
-    keyring: str
-
-
-class CudaValues(TypedDict):
-    """CUDA of NVIDIA's repositories, or of the index; the templates ask which by ``image``."""
-
-    cuda_version: NotRequired[str]
-    cuda_packages: NotRequired[Sequence[str]]
-    cuda_build_packages: NotRequired[Sequence[str]]
-    nvidia_repositories: NotRequired[Sequence[Repository]]
-    cuda_layer: str | None
-    cuda_compilers: NotRequired[Sequence[str]]
-    capabilities: NotRequired[str]
-
-
-class Variables(Environment, Downloads, SystemPackages, CudaValues):
-    """Everything that a template may name."""
-
-    image: Image
-    wheel: WheelFacts
-    epoch: int
-    prefix: str
-    python_minor: str
-    site_packages: str
-    labels: Sequence[str]
-    compilers: Compilers
-    own_programs: Sequence[str]
-    other_tensorflows: Sequence[str]
-    uv_cache: str
-    package_layers: Sequence[PackageLayer]
-    other_packages: PackageLayer
-    compiler_words: str
+#: By the names that the templates use; `StrictUndefined` refuses others.
+Variables = dict[str, object]
 
 
 def epoch_seconds(image: Image) -> int:
@@ -184,18 +103,29 @@ def variables(image: Image, locks: Path) -> Variables:
     """
     minor = image.python_minor
     *layers, rest = package_layers(image, locks)
+    sources = named_sources(image)
+    packages = conda_packages(image.version_of("python"), image.python, locks)
     return {
         "image": image,
-        "wheel": image.wheel,
         "epoch": epoch_seconds(image),
         "prefix": PREFIX,
         "python_minor": minor,
         "site_packages": f"{PREFIX}/lib/python{minor}/site-packages",
         "labels": [f'{name}="{value}"' for name, value in pin_labels(image).items()],
         "compilers": _compilers(image),
-        **_paths(image),
-        **_downloads(image, locks),
-        **_packages(image),
+        # How TensorFlow itself names it: from 2.21 on Clang is no Ubuntu's.
+        "compiler_words": image.wheel.compiler.replace(
+            "clang-", "Clang " if admits(">=2.21", image.tensorflow) else "Ubuntu Clang "
+        ),
+        "downloads": sources,
+        "python_source": sources.get("cpython"),
+        "miniconda": sources.get("miniconda"),
+        "mpi_source": sources.get("mpi"),
+        "conda_packages": [(package.url, package.sha256) for package in packages],
+        "uv": image.matrix.uv,
+        "init": json.dumps(INIT),
+        **_environment(image),
+        **_system_packages(image),
         **_cuda(image, layers),
         "own_programs": [
             *(["venv/python"] if image.python.origin == "apt" else []),
@@ -208,18 +138,17 @@ def variables(image: Image, locks: Path) -> Variables:
         "uv_cache": f"imgbuild-uv-{sha256(lock_text(locks / image.build_lock_name).encode())[:8]}",
         "package_layers": layers,
         "other_packages": rest,
-        "compiler_words": _compiler_words(image),
     }
 
 
-def _paths(image: Image) -> Environment:
+def _environment(image: Image) -> Variables:
+    """Return where the programs are, and what the image's processes get."""
     mpi = image.mpi
     root = MPI_ROOT if mpi.origin == "index" else ""
     programs = [f"{root}/bin"] if root else []
     conda = ["/opt/miniconda/bin"] if image.python.origin == "conda" else []
-    path = ":".join((f"{PREFIX}/bin", *programs, *conda, *SYSTEM_PATH, *USER_PATH))
     environment = (
-        ("PATH", path),
+        ("PATH", ":".join((f"{PREFIX}/bin", *programs, *conda, *SYSTEM_PATH, *USER_PATH))),
         ("LANG", "C.UTF-8"),
         ("PIP_CONSTRAINT", CONSTRAINTS),
         ("UV_CONSTRAINT", CONSTRAINTS),
@@ -231,38 +160,23 @@ def _paths(image: Image) -> Environment:
     values = {"root": root, "driver": driver_cuda(image)}
     return {
         "mpi_root": root,
-        "mpi_path": f"{programs[0]}:" if root else "",
-        "path": path,
-        "init": json.dumps(INIT),
-        "environment": tuple((name, value.format(**values)) for name, value in environment),
+        "mpi_path": f"{root}/bin:" if root else "",
+        "environment": [(name, value.format(**values)) for name, value in environment],
     }
 
 
-def _downloads(image: Image, locks: Path) -> Downloads:
-    sources = named_sources(image)
-    packages = conda_packages(image.version_of("python"), image.python, locks)
-    return {
-        "downloads": sources,
-        "python_source": sources.get("cpython"),
-        "miniconda": sources.get("miniconda"),
-        "mpi_source": sources.get("mpi"),
-        "conda_packages": [(package.url, package.sha256) for package in packages],
-        "uv": image.matrix.uv,
-    }
-
-
-def _packages(image: Image) -> SystemPackages:
-    packages = image.os.packages
+def _system_packages(image: Image) -> Variables:
+    """Return the packages of the distribution, by the stage that installs them."""
+    packages, mpi = image.os.packages, image.mpi
     git = f"git=1:{image.version_of('git')}-*"  # whatever the archive's revision
-    mpi = image.mpi
     unneeded = set[str]() if image.horovod and image.horovod.cmake else {"cmake"}
-    runtime, build = (mpi.runtime, mpi.build) if mpi.origin == "apt" else ((), ())
+    apt_mpi = mpi if mpi.origin == "apt" else None
     return {
         "os_packages": sorted({*packages.runtime, git}),
         "python_packages": image.python.packages if image.python.origin == "apt" else (),
-        "mpi_packages": sorted(runtime),
-        "mpi_build_packages": build,
-        "mpi_without": mpi.without if mpi.origin == "apt" else [],
+        "mpi_packages": sorted(apt_mpi.runtime) if apt_mpi else (),
+        "mpi_build_packages": apt_mpi.build if apt_mpi else (),
+        "mpi_without": apt_mpi.without if apt_mpi else (),
         "compiler_packages": sorted({*packages.compiler} - unneeded),
         "cpython_packages": sorted({*packages.compiler, *packages.cpython} - {"cmake"}),
     }
@@ -274,62 +188,49 @@ def nvidia_libraries(image: Image) -> list[str]:
     return [f"libcudnn7={cudnn}-1+cuda{cuda}", f"libnccl2={nccl}-1+cuda{cuda}"]
 
 
-def _cuda(image: Image, layers: Sequence[PackageLayer]) -> CudaValues:
-    if image.index_cuda:
-        return _index_cuda(image.index_cuda, layers)
-    return _apt_cuda(image, image.apt_cuda) if image.apt_cuda else {"cuda_layer": None}
-
-
-def _apt_cuda(image: Image, cuda: AptCuda) -> CudaValues:
-    """Return the packages of the image's CUDA, cuDNN and NCCL, and where they come from."""
+def _cuda(image: Image, layers: Sequence[PackageLayer]) -> Variables:
+    """Return what CUDA is made of, what compiles Horovod for it, and the GPUs that this is for."""
+    if cuda := image.index_cuda:
+        layer = (one.name for one in layers if cuda.cudnn_package in one.packages)
+        return {
+            "cuda_layer": next(layer, None),
+            "cuda_compilers": [f"g++-{cuda.compiler}"],
+            "capabilities": _numbers(cuda.kernels),
+        }
+    if image.apt_cuda is None:
+        return {"cuda_layer": None}
     version, nccl = image.version_of("cuda"), image.version_of("nccl")
-    runtime = sorted({*cuda.runtime, *nvidia_libraries(image), *image.os.packages.gpu})
+    runtime = {*image.apt_cuda.runtime, *nvidia_libraries(image), *image.os.packages.gpu}
+    headers = f"libnccl-dev={nccl}-1+cuda{version}"
+    sites = ((name, image.matrix.upstreams[name]) for name in NVIDIA_UPSTREAMS)
     return {
         "cuda_version": version,
-        "cuda_packages": runtime,
-        "cuda_build_packages": sorted(
-            {*runtime, *cuda.build, f"libnccl-dev={nccl}-1+cuda{version}"}
-        ),
-        "nvidia_repositories": [_repository(image, name) for name in NVIDIA_UPSTREAMS],
+        "cuda_packages": sorted(runtime),
+        "cuda_build_packages": sorted({*runtime, *image.apt_cuda.build, headers}),
+        "nvidia_repositories": [
+            {"name": name, "url": site.url, "keyring": site.keyring.file}
+            for name, site in sites
+            if site.keyring  # as the matrix is loaded, each has one
+        ],
         "cuda_layer": None,
         "capabilities": _numbers(image.wheel.native),
     }
 
 
-def _index_cuda(cuda: IndexCuda, layers: Sequence[PackageLayer]) -> CudaValues:
-    """Return the layer of CUDA's wheels, what compiles Horovod, and the GPUs that it is for."""
-    return {
-        "cuda_layer": next(
-            (layer.name for layer in layers if cuda.cudnn_package in layer.packages), None
-        ),
-        "cuda_compilers": [f"g++-{cuda.compiler}"],
-        "capabilities": _numbers(cuda.kernels),
-    }
-
-
-def _numbers(capabilities: Collection[str]) -> str:
+def _numbers(capabilities: Iterable[str]) -> str:
     return ",".join(capability.replace(".", "") for capability in capabilities)
 
 
-def _repository(image: Image, name: str) -> Repository:
-    upstream = image.matrix.upstreams.get(name)
-    if upstream is None or upstream.url is None or upstream.keyring is None:
-        raise InputError(f"matrix.yaml: upstreams.{name} needs a url and a keyring.")
-    return {"name": name, "url": upstream.url, "keyring": upstream.keyring.file}
+def _compilers(image: Image) -> Variables:
+    """Return the wheel's own compiler where the operating system has it, else the default one.
 
-
-def _compilers(image: Image) -> Compilers:
-    """Return the wheel's own compiler where the operating system has it, else the default one."""
+    ``header`` says whether it needs gcc 4's std::function.
+    """
     if image.index_cuda:
-        suffix = f"-{image.index_cuda.compiler}"
-        return {"cc": f"gcc{suffix}", "cxx": f"g++{suffix}", "header": False}
-    release = minor_of(image.wheel.compiler)
-    old = release.startswith("4.")
-    suffix = f"-{release}" if old and release in image.os.compilers else ""
-    return {"cc": f"gcc{suffix}", "cxx": f"g++{suffix}", "header": old and not suffix}
-
-
-def _compiler_words(image: Image) -> str:
-    """Return how TensorFlow itself names its compiler: from 2.21 on Clang is no Ubuntu's."""
-    clang = "Clang " if admits(">=2.21", image.tensorflow) else "Ubuntu Clang "
-    return image.wheel.compiler.replace("clang-", clang)
+        suffix, header = f"-{image.index_cuda.compiler}", False
+    else:
+        release = minor_of(image.wheel.compiler)
+        old = release.startswith("4.")
+        suffix = f"-{release}" if old and release in image.os.compilers else ""
+        header = old and not suffix
+    return {"cc": f"gcc{suffix}", "cxx": f"g++{suffix}", "header": header}

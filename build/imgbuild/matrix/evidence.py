@@ -1,5 +1,6 @@
 """What ``imgbuild audit --write`` read out of wheels and source distributions: evidence.json."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -104,21 +105,20 @@ class Evidence:
 
     def wheel(self, distribution: str, version: str, python: str) -> WheelFacts | None:
         """Return the facts of a release's wheel for a Python such as ``cp36``."""
-        wheels = self._wheels.get((canonicalize_name(distribution), version), {})
-        return wheels.get(python)
+        return self._wheels[canonicalize_name(distribution), version].get(python)
 
     def pythons(self, distribution: str, version: str) -> tuple[str, ...]:
         """Return the tags that a release has wheels for; none if none of its wheels was read."""
-        wheels = self._wheels.get((canonicalize_name(distribution), version), {})
+        wheels = self._wheels[canonicalize_name(distribution), version]
         return next((one.pythons for one in wheels.values()), ())
 
     @cached_property
-    def _wheels(self) -> dict[tuple[str, str], dict[str, WheelFacts]]:
-        found: dict[tuple[str, str], dict[str, WheelFacts]] = {}
+    def _wheels(self) -> Mapping[tuple[str, str], dict[str, WheelFacts]]:
+        found = defaultdict[tuple[str, str], dict[str, WheelFacts]](dict)
         for one in self.facts.values():
             if isinstance(one, WheelFacts):
-                by_python = found.setdefault((canonicalize_name(one.name), one.version), {})
-                by_python |= {tag.interpreter: one for tag in file_tags(one.file)}
+                tags = {tag.interpreter: one for tag in file_tags(one.file)}
+                found[canonicalize_name(one.name), one.version] |= tags
         return found
 
 

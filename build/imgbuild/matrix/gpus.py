@@ -3,11 +3,11 @@
 Machine code (a cubin) of capability X.y runs on GPUs of X.z with z >= y, and on no other major
 number. PTX is compiled by the driver at first use for any newer capability; the libraries of the
 CUDA release (cuBLAS, cuDNN) have code for the capabilities that the release knows and for no newer
-ones. Source: CUDA C++ Programming Guide, "Application Compatibility".
+ones. Source: CUDA C++ Programming Guide, "Application Compatibility"; NVIDIA Ampere GPU
+Architecture Compatibility Guide.
 """
 
 import re
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -29,21 +29,17 @@ class Generation(NamedTuple):
     models: str
 
 
-def _generations() -> Iterator[Generation]:
-    for line in Path(__file__).with_name("gpu_models.txt").read_text("utf-8").splitlines():
-        if found := re.fullmatch(r"(\w+) ([\d.]+) \((.+?)\): (.+)", line):
-            yield Generation(*found.groups())
-
-
+_LINE = re.compile(r"^(\w+) ([\d.]+) \((.+?)\): (.+)$", re.MULTILINE)
 #: NVIDIA's GPU generations, the oldest first.
-GENERATIONS = (*_generations(),)
+GENERATIONS = tuple(
+    Generation(*found.groups())
+    for found in _LINE.finditer(Path(__file__).with_name("gpu_models.txt").read_text("utf-8"))
+)
 #: Words that nvidia-smi and people add to the name of a model. An "RTX 6000" may be two.
 _NO_MODEL = re.compile(
     r"\b(nvidia|tesla|geforce|quadro(?! rtx)|grid|gpu|laptop|mobile|max-?q|with|design|generation"
     r"|pcie|nvl|sxm\d?|hbm\w*|\d+ ?gb|blackwell|server|workstation|edition)\b"
 )
-
-
 _COMPILED = "the driver compiles it at the first start, which takes minutes"
 #: From this capability on PTX alone may not do: XLA emits what the GPU refuses, and the driver
 #: refuses the PTX of some operations. Source: https://github.com/tensorflow/tensorflow, issues
@@ -80,11 +76,7 @@ def gpu_support(image: Image) -> tuple[tuple[Generation, KernelSupport], ...]:
 
 
 def unsupported_gpus(image: Image) -> str | None:
-    """Return a sentence on the GPUs that are too new for the image; None without CUDA.
-
-    Source: CUDA C++ Programming Guide, "Application Compatibility"; NVIDIA Ampere GPU Architecture
-    Compatibility Guide.
-    """
+    """Return a sentence on the GPUs that are too new for the image; None without CUDA."""
     newest = _numbers(image.cuda.newest) if image.cuda else (0, 0)
     newer = [
         generation.name
@@ -93,8 +85,8 @@ def unsupported_gpus(image: Image) -> str | None:
     ]
     if not newer:
         new = [one.name for one, support in gpu_support(image) if support is KernelSupport.PTX]
-        compiled = f"{_COMPILED[0].upper()}{_COMPILED[1:]}"
-        return f"{new[-1]}: PTX only. {compiled}; {_REPORTED}." if newest >= _REFUSES_PTX else None
+        said = f"{_COMPILED[0].upper()}{_COMPILED[1:]}; {_REPORTED}"
+        return f"{new[-1]}: PTX only. {said}." if newest >= _REFUSES_PTX else None
     cuda = f"CUDA {image.version_of('cuda')}"
     return (
         f"{newer[0]} and newer GPUs are not supported by {cuda}: a newer driver may compile the "

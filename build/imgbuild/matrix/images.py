@@ -196,10 +196,7 @@ class Image:
 
     @property
     def horovod_source(self) -> tuple[str, str] | None:
-        """Release and sha256 of Horovod's source; the pin's own release differs where we patch it.
-
-        None without Horovod.
-        """
+        """Release and sha256 of Horovod's source; the pin's release differs where we patch it."""
         version = self.keys.get("horovod", "").partition("+")[0]
         return (version, self.horovod.sha256) if self.horovod else None
 
@@ -233,14 +230,7 @@ def standin_image(image: Image) -> Image:
     return replace(image, repository=f"{STANDIN_HOST}{image.repository}")
 
 
-def images_of(matrix: Matrix, stack: str | None) -> tuple[Image, ...]:
-    """Return the images of one stack, or of all; InputError if there is no such stack."""
-    if stack not in {None, *matrix.stacks}:
-        raise InputError(f"No stack is called {stack!r}; there are: {', '.join(matrix.stacks)}.")
-    return tuple(image for image in all_images(matrix) if stack in {None, image.stack})
-
-
-def all_images(matrix: Matrix, *, documented: bool = False) -> tuple[Image, ...]:
+def all_images(matrix: Matrix) -> tuple[Image, ...]:
     """Return every image of the matrix, in the order of the file.
 
     An image whose pins or references are missing is a fault of the file, and left out.
@@ -249,17 +239,16 @@ def all_images(matrix: Matrix, *, documented: bool = False) -> tuple[Image, ...]
     for row in matrix.images:
         for variant in row.variants:
             with suppress(LookupError):
-                image = resolve_image(matrix, row, variant)
-                if documented:
-                    image = resolve_image(matrix, row, variant, documented=True)
-                found.append(image)
+                found.append(resolve_image(matrix, row, variant))
     return tuple(found)
 
 
 def as_documented_image(image: Image) -> Image:
     """Return the image with the documented pins: itself where none differs."""
-    other = resolve_image(image.matrix, image.row, image.variant, documented=True)
-    return other if corrections(other) else image
+    with suppress(LookupError):  # a documented version is missing: a fault of the file
+        other = resolve_image(image.matrix, image.row, image.variant, documented=True)
+        return other if corrections(other) else image
+    return image
 
 
 # Every fault of the matrix is looked for in all images, and options are compared with them.
@@ -281,7 +270,9 @@ def resolve_image(matrix: Matrix, row: Row, variant: Variant, *, documented: boo
 
 def documented_family(matrix: Matrix) -> tuple[Image, ...]:
     """Return every image as documented that differs from the family's, in the matrix's order."""
-    return tuple(image for image in all_images(matrix, documented=True) if corrections(image))
+    return tuple(
+        image for image in map(as_documented_image, all_images(matrix)) if image.documented
+    )
 
 
 def whole_family(matrix: Matrix) -> tuple[Image, ...]:

@@ -7,6 +7,7 @@ rows that have it. A new minor gets a row of its own, after the row that it is a
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from imgbuild.errors import InputError
@@ -171,11 +172,5 @@ def _place(
     start, column = marks[entry]
     if isinstance(entry[-1], int):  # behind the hyphen
         column = len(lines[start - 1]) - len(lines[start - 1].lstrip()) + 1
-    end = start
-    while end < len(lines) and _belongs(lines[end], column):
-        end += 1
-    return slice(start - 1, end)
-
-
-def _belongs(line: str, column: int) -> bool:
-    return len(line) - len(line.lstrip(" ")) >= column and bool(line.strip())
+    inside = takewhile(lambda line: line[:column].isspace() and line.strip(), lines[start:])
+    return slice(start - 1, start + len([*inside]))

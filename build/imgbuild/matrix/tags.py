@@ -28,9 +28,6 @@ RECORD_SUFFIX = ".record"
 #: Before the input digest, in the tag by which an image is found.
 INPUT_PREFIX = "input-"
 
-#: The parts of a tag by name; one of which an image has nothing to say is empty or missing.
-Parts = Mapping[Part, str]
-
 
 @dataclass(frozen=True)
 class PlannedTags:

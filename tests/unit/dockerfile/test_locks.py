@@ -6,13 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.dockerfile.lockfile import (
-    HEADER,
-    lock_text,
-    package_layers,
-    parse_lock,
-    read_lock,
-)
+from imgbuild.dockerfile.lockfile import HEADER, lock_text, package_layers, parse_lock, read_lock
 from imgbuild.dockerfile.requirements import (
     LockFamily,
     LockRequest,
@@ -170,37 +164,23 @@ def test_only_what_is_not_current_is_resolved(tmp_path: Path, fake_uv: FakeUv) -
     (folder := tmp_path / "locks").mkdir()
     (folder / "x.txt").write_text(_lock(PIP))
     (folder / "stale.txt").write_text(_lock(_entry("pip", "20.0")))
-    (folder / "gone.txt").write_text("of no image")
     (folder / "notes.md").touch()
     names = ("x.txt", "stale.txt", "new.txt")
     requests = tuple(replace(REQUEST, file_name=name) for name in names)
     family, log = LockFamily(requests, {}, frozenset(names)), list[str]()
     changed, unread = write_locks(family, folder, Sites(), log.append)
     assert {*log} == {"resolving stale.txt", "resolving new.txt"}
-    assert {path.name for path in changed} == {"stale.txt", "new.txt", "gone.txt"}
+    assert {path.name for path in changed} == {"stale.txt", "new.txt"}
     assert (unread, family_problems(family, folder)) == ([], [])
 
 
-@pytest.mark.parametrize(
-    ("script", "error"),
-    [
-        ("echo 'because h5py<3 and h5py>=3 conflict' >&2; exit 1", CheckFailedError),
-        ("echo 'error sending request for url' >&2; exit 2", MachineError),
-    ],
-)
-def test_a_failed_resolution_keeps_the_old_lock(
-    tmp_path: Path, fake_uv: FakeUv, script: str, error: type[Exception]
-) -> None:
-    fake_uv(script)
-    (tmp_path / "x.txt").write_text("old")
-    with pytest.raises(error, match=r"x\.txt.*(conflict|error sending)"):
-        resolve(REQUEST, tmp_path, upgrade=False)
-    assert (tmp_path / "x.txt").read_text() == "old"
-
-
-def test_a_resolution_has_an_end(
+def test_a_resolution_that_fails_or_has_no_end(
     tmp_path: Path, fake_uv: FakeUv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """That of an index which cannot be reached is in cli/test_cli.py."""
+    fake_uv("echo 'because h5py<3 and h5py>=3 conflict' >&2; exit 1")
+    with pytest.raises(CheckFailedError, match=r"x\.txt.*conflict"):
+        resolve(REQUEST, tmp_path, upgrade=False)
     monkeypatch.setattr("imgbuild.dockerfile.requirements.TIMEOUT_SECONDS", 0.2)
     fake_uv("exec tail -f /dev/null")
     with pytest.raises(MachineError, match=r"0\.2 s"):

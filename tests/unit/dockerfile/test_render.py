@@ -41,9 +41,8 @@ def test_compiled_templates_are_kept_where_there_is_a_cache(
 ) -> None:
     """One that changed or was damaged is compiled again. A checkout's path need not be text."""
     name, image = next(iter(images.items()))
-    templates = tmp_path / os.fsdecode(b"inv\xff") / "templates"
-    shutil.copytree(project.templates, templates)
-    shutil.copytree(project.locks, templates.with_name("locks"))
+    templates = shutil.copytree(project.templates, tmp_path / os.fsdecode(b"inv\xff") / "templates")
+    templates.with_name("locks").symlink_to(project.locks)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     kept = tmp_path / "imgbuild" / "templates"
 
@@ -56,18 +55,15 @@ def test_compiled_templates_are_kept_where_there_is_a_cache(
         assert kept.exists() == cached
         kept.parent.mkdir(exist_ok=True)
     whole = {path: path.read_bytes() for path in kept.iterdir()}
-    changed = {path: content.replace(b"FROM", b"from") for path, content in whole.items()}
-    cut = {path: content[: len(content) // 2] for path, content in whole.items()}
-    for damaged in (changed, cut):
-        for path, content in damaged.items():
-            path.write_bytes(content)
+    for size in (None, 999):
+        for path, content in whole.items():
+            path.write_bytes(content.replace(b"FROM", b"from")[:size])
         assert render() == rendered(name).text
         assert {path: path.read_bytes() for path in kept.iterdir()} == whole
     with (templates / "Dockerfile.j2").open("a", encoding="utf-8") as file:
         file.write("# changed\n")
     shutil.rmtree(kept)  # beneath an environment that keeps them
     assert render_dockerfile(image, templates).text.endswith("# changed\n")
-    assert render().endswith("# changed\n")
 
 
 def test_the_default_uv_is_the_one_that_imgbuild_depends_on(project: Project) -> None:

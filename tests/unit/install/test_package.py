@@ -42,24 +42,14 @@ class Installed:
     """An environment with imgbuild alone in it; what it needs is that of the running one."""
 
     folder: Path
-
-    @property
-    def site(self) -> Path:
-        return next(self.folder.glob("env/lib/python3*/site-packages"))
-
-    @property
-    def empty(self) -> Path:
-        """A folder with nothing in it nor above it, and no home."""
-        place = self.folder / "empty"
-        place.mkdir(exist_ok=True)
-        return place
+    empty: Path
+    site: Path
 
     def run(
         self, *arguments: str, folder: Path | None = None, program: str = "imgbuild"
     ) -> subprocess.CompletedProcess[str]:
         """Run a command line as a user who has no engine types it."""
-        kept = {name: value for name, value in os.environ.items() if name[:8] != "IMGBUILD"}
-        kept.pop("PYTHONPATH", None)
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         places = {
             f"XDG_{name}_HOME": str(self.folder / name) for name in ("CONFIG", "CACHE", "STATE")
         }
@@ -80,17 +70,17 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Install the wheel without a network."""
+    """Install the wheel without a network; nothing is in the empty folder nor above it."""
     folder = tmp_path_factory.mktemp("installed")
+    (empty := folder / "empty").mkdir()
     env, uv = folder / "env", str(Path(sys.executable).with_name("uv"))
     subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(env)], check=True)
     command = ["pip", "install", "-q", "--offline", "--no-deps", "--compile-bytecode"]
     subprocess.run([uv, *command, "--python", str(env / "bin" / "python"), str(wheel)], check=True)
-    made = Installed(folder)
+    (site,) = env.glob("lib/python3*/site-packages")
     # Packages of the running environment; that its imgbuild is editable is not read from there.
-    needs = made.site / "needs.pth"
-    needs.write_text(sysconfig.get_path("purelib"), encoding="utf-8")
-    return made
+    (site / "needs.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    return Installed(folder, empty, site)
 
 
 @pytest.fixture(scope="module")
@@ -219,21 +209,14 @@ def test_commands_work_in_an_empty_folder(installed: Installed) -> None:
     assert [*installed.empty.iterdir()] == []
 
 
-def test_a_checkout_counts_where_there_is_one(
-    installed: Installed, project: Project, tmp_path: Path
-) -> None:
-    checkout = copied(project, tmp_path).root
-    assert f"Images: {checkout}\n" in installed.output("--version", folder=checkout / "images")
-    assert installed.output("list", "--project", str(checkout)) == installed.output("list")
-
-
-def test_inputs_and_revision_are_those_of_the_checkout(
+def test_a_checkout_counts_where_there_is_one_and_has_the_same_inputs(
     installed: Installed, project: Project, tmp_path: Path
 ) -> None:
     """Byte code lies beside the family's files, as pip leaves it, and git around them."""
-    assert [*installed.site.rglob("family/images/**/__pycache__")]
     checkout = copied(project, tmp_path).root
-    assert installed.output("matrix") == installed.output("matrix", folder=checkout)
+    assert f"Images: {checkout}\n" in installed.output("--version", folder=checkout / "images")
+    assert [*installed.site.rglob("family/images/**/__pycache__")]
+    assert installed.output("matrix", "--project", str(checkout)) == installed.output("matrix")
     _git(installed.folder, "init", "-q")
     revision = (installed.site / "imgbuild" / "family" / "REVISION").read_text()
     assert installed.run("-c", REVISION_OF, program="python").stdout == f"{revision or None}\n"

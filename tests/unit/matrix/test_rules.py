@@ -9,7 +9,7 @@ import pytest
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rule_model import Check
-from imgbuild.matrix.rules import COMPARISONS, Value
+from imgbuild.matrix.rules import COMPARISONS, BrokenRule, Value, nearest_that_works
 
 Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]
@@ -140,6 +140,13 @@ def test_what_breaks_no_rule_is_accepted(edited: Edited, old: str, new: str) -> 
     assert load_matrix(edited(old, new))
 
 
+def test_of_two_values_that_are_equally_near_the_newer_one_is_named(matrix: Matrix) -> None:
+    rule = next(rule for rule in matrix.rules if rule.judges == "cuda" and rule.fact)
+    cuda = dict.fromkeys(("10.0", "10.2", "11.0"), matrix.cuda["10.0"])
+    changed = matrix.model_copy(update={"cuda": cuda, "rules": ()})
+    assert nearest_that_works(changed, {}, BrokenRule(rule, "10.1", "10.1", "")) == "10.2"
+
+
 def test_every_cuda_release_has_its_minimum_driver(matrix: Matrix) -> None:
     minimums = next(rule.minimum for rule in matrix.rules if rule.name == "cuda-driver")
     assert minimums is not None
@@ -150,9 +157,7 @@ def test_every_cuda_release_has_its_minimum_driver(matrix: Matrix) -> None:
     ("check", "value", "fact", "expected"),
     [
         ("equal", "10.1", ("10.10",), False),
-        ("one-of", "cp36", ("cp36", "cp37"), True),
-        ("one-of", "cp38", (), False),
-        ("range", "2.1.0", (">=1.1,<2.2",), True),
+        ("one-of", "cp3", ("cp36", "cp37"), False),
         ("range", "2.2.0", (">=1.1,<2.2",), False),
         ("range", "2.0rc1", (">=1",), True),
         ("range", "1~2", (">=1",), False),  # a version of another kind
@@ -166,7 +171,6 @@ def test_every_cuda_release_has_its_minimum_driver(matrix: Matrix) -> None:
         ("same-major-minor-at-least", "8", ("8.0",), True),
         ("same-major-minor-at-least", "8", ("8.1",), False),
         ("release-one-of", "4.8.5", ("4.8",), True),
-        ("release-one-of", "4.8.5", (), False),
     ],
 )
 def test_a_comparison(check: Check, value: str, fact: Value, expected: bool) -> None:

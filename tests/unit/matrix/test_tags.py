@@ -11,6 +11,7 @@ from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import image_called
 from imgbuild.matrix.tags import planned_tags
+from imgbuild.yaml_file import read_document
 
 Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]
@@ -41,7 +42,7 @@ def test_two_entries_with_the_same_tag_are_one(edited: Edited) -> None:
 
 def _renamed_stack(path: Path, name: str) -> Path:
     """Give the stack ``ubuntu`` another name, which is a legal one."""
-    document = yaml.load(path.read_text(), Loader=yaml.CBaseLoader)  # noqa: S506 - no tags
+    document = read_document(path).value
     document["stacks"][name] = document["stacks"].pop("ubuntu")
     for row in document["images"]:
         row["stack"] = name if row["stack"] == "ubuntu" else row["stack"]
