@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,9 @@ class Base:
     tag: str
     options: tuple[str, ...]
     selection: tuple[str, ...]
+
+
+Bases = Callable[[str], Base]  #: gives an image of the matrix by its name
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ Tests that break something work on a copy whose images have another repository t
 import os
 import signal
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import COPY_REPOSITORY, ROOT, Base, Checkout, not_imgbuilds
+from checkout import COPY_REPOSITORY, ROOT, Base, Bases, Checkout, not_imgbuilds
 from copied_checkout import copied_checkout, remove_images
 from own_dockerd import OwnDockerd, own_dockerd
 from store_trip import OtherEngine, other_engine
@@ -35,8 +35,10 @@ LIMIT = 1800
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give every test a limit."""
+    """Give every test a limit; each module has one worker, except that of the broken images."""
     for item in items:
+        if item.path.stem != "test_broken":
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LIMIT))
 
@@ -95,11 +97,31 @@ def copy(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[Checkout]
 
 
 @pytest.fixture
-def tag(checkout: Checkout) -> Iterator[str]:
-    """Give a tag for what a test makes of an image."""
-    made = f"imgbuild-e2e-extended/{uuid.uuid4().hex[:12]}:1"
+def mark(checkout: Checkout) -> Iterator[str]:
+    """Give the beginning of names; containers, networks and volumes of such names are removed."""
+    made = f"imgbuild-e2e-{uuid.uuid4().hex[:12]}"
     yield made
-    checkout.docker("rmi", "--force", made)
+    named = ("--quiet", f"--filter=name={made}")
+    containers = checkout.printed("ps", "--all", *named).split()
+    checkout.docker("rm", "--force", "--volumes", *containers)
+    for kind in ("network", "volume"):
+        checkout.docker(kind, "rm", *checkout.printed(kind, "ls", *named).split())
+
+
+@pytest.fixture
+def tag(checkout: Checkout, mark: str) -> Iterator[str]:
+    """Give a tag for what a test makes of an image."""
+    yield f"{mark}:1"
+    checkout.docker("rmi", "--force", f"{mark}:1")
+
+
+@pytest.fixture
+def open_folder(tmp_path: Path) -> Path:
+    """Give a folder that the users of containers may write to; pytest's own are closed to them."""
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(folder.stat().st_mode | 0o011)
+    tmp_path.chmod(0o777)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")
@@ -125,7 +147,7 @@ def built(
 
 
 @pytest.fixture(scope="session")
-def base(checkout: Checkout, request: pytest.FixtureRequest) -> Callable[[str], Base]:
+def base(checkout: Checkout, request: pytest.FixtureRequest) -> Bases:
     """Return how to get an image of the matrix by its name; ubuntu's are built on stand-ins."""
 
     @cache

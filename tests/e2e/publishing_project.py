@@ -7,6 +7,8 @@ import base64
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from typing import Any
 from checkout import Checkout
 from copied_checkout import change_settings, copied_checkout, substitute_cpython, take_base, tiny
 
+from imgbuild.registry.repository_client import RegistryClient, connect
+from imgbuild.settings import load_settings
 from releases import release_of
 
 LOCAL = "imgbuild-publishing/tensorflow"
@@ -86,6 +90,13 @@ class PublishingProject(Checkout):
     def set_up(self, **settings: Any) -> None:
         """Change settings of the machine, such as ``publishing``; None takes one away."""
         change_settings(self.root, **settings)
+
+    @contextmanager
+    def client(self, host: str) -> Iterator[RegistryClient]:
+        """Give what is published in the registry at ``host``."""
+        settings = load_settings(self.project.settings)
+        with closing(connect(f"{host}/{self.repository}", settings, print, "--to")) as opened:
+            yield opened
 
     def push(
         self, host: str, *options: str, selection: tuple[str, ...] = ONE, code: int | None = 0

@@ -77,20 +77,27 @@ def _wait_for_the_end_of_all(project: SmallProject, dockerd: OwnDockerd) -> None
     wait_for(lambda: not {pid for text in mine for pid in processes(text)} - engine, 15)
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name
-)
-@pytest.mark.parametrize(
-    ("place", "command"),
-    [
+#: Where a command is ended, and by what. SIGTERM is to the others what it is to a build.
+ENDED = [
+    pytest.param(
+        place,
+        command,
+        number,
+        id=f"{place}-{command[0]}-{number.name}",
+        marks=[pytest.mark.nightly] if number == signal.SIGTERM and command != ONE else [],
+    )
+    for place, command in (
         ("middle", ONE),
         ("suite", ONE),
         ("suite", ("test", "--tf", "1.10", "--rerun")),
         ("suite", ("extend", "--tf", "1.10", "-t", "me/other:1", "--env", "N=1")),
         ("middle", ("reproduce", "--tf", "1.10")),
-    ],
-    ids=lambda one: one if isinstance(one, str) else one[0],
-)
+    )
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+]
+
+
+@pytest.mark.parametrize(("place", "command", "number"), ENDED)
 def test_a_command_that_is_ended(
     project: SmallProject,
     dockerd: OwnDockerd,

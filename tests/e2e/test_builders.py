@@ -64,7 +64,9 @@ def test_a_builder_builds_what_the_engine_tests(
     assert not any("# middle" in step for step in first.steps())
 
 
-@pytest.mark.parametrize("project", ["main", "other"], indirect=True)
+@pytest.mark.parametrize(
+    "project", ["main", pytest.param("other", marks=pytest.mark.nightly)], indirect=True
+)
 def test_extending_and_building_again_by_a_builder(
     project: SmallProject, builders: list[RemoteBuilder]
 ) -> None:

@@ -1,19 +1,19 @@
 """`imgbuild test` on real images: side by side, again, and images built on ours."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import Base, Checkout
+from checkout import Bases, Checkout
 
 TWO = ("tf-1.12-cpu-debian", "tf-2.2-cpu-debian")
 DERIVED = "imgbuild-e2e-derived"
 
 
 @pytest.fixture
-def derived(checkout: Checkout, base: Callable[[str], Base], tmp_path: Path) -> Iterator[str]:
+def derived(checkout: Checkout, base: Bases, tmp_path: Path) -> Iterator[str]:
     """Give an image as users make them: ours, and a package on top."""
     (tmp_path / "METADATA").write_text("Metadata-Version: 2.1\nName: x\nVersion: 1.0\n")
     packages = "/opt/python/lib/python3.6/site-packages"
@@ -35,7 +35,7 @@ def _before(reports: list[dict[str, Any]]) -> dict[tuple[str, str], bool]:
 
 
 def test_two_images_at_once_and_then_nothing_to_run(
-    base: Callable[[str], Base], checkout: Checkout, tmp_path: Path
+    base: Bases, checkout: Checkout, tmp_path: Path
 ) -> None:
     for name in TWO:
         base(name)

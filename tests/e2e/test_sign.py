@@ -5,7 +5,6 @@ import os
 import subprocess
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -19,8 +18,7 @@ from own_registry import OwnRegistry, own_registry
 from publishing_project import IMMUTABLE, MOVING, ONE, TWO, PublishingProject, publishing_project
 from referrers_registry import referrers_registry
 
-from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.settings import load_settings
+from imgbuild.registry.repository_client import RegistryClient
 
 #: Debian's suites with version 2 and version 3 of cosign.
 SUITES = ("trixie", "sid")
@@ -90,10 +88,8 @@ def project(
 
 @pytest.fixture
 def client(project: SigningProject, registry: OwnRegistry) -> Iterator[RegistryClient]:
-    settings = load_settings(project.project.settings)
-    opened = connect(f"{registry.host}/{project.repository}", settings, print, "--to")
-    yield opened
-    opened.close()
+    with project.client(registry.host) as opened:
+        yield opened
 
 
 def _checks(project: SigningProject, reference: str, key: Path, code: int = 0) -> dict[str, str]:
@@ -195,6 +191,9 @@ exec {cosign} "$@"
 """
 
 
+@pytest.mark.parametrize(
+    "project", [pytest.param(SUITES[0], marks=pytest.mark.nightly), SUITES[1]], indirect=True
+)
 def test_a_push_that_is_killed_between_calls_of_cosign_is_completed(
     project: SigningProject, registry: OwnRegistry, keys: Path, tmp_path: Path
 ) -> None:
@@ -211,8 +210,7 @@ def test_a_push_that_is_killed_between_calls_of_cosign_is_completed(
         cut = replace(killed, programs=program.parent)
         if not cut.push(registry.host, *sign, code=None).returncode:
             break
-        settings = load_settings(killed.project.settings)
-        with closing(connect(f"{registry.host}/{killed.repository}", settings, print, "")) as there:
+        with killed.client(registry.host) as there:
             assert not {*MOVING["1.10"]} & {*there.tags()}
             killed.push(registry.host, *sign)
             reference = f"{there.name}:{_tag(there, '1.10')}"
