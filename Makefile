@@ -49,7 +49,8 @@ quick: machine base-tools check
 	$(BIN)/pytest tests/e2e/test_faults.py -k test_only_what_changed_is_rebuilt
 
 # They have engines of their own, or none, or make only images of their own in the machine's.
-SIDE_BY_SIDE := $(patsubst %,tests/e2e/test_%.py,broken fault_proxy push push_faults sign site)
+SIDE_BY_SIDE := $(patsubst %,tests/e2e/test_%.py, \
+	broken builders caches fault_proxy push push_faults sign site snapshot)
 
 test: machine base-tools browser compose check site
 	$(BIN)/pytest tests/e2e -m "not nightly" $(SIDE_BY_SIDE:%=--ignore=%)

@@ -123,16 +123,6 @@ def _at_work(count: int) -> bool:
     return len(processes("# middle")) == count
 
 
-@pytest.mark.parametrize("name", ["nosuch", "default; x"])
-def test_a_builder_that_is_none_changes_nothing(
-    project: SmallProject, builders: list[RemoteBuilder], name: str
-) -> None:
-    del builders
-    said = project.run(*BUILD, "--builder", name, code=2).stderr
-    assert "--builder" in said
-    assert project.named() == {}
-
-
 def test_a_builder_that_starts_empty_takes_the_steps_that_another_kept(
     project: SmallProject, builders: list[RemoteBuilder], tmp_path: Path
 ) -> None:

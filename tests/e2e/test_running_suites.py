@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from checkout import Bases, Checkout
 
-TWO = ("tf-1.12-cpu-debian", "tf-2.2-cpu-debian")
+TWO = ("tf-1.10-cpu-debian", "tf-2.2-cpu-debian")
 DERIVED = "imgbuild-e2e-derived"
 
 
@@ -39,7 +39,7 @@ def test_two_images_at_once_and_then_nothing_to_run(
 ) -> None:
     for name in TWO:
         base(name)
-    command = ["test", "--tf", "1.12", "--tf", "2.2", "--stack", "debian", "--jobs", "2"]
+    command = ["test", "--tf", "1.10", "--tf", "2.2", "--stack", "debian", "--jobs", "2"]
     command += ["--suite", "pins", "--suite", "contents", "--report", str(tmp_path)]
     lines = [line.split() for line in checkout.run(*command, "--rerun").stderr.splitlines()]
     begun = [lines.index([name, "testing", "contents,", "pins"]) for name in TWO]
@@ -58,9 +58,9 @@ def test_two_images_at_once_and_then_nothing_to_run(
 
 def test_an_image_that_was_built_on_ours(checkout: Checkout, derived: str) -> None:
     command = ("test", "--image", derived, "--suite", "pins", "--expect")
-    (report,) = checkout.json(*command, "tf=1.12,horovod=0.15,mpi=openmpi")
+    (report,) = checkout.json(*command, "tf=1.10,horovod=0.15,mpi=openmpi")
     (pins,) = report["suites"]
     assert (pins["failed"], pins["skipped"]) == (0, [])
     assert {"packages", "labels"} <= {*report["not_given"]}
-    bad = checkout.run(*command, "tf=1.12,horovod=0.19.5", code=1)
+    bad = checkout.run(*command, "tf=1.10,horovod=0.19.5", code=1)
     assert "horovod: pinned 0.19.5, the image has 0.15.2" in bad.stderr
