@@ -48,13 +48,12 @@ demo: machine
 quick: machine base-tools check
 	$(BIN)/pytest tests/e2e/test_faults.py -k test_only_what_changed_is_rebuilt
 
-# They have engines of their own, or none, or make only images of their own in the machine's.
-SIDE_BY_SIDE := $(patsubst %,tests/e2e/test_%.py, \
-	broken builders caches fault_proxy push push_faults sign site snapshot)
+# Of the end-to-end tests those which make the others' images, or watch the clock or all containers.
+ALONE := $(patsubst %,tests/e2e/test_%.py,build run_job running_suites sbom tutorial)
 
 test: machine base-tools browser compose check site
-	$(BIN)/pytest tests/e2e -m "not nightly" $(SIDE_BY_SIDE:%=--ignore=%)
-	$(BIN)/pytest -n 3 --dist loadgroup $(SIDE_BY_SIDE) -m "not nightly"
+	$(BIN)/pytest $(ALONE) -m "not nightly"
+	$(BIN)/pytest -n 3 --dist loadgroup tests/e2e $(ALONE:%=--ignore=%) -m "not nightly"
 
 check: $(READY)
 	$(BIN)/ruff check

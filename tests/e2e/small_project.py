@@ -147,10 +147,6 @@ class SmallProject(Checkout):
         assert self.check_names() == count
         assert self.left() == []
 
-    def in_step(self) -> bool:
-        """Return whether a build is in the step `middle`, or was since `forget_logs`."""
-        return "# middle" in self.log()
-
     def in_suite(self) -> bool:
         """Return whether a suite has started its second container."""
         return bool(self.printed("ps", "-q", "--filter=name=^small-"))

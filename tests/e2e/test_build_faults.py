@@ -28,8 +28,8 @@ MARKS = {
     "export": "exporting to image (started)",
 }
 EXPORTED, EXPORT_FAILED = "exporting to image (done", "exporting to image (failed"
-#: Its export takes half a second.
-HEAVY = "RUN --network=none head -c 100000000 /dev/urandom > /heavy\n"
+#: Its export takes a second.
+HEAVY = "RUN --network=none head -c 200000000 /dev/urandom > /heavy\n"
 #: Writes the same bytes whatever the word is, so that the graph driver has one layer for all.
 SAME = "RUN --network=none echo > /same && touch -d @1 /same / /etc /run # {}\n"
 #: Reproducible, and spread over the whole build: one moment in each part of it.
@@ -74,7 +74,7 @@ def _wait_for_the_end_of_all(project: SmallProject, dockerd: OwnDockerd) -> None
     """Wait until nothing works for the project: imgbuild, buildx, pytest, clients."""
     mine = (str(project.root), str(project.state), str(project.host))
     engine = {dockerd.process.pid} if dockerd.process else set()
-    wait_for(lambda: not {pid for text in mine for pid in processes(text)} - engine, 15)
+    wait_for(lambda: not {pid for text in mine for pid in processes(text)} - engine)
 
 
 #: Where a command is ended, and by what. SIGTERM is to the others what it is to a build.
@@ -109,7 +109,7 @@ def test_a_command_that_is_ended(
     before, images = project.ids(), project.images()
     process = _waiting_build(project, place, 300, *command)
     process.send_signal(number)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     _wait_for_the_end_of_all(project, dockerd)
     if number != signal.SIGKILL:
         assert process.returncode == 130, said
@@ -142,8 +142,8 @@ def test_kill_at_many_moments_and_build_again(
         time.sleep(0.5)
         assert project.ids() == names, "something went on naming"
         project.finish(4, *ONE)
-    # No two builds take the same time.
-    assert alive >= moments * 3 / 4, f"{alive} of {moments} builds were not over when killed"
+    # No two builds take the same time, least of all with other tests beside them.
+    assert alive >= moments / 2, f"{alive} of {moments} builds were not over when killed"
 
 
 def _seconds(project: SmallProject) -> float:

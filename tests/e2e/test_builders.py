@@ -90,7 +90,7 @@ def test_a_builder_that_dies_loses_no_image(
     """Each of two builds a part; one is killed in a step, and its part goes to the other."""
     second = builders[1]
     names = [word for one in builders for word in ("--builder", one.name)]
-    project.pause("middle", 20)
+    project.pause("middle", 20.5)
     process = project.start(*BUILD, "--json", *names)
     wait_for(lambda: _at_work(2), 120)
     project.pause("middle", 0)
@@ -107,7 +107,7 @@ def test_an_interrupt_ends_the_steps_of_all_builders(
     project: SmallProject, builders: list[RemoteBuilder]
 ) -> None:
     names = [word for one in builders for word in ("--builder", one.name)]
-    project.pause("middle", 300)
+    project.pause("middle", 300.5)
     process = project.start(*BUILD, *names)
     wait_for(lambda: _at_work(2), 120)
     process.send_signal(signal.SIGINT)
@@ -119,8 +119,8 @@ def test_an_interrupt_ends_the_steps_of_all_builders(
 
 
 def _at_work(count: int) -> bool:
-    """Return whether the step that images share runs so many times: once a builder."""
-    return len(processes("# middle")) == count
+    """Return whether the step that images share waits so many times: once a builder."""
+    return len(processes("0.5 # middle")) == count  # other tests pause whole seconds
 
 
 def test_a_builder_that_starts_empty_takes_the_steps_that_another_kept(
