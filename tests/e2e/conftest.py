@@ -83,9 +83,9 @@ def other(engine: Engine) -> Iterator[OtherEngine]:
 
 
 @pytest.fixture(scope="module")
-def dockerd() -> Iterator[OwnDockerd]:
-    """Give an engine that the tests of a module may stop, kill and fill up."""
-    with own_dockerd() as running:
+def dockerd(request: pytest.FixtureRequest) -> Iterator[OwnDockerd]:
+    """Give an engine that the tests of a module may stop, kill and fill up, with its options."""
+    with own_dockerd(*getattr(request.module, "DOCKERD_OPTIONS", ())) as running:
         yield running
 
 

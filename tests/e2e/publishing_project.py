@@ -7,9 +7,9 @@ import base64
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +72,12 @@ class PublishingProject(Checkout):
     """The checkout of one who publishes to ``repository``, with an own Docker configuration."""
 
     repository: str = REPOSITORY
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**super().environment, "DOCKER_CONFIG": str(self.docker_config)}
+        own = {"DOCKER_CONFIG": str(self.docker_config), **self.variables}
+        return {**super().environment, **own}
 
     @property
     def docker_config(self) -> Path:

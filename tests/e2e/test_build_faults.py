@@ -3,6 +3,7 @@
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from copied_checkout import TEMPLATE, change_settings
-from engine_proxy import engine_proxy
+from network_namespace import served
 from own_dockerd import OwnDockerd
 from small_project import BUILD, FINAL, ONE, SmallProject, small_project
 
@@ -181,7 +182,7 @@ def test_kill_while_a_tag_is_set(
     project.say(uuid.uuid4().hex)
     before, killed = project.ids(), threading.Event()
 
-    def on_request(data: bytes, hand_on: Callable[[], None]) -> None:
+    def on_piece(data: bytes, hand_on: Callable[[], None]) -> None:
         tags = b"/tag?" in data.partition(b"\r\n")[0]
         if not tags or moment == "after":
             hand_on()
@@ -189,8 +190,16 @@ def test_kill_while_a_tag_is_set(
             process.kill()
             killed.set()
 
-    with engine_proxy(dockerd.host, tmp_path, on_request) as address:
-        root = tmp_path / "checkout"
+    def connect() -> socket.socket:
+        engine = socket.socket(socket.AF_UNIX)
+        engine.connect(dockerd.host.removeprefix("unix://"))
+        return engine
+
+    listening, place = socket.socket(socket.AF_UNIX), tmp_path / "engine.sock"
+    listening.bind(str(place))
+    listening.listen(64)
+    with served(listening, connect, on_piece):
+        root, address = tmp_path / "checkout", f"unix://{place}"
         shutil.copytree(project.root, root)
         change_settings(root, engine={"host": address})
         process = replace(project, root=root, host=address).start(*ONE)
