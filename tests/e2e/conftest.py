@@ -108,7 +108,7 @@ def copy(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[Checkout]
 
 @pytest.fixture
 def mark(checkout: Checkout) -> Iterator[str]:
-    """Give the beginning of names; containers, networks and volumes of such names are removed."""
+    """Give the beginning of names; what has such a name is removed, and the image of `tag`."""
     made = f"imgbuild-e2e-{uuid.uuid4().hex[:12]}"
     yield made
     named = ("--quiet", f"--filter=name={made}")
@@ -116,13 +116,13 @@ def mark(checkout: Checkout) -> Iterator[str]:
     checkout.docker("rm", "--force", "--volumes", *containers)
     for kind in ("network", "volume"):
         checkout.docker(kind, "rm", *checkout.printed(kind, "ls", *named).split())
+    checkout.docker("rmi", "--force", f"{made}:1")
 
 
 @pytest.fixture
-def tag(checkout: Checkout, mark: str) -> Iterator[str]:
-    """Give a tag for what a test makes of an image."""
-    yield f"{mark}:1"
-    checkout.docker("rmi", "--force", f"{mark}:1")
+def tag(mark: str) -> str:
+    """Return a tag for what a test makes of an image."""
+    return f"{mark}:1"
 
 
 @pytest.fixture
