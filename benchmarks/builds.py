@@ -83,7 +83,6 @@ class Yard:
             shutil.rmtree(self.cache / "imgbuild" / "horovod-wheels", ignore_errors=True)
 
     def imgbuild(self) -> list[str]:
-        """Return imgbuild's command for all images."""
         names = [word for image in self.images for word in ("--name", image.name)]
         return [IMGBUILD, "build", "--no-test", *names]
 
@@ -115,14 +114,12 @@ class Yard:
                 run(self.build(target, f"--target={stage}", "--output=type=cacheonly"), self.env)
 
     def prove(self, references: Sequence[str]) -> None:
-        """Import TensorFlow and Horovod in every image."""
         for reference in references:
             words = ("run", "--rm", "--network=none", "--entrypoint=/opt/python/bin/python3")
             run([DOCKER, *words, reference, "-c", PROOF], self.env)
 
 
 def main() -> None:
-    """Measure what is chosen and print its table."""
     parser = options(__doc__)
     parser.add_argument("what", choices=("image", "family"))
     parser.add_argument("--images", nargs="+", metavar="NAME")

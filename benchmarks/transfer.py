@@ -94,7 +94,6 @@ class Release:
 
 
 def main() -> None:
-    """Print, or write, the table."""
     parser = options(__doc__)
     parser.add_argument("--images", nargs="+", default=IMAGES, metavar="NAME")
     chosen = parser.parse_args()

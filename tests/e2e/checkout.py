@@ -78,7 +78,6 @@ class Checkout:
         return result
 
     def json(self, *arguments: str, code: int | None = 0, timeout: int = 1800) -> Any:
-        """Return what a command prints with ``--json``."""
         return json.loads(self.run(*arguments, "--json", code=code, timeout=timeout).stdout)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
@@ -144,6 +143,5 @@ class Checkout:
         self.edit(TEMPLATE, said, f"ENV WORD={word}")
 
     def log(self) -> str:
-        """Return the logs of all builds so far."""
         logs = sorted((self.state / "imgbuild" / "logs").glob("*.log"))
         return "".join(path.read_text(encoding="utf-8", errors="replace") for path in logs)

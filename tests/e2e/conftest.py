@@ -77,7 +77,6 @@ def engine(host: str | None) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def other(engine: Engine) -> Iterator[OtherEngine]:
-    """Give an engine with the other image store."""
     with other_engine(engine) as running:
         yield running
 
@@ -121,7 +120,6 @@ def mark(checkout: Checkout) -> Iterator[str]:
 
 @pytest.fixture
 def tag(mark: str) -> str:
-    """Return a tag for what a test makes of an image."""
     return f"{mark}:1"
 
 

@@ -97,7 +97,6 @@ def remove_images(engine: Engine, repository: str) -> None:
 
 
 def settings_of(root: Path) -> dict[str, Any]:
-    """Return what the settings of a checkout say."""
     path = root / _SETTINGS
     found = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
     return dict(found or {})

@@ -56,7 +56,6 @@ def _archive(folder: Path, suite: str) -> list[str]:
 
 
 def debian_program(package: str, suite: str) -> Path:
-    """Return the folder of the programs of a suite's package."""
     return unpacked(package, suite) / "usr" / "bin"
 
 

@@ -67,7 +67,6 @@ class OwnRegistry:
         wait_for(self._answers, START_SECONDS)
 
     def command(self) -> Sequence[str]:
-        """Return what is run."""
         config = self.folder / "config.yml"
         config.write_text(json.dumps(self._config()), encoding="utf-8")  # JSON is YAML
         return [docker_registry(), "serve", str(config)]

@@ -58,7 +58,6 @@ class Reader:
     names: dict[str, str]
 
     def with_examples(self) -> Self:
-        """Copy the examples into the folder; return the reader."""
         shutil.copytree(ROOT / "examples", self.folder / "examples")
         return self
 

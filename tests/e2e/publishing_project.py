@@ -95,7 +95,6 @@ class PublishingProject(Checkout):
 
     @contextmanager
     def client(self, host: str) -> Iterator[RegistryClient]:
-        """Give what is published in the registry at ``host``."""
         settings = load_settings(self.project.settings)
         with closing(connect(f"{host}/{self.repository}", settings, print, "--to")) as opened:
             yield opened

@@ -123,7 +123,6 @@ def own(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return axe-core's script."""
     assert shutil.which("npm"), "no npm on PATH: `make browser` installs it"
     folder = tmp_path_factory.mktemp("axe")
     subprocess.run(["npm", "pack", PACKAGE, "--silent"], cwd=folder, check=True, timeout=300)

@@ -127,7 +127,6 @@ def test_the_page_of_parameter_servers(
 
 
 def _same_lock(reader: Reader, name: str) -> bool:
-    """Return whether an example's lock was taken as it is."""
     lock = EXAMPLES / name / f"{name}.lock.txt"
     return lock.read_bytes() == (reader.folder / lock.relative_to(ROOT)).read_bytes()
 

@@ -26,15 +26,12 @@ SYSTEM_LAYERS = 2
 
 
 class Alone(Checkout):
-    """A checkout whose commands have no network."""
-
     def command(self, *arguments: str) -> list[str]:
         return ["unshare", "--net", "--", *super().command(*arguments)]
 
 
 @pytest.fixture(scope="module")
 def fetched(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with all inputs of the image."""
     folder = tmp_path_factory.mktemp("fetched")
     result = checkout.run("fetch", *SELECTION, str(folder))
     assert "fetched now" in result.stdout

@@ -136,7 +136,6 @@ def test_another_machine_takes_what_is_published(
 
 
 def _digests(client: RegistryClient) -> dict[str, str | None]:
-    """Return what is published, by tag."""
     return {tag: client.head(tag) for tag in client.tags()}
 
 

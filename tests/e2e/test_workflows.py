@@ -56,7 +56,6 @@ class CiProject:
     runs: int = 0
 
     def commit(self, message: str) -> None:
-        """Commit what is in the work tree."""
         who = ("-c", "user.name=imgbuild", "-c", "user.email=imgbuild@example.org")
         for words in (("add", "--all"), ("commit", "--quiet", "--message", message)):
             subprocess.run(["git", *who, *words], cwd=self.checkout.root, check=True)
@@ -95,7 +94,6 @@ class CiProject:
         )
 
     def tags(self) -> dict[str, str]:
-        """Return the digest of each tag that is published."""
         kinds = (
             *("vnd.oci.image.manifest.v1", "vnd.oci.image.index.v1"),
             "vnd.docker.distribution.manifest.v2",
