@@ -16,10 +16,11 @@ import pytest
 from checkout import COPY_REPOSITORY, ROOT, Base, Bases, Checkout, not_imgbuilds
 from copied_checkout import copied_checkout, remove_images
 from own_dockerd import OwnDockerd, own_dockerd
+from small_project import SmallProject, small_project
 from store_trip import OtherEngine, other_engine
 
 from imgbuild.engine.client import Engine
-from imgbuild.engine.discovery import resolve_host
+from imgbuild.engine.discovery import DEFAULT_HOST, resolve_host
 from imgbuild.files import locked
 from imgbuild.project import Project
 from imgbuild.settings import load_settings
@@ -103,6 +104,19 @@ def copy(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[Checkout]
     made.render()
     yield made
     remove_images(engine, COPY_REPOSITORY)
+
+
+@pytest.fixture
+def project(
+    request: pytest.FixtureRequest, tmp_path: Path, host: str | None
+) -> Iterator[SmallProject]:
+    """Give a small project on the machine's engine or, as ``other``, on the other image store."""
+    other = getattr(request, "param", "main") == "other"
+    address = request.getfixturevalue("other").host if other else host
+    made = small_project(tmp_path, address or DEFAULT_HOST)
+    made.say(uuid.uuid4().hex)
+    yield made
+    made.forget()
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ import pytest
 from network_namespace import forwarded
 from own_registry import own_registry
 from remote_builder import RemoteBuilder, remote_builder
-from small_project import BUILD, ONE, SmallProject, small_project
+from small_project import BUILD, ONE, SmallProject
 
-from imgbuild.engine.discovery import DEFAULT_HOST
 from waiting import processes, wait_for
 
 
@@ -22,19 +21,6 @@ def builders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RemoteBu
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setenv("BUILDX_CONFIG", str(config))
         yield [stack.enter_context(remote_builder(name, config)) for name in ("farm-1", "farm-2")]
-
-
-@pytest.fixture
-def project(
-    request: pytest.FixtureRequest, tmp_path: Path, host: str | None
-) -> Iterator[SmallProject]:
-    """Give a small project on the machine's engine, or on one with the other image store."""
-    other = getattr(request, "param", "main") == "other"
-    address = request.getfixturevalue("other").host if other else host
-    made = small_project(tmp_path, address or DEFAULT_HOST)
-    made.say(uuid.uuid4().hex)
-    yield made
-    made.forget()
 
 
 def _built_by(project: SmallProject, *options: str, code: int = 0) -> dict[str, str | None]:
