@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from checkout import COPY_REPOSITORY, Checkout
+from checkout import Checkout
 from copied_checkout import copied_checkout
 from store_trip import OtherEngine, push_and_pull
 
@@ -20,6 +20,7 @@ from imgbuild.inputs.fetched import read_listing
 
 #: The quickest image to build.
 SELECTION = ("--tf", "1.10", "--cpu", "--stack", "debian")
+REPOSITORY = "imgbuild-offline/tensorflow"
 NAME = "tf-1.10-cpu-debian"
 #: The system's packages, and the last step: a graph driver says otherwise that a folder is new.
 SYSTEM_LAYERS = 2
@@ -42,7 +43,7 @@ def fetched(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def alone(other: OtherEngine, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """Return a checkout that builds in the engine without a network."""
     root, state = tmp_path_factory.mktemp("alone") / "checkout", tmp_path_factory.mktemp("state")
-    copied_checkout(root, COPY_REPOSITORY, ("images", "tests/image"), host=other.host)
+    copied_checkout(root, REPOSITORY, ("images", "tests/image"), host=other.host)
     made = Checkout(root, state, other.host)
     made.render()
     return made
@@ -81,7 +82,7 @@ def test_an_image_is_built_and_tested_without_a_network(
     assert listing
     assert f"{listing.contents(fetched)}; compare" in result.stderr
     outside = "import socket; socket.create_connection(('192.0.2.1', 80), 5)"
-    name = f"{COPY_REPOSITORY}:1.10-cpu"
+    name = f"{REPOSITORY}:1.10-cpu"
     ran = alone.docker("run", "--rm", name, "python", "-c", outside)
     assert "Network is unreachable" in ran.stderr
     # Layers of packages are those of the other store, which was built elsewhere.
@@ -104,7 +105,7 @@ def test_the_image_is_the_same_from_nothing_by_the_other_store(
     alone: Checkout, fetched: Path, tmp_path: Path
 ) -> None:
     """It is built once, and again with nothing of the first build."""
-    name = f"{COPY_REPOSITORY}:1.10-cpu"
+    name = f"{REPOSITORY}:1.10-cpu"
     _build(alone, fetched, tmp_path / "cache", "--no-test")
     before = _layers(alone, name)
     with closing(Engine(alone.host)) as engine:
