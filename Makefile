@@ -48,9 +48,12 @@ demo: machine
 quick: machine base-tools check
 	$(BIN)/pytest tests/e2e/test_faults.py -k test_only_what_changed_is_rebuilt
 
-test: machine base-tools browser compose check site
-	$(BIN)/pytest tests/e2e -m "not nightly" --ignore tests/e2e/test_broken.py
-	$(BIN)/pytest -n 2 tests/e2e/test_broken.py -m "not nightly"
+# Of the end-to-end tests those which make the others' images, or watch the clock or all containers.
+ALONE := $(patsubst %,tests/e2e/test_%.py,build run_job running_suites sbom tutorial)
+
+test: machine base-tools browser compose check
+	$(BIN)/pytest $(ALONE) -m "not nightly"
+	$(BIN)/pytest -n 3 --dist loadgroup tests/e2e $(ALONE:%=--ignore=%) -m "not nightly"
 
 check: $(READY)
 	$(BIN)/ruff check
@@ -63,7 +66,7 @@ check: $(READY)
 	$(BIN)/mypy tests/standin
 	$(BIN)/mypy tests/gpu
 	$(BIN)/mypy benchmarks
-	$(BIN)/pytest -q -n auto tests/unit
+	$(BIN)/pytest -q -n auto --dist worksteal tests/unit
 	$(BIN)/imgbuild render --check || { echo "Out of date: make derived writes it." >&2; exit 1; }
 	$(BIN)/imgbuild lock --check
 	$(BIN)/imgbuild audit --offline
@@ -81,7 +84,7 @@ derived: $(READY)
 		tests/unit/docs -k "golden or generated_tables"
 
 unit: $(READY)
-	$(BIN)/pytest -q -n auto tests/unit
+	$(BIN)/pytest -q -n auto --dist worksteal tests/unit
 
 # The catalogue is the site's index.html, and links to the pages that it finds beside it. Without -E,
 # Sphinx would not warn again of pages that have not changed.

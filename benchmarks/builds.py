@@ -11,6 +11,7 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from measure import (
@@ -82,7 +83,6 @@ class Yard:
             shutil.rmtree(self.cache / "imgbuild" / "horovod-wheels", ignore_errors=True)
 
     def imgbuild(self) -> list[str]:
-        """Return imgbuild's command for all images."""
         names = [word for image in self.images for word in ("--name", image.name)]
         return [IMGBUILD, "build", "--no-test", *names]
 
@@ -100,6 +100,13 @@ class Yard:
         (self._folder / "serial.sh").write_text("\n".join(["set -e", *lines]), encoding="utf-8")
         return ["sh", str(self._folder / "serial.sh")]
 
+    def contestant(
+        self, name: str, command: list[str], references: Sequence[str], *, wheels: bool = False
+    ) -> Contestant:
+        """Return a way to make images, which begins cold; ``wheels`` of Horovod stay."""
+        prepare, check = partial(self.cold, wheels=wheels), partial(self.prove, references)
+        return Contestant(name, command, self.env, prepare, check)
+
     def warm(self) -> None:
         """Bring the packages of all images into the cache mounts."""
         for target in self.single.values():
@@ -107,14 +114,12 @@ class Yard:
                 run(self.build(target, f"--target={stage}", "--output=type=cacheonly"), self.env)
 
     def prove(self, references: Sequence[str]) -> None:
-        """Import TensorFlow and Horovod in every image."""
         for reference in references:
             words = ("run", "--rm", "--network=none", "--entrypoint=/opt/python/bin/python3")
             run([DOCKER, *words, reference, "-c", PROOF], self.env)
 
 
 def main() -> None:
-    """Measure what is chosen and print its table."""
     parser = options(__doc__)
     parser.add_argument("what", choices=("image", "family"))
     parser.add_argument("--images", nargs="+", metavar="NAME")
@@ -143,21 +148,10 @@ def one_image(yard: Yard) -> list[Contestant]:
         yard.cold()
         run(tools, yard.env)
 
+    by_hand = yard.build(target, "--tag", single)
     return [
-        Contestant(
-            "imgbuild build",
-            yard.imgbuild(),
-            yard.env,
-            yard.cold,
-            lambda: yard.prove(image.tags[:1]),
-        ),
-        Contestant(
-            "one stage by hand, pip",
-            yard.build(target, "--tag", single),
-            yard.env,
-            yard.cold,
-            lambda: yard.prove([single]),
-        ),
+        yard.contestant("imgbuild build", yard.imgbuild(), image.tags[:1]),
+        yard.contestant("one stage by hand, pip", by_hand, [single]),
         Contestant("floor", floor, yard.env, prepare_floor),
     ]
 
@@ -168,21 +162,10 @@ def whole_family(yard: Yard) -> list[Contestant]:
     yard.cold()
     run(yard.imgbuild(), yard.env)
     alone = [f"benchmark/alone:{image.name}" for image in yard.images]
+    serial = yard.one_after_another()
     return [
-        Contestant(
-            "imgbuild build, wheels kept",
-            yard.imgbuild(),
-            yard.env,
-            lambda: yard.cold(wheels=True),
-            lambda: yard.prove(tags),
-        ),
-        Contestant(
-            "each Dockerfile, one after another",
-            yard.one_after_another(),
-            yard.env,
-            lambda: yard.cold(wheels=True),
-            lambda: yard.prove(alone),
-        ),
+        yard.contestant("imgbuild build, wheels kept", yard.imgbuild(), tags, wheels=True),
+        yard.contestant("each Dockerfile, one after another", serial, alone, wheels=True),
     ]
 
 

@@ -44,7 +44,6 @@ IMAGES = all_images(load_matrix(ROOT / "matrix.yaml"))
 
 
 def main() -> None:
-    """Measure all commands and print one table."""
     chosen = options(__doc__).parse_args()
     with scratch_engine() as (env, folder):
         make_current_images(env, folder)
@@ -69,7 +68,6 @@ def main() -> None:
 
 
 def forget(checkout: Path) -> None:
-    """Remove the rendered Dockerfiles."""
     shutil.rmtree(checkout / "images" / "dockerfiles")
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from measure import DOCKER, EVIDENCE, table
+from measure import DOCKER, publish, table
 
 from imgbuild.parallel import in_parallel
 from imgbuild.process import Finished, run
@@ -58,15 +58,10 @@ def main() -> None:
     cells = iter(in_parallel(lambda job: outcome(*job, chosen.ca), jobs, 3))
     rows = [(f"`{name}`", *(next(cells) for _ in chosen.images)) for name, _ in packages]
     changed = sum(cell.startswith("CHANGED") for row in rows for cell in row)
-    command = " ".join(["benchmarks/packages.py", *chosen.images])
-    text = f"`python {command}`, {time.strftime('%Y-%m-%d')}: "
-    text += f"{changed} of {len(jobs)} changed a package of an image.\n\n"
+    today = time.strftime("%Y-%m-%d")
+    text = f"{today}: {changed} of {len(jobs)} changed a package of an image.\n\n"
     text += table(("`pip install`", *(f"`{one}`" for one in chosen.images)), rows)
-    print(text)
-    if chosen.write:
-        begin, end = "<!-- table: packages -->\n", "<!-- end -->"
-        before, _, rest = EVIDENCE.read_text(encoding="utf-8").partition(begin)
-        EVIDENCE.write_text(before + begin + text + end + rest.partition(end)[2], encoding="utf-8")
+    publish("packages", text, write=chosen.write, timed=False)
     sys.exit(changed > 0)
 
 

@@ -35,7 +35,6 @@ _MEGABYTE = 1_000_000
 
 
 def main() -> None:
-    """Print, or write, the table."""
     parser = options(__doc__)
     parser.add_argument("--images", nargs="+", metavar="NAME")
     parser.add_argument("--mended", type=int, metavar="COUNT", help="of these, released once more")

@@ -130,18 +130,18 @@ def family(images: Sequence[Image], mode: str, count: int) -> list[Member]:
 
 def busy(members: Iterable[Member]) -> float:
     """Return the seconds of one runner, which does a step that images share once."""
-    done: dict[str, float] = {}
-    for member in members:
-        done |= member.steps
-    return sum(done.values())
+    return sum(once(members).values())
+
+
+def once(members: Iterable[Member]) -> dict[str, float]:
+    """Return the steps of all members: a step that they share is there once."""
+    return dict(item for member in members for item in member.steps.items())
 
 
 def bound(members: Sequence[Member], runners: int) -> float:
     """Return the seconds that no division can beat: each runner prepares itself at least once."""
-    done: dict[str, float] = {}
-    for member in members:
-        done |= member.steps
-    work = sum(seconds for step, seconds in done.items() if not step.startswith(SETUP))
+    every = once(members).items()
+    work = sum(seconds for step, seconds in every if not step.startswith(SETUP))
     prepare = min(
         sum(seconds for step, seconds in member.steps.items() if step.startswith(SETUP))
         for member in members
@@ -193,16 +193,8 @@ def report(rows: Sequence[Mapping[str, float]], images: Sequence[Image]) -> str:
         *("divided, wheels kept", "divided, BuildKit's cache"),
         *("runner-minutes: divided, cold", "equal counts", "a job an image", "wheels kept"),
     )
-    columns = (
-        "equal",
-        "each",
-        "wheels",
-        "cache",
-        "cold sum",
-        "equal sum",
-        "each sum",
-        "wheels sum",
-    )
+    sums = [f"{name} sum" for name in ("cold", "equal", "each", "wheels")]
+    columns = ("equal", "each", "wheels", "cache", *sums)
     cells = [
         (
             *(f"{row['images']:,}", f"{row['runners']}", f"{row['cold']:,.0f}"),
@@ -222,11 +214,11 @@ def report(rows: Sequence[Mapping[str, float]], images: Sequence[Image]) -> str:
     counts = [f"GB of {len(images) * count:,} images" for count in FAMILIES]
     measured = [(step, f"{seconds:g}", source) for step, (seconds, source) in STEPS.items()]
     tables = (
-        table(head, cells),
-        table(("pushed", *counts), pushed),
-        table(("step", "seconds", "measured"), measured),
+        (head, cells),
+        (("pushed", *counts), pushed),
+        (("step", "seconds", "measured"), measured),
     )
-    return "\n".join(tables)
+    return "\n".join(table(*one) for one in tables)
 
 
 def drawing(rows: Sequence[Mapping[str, float]]) -> str:

@@ -20,7 +20,6 @@ BUILD = "imgbuild build --all --cpu --stack debian"
 
 
 def main() -> None:
-    """Print the sizes."""
     parser = options(__doc__)
     parser.add_argument("--documented", action="store_true", help="build the documented way, too")
     chosen = parser.parse_args()

@@ -11,12 +11,12 @@ import shutil
 import sys
 import tarfile
 from collections.abc import Collection, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import requests
 import yaml
 from measure import DOCKER, IMGBUILD, ROOT, options, publish, run, scratch_engine, table
 
@@ -29,13 +29,11 @@ from imgbuild.inputs.build_inputs import base_recipe
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import cache_dir
+from imgbuild.registry.repository_client import connect
+from imgbuild.settings import Settings
 
 #: What is built where --images names nothing else.
 IMAGES = ("tf-2.2-cpu-debian",)
-MANIFESTS = (
-    "application/vnd.docker.distribution.manifest.v2+json",
-    "application/vnd.oci.image.manifest.v1+json",
-)
 #: Another Horovod that the rules admit for the first image: its row before and after.
 HOROVOD = (
     "{tensorflow: 2.2.3, stack: debian, variants: [cpu], horovod: 0.19.5, budget",
@@ -80,12 +78,10 @@ class Release:
         return sum(new.values())
 
     def _manifest(self, name: str) -> dict[str, Any]:
-        accepted = {"Accept": ",".join(MANIFESTS)}
-        answer = requests.get(
-            f"{self.registry.url}/v2/bench/manifests/{name}", headers=accepted, timeout=60
-        )
-        answer.raise_for_status()
-        return dict(answer.json())
+        with closing(connect(f"{self.registry.host}/bench", Settings(), print, "")) as client:
+            manifest = client.manifest(name)
+        assert manifest
+        return dict(json.loads(manifest.content))
 
     def rebuilt(self, name: str, project: Path = ROOT) -> int:
         """Build an image once more, and return what a push of it adds."""
@@ -94,7 +90,6 @@ class Release:
 
 
 def main() -> None:
-    """Print, or write, the table."""
     parser = options(__doc__)
     parser.add_argument("--images", nargs="+", default=IMAGES, metavar="NAME")
     chosen = parser.parse_args()

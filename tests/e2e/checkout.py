@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,9 @@ class Base:
     selection: tuple[str, ...]
 
 
+Bases = Callable[[str], Base]  #: gives an image of the matrix by its name
+
+
 @dataclass(frozen=True)
 class Checkout:
     """A checkout with a state folder of its own, and a cache too, unless it is the user's."""
@@ -75,7 +78,6 @@ class Checkout:
         return result
 
     def json(self, *arguments: str, code: int | None = 0, timeout: int = 1800) -> Any:
-        """Return what a command prints with ``--json``."""
         return json.loads(self.run(*arguments, "--json", code=code, timeout=timeout).stdout)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
@@ -141,6 +143,5 @@ class Checkout:
         self.edit(TEMPLATE, said, f"ENV WORD={word}")
 
     def log(self) -> str:
-        """Return the logs of all builds so far."""
         logs = sorted((self.state / "imgbuild" / "logs").glob("*.log"))
         return "".join(path.read_text(encoding="utf-8", errors="replace") for path in logs)

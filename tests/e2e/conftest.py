@@ -6,20 +6,21 @@ Tests that break something work on a copy whose images have another repository t
 import os
 import signal
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import COPY_REPOSITORY, ROOT, Base, Checkout, not_imgbuilds
+from checkout import COPY_REPOSITORY, ROOT, Base, Bases, Checkout, not_imgbuilds
 from copied_checkout import copied_checkout, remove_images
 from own_dockerd import OwnDockerd, own_dockerd
+from small_project import SmallProject, small_project
 from store_trip import OtherEngine, other_engine
 
 from imgbuild.engine.client import Engine
-from imgbuild.engine.discovery import resolve_host
+from imgbuild.engine.discovery import DEFAULT_HOST, resolve_host
 from imgbuild.files import locked
 from imgbuild.project import Project
 from imgbuild.settings import load_settings
@@ -34,9 +35,21 @@ ALSO_TESTED = ("tf-1.12-cpu-debian-intelmpi",)
 LIMIT = 1800
 
 
+#: Modules whose tests make images of one name, or need the engine with the other image store: one
+#: worker runs them all (pytest -n). Others have a worker a module, broken images a worker each.
+GROUPS = {
+    **dict.fromkeys(("docker_build", "faults", "installed", "reproducible", "secrets"), "copy"),
+    **dict.fromkeys(("builders", "offline", "reproduce"), "other"),
+}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give every test a limit."""
+    """Give every test a limit, and a group; many small ones come last, to keep all workers busy."""
+    items.sort(key=lambda item: item.path.stem == "test_broken")
     for item in items:
+        name = item.path.stem.removeprefix("test_")
+        if name != "broken":
+            item.add_marker(pytest.mark.xdist_group(GROUPS.get(name, name)))
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LIMIT))
 
@@ -65,15 +78,14 @@ def engine(host: str | None) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def other(engine: Engine) -> Iterator[OtherEngine]:
-    """Give an engine with the other image store."""
     with other_engine(engine) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def dockerd() -> Iterator[OwnDockerd]:
-    """Give an engine that the tests of a module may stop, kill and fill up."""
-    with own_dockerd() as running:
+def dockerd(request: pytest.FixtureRequest) -> Iterator[OwnDockerd]:
+    """Give an engine that the tests of a module may stop, kill and fill up, with its options."""
+    with own_dockerd(*getattr(request.module, "DOCKERD_OPTIONS", ())) as running:
         yield running
 
 
@@ -95,11 +107,43 @@ def copy(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[Checkout]
 
 
 @pytest.fixture
-def tag(checkout: Checkout) -> Iterator[str]:
-    """Give a tag for what a test makes of an image."""
-    made = f"imgbuild-e2e-extended/{uuid.uuid4().hex[:12]}:1"
+def project(
+    request: pytest.FixtureRequest, tmp_path: Path, host: str | None
+) -> Iterator[SmallProject]:
+    """Give a small project on the machine's engine or, as ``other``, on the other image store."""
+    other = getattr(request, "param", "main") == "other"
+    address = request.getfixturevalue("other").host if other else host
+    made = small_project(tmp_path, address or DEFAULT_HOST)
+    made.say(uuid.uuid4().hex)
     yield made
-    checkout.docker("rmi", "--force", made)
+    made.forget()
+
+
+@pytest.fixture
+def mark(checkout: Checkout) -> Iterator[str]:
+    """Give the beginning of names; what has such a name is removed, and the image of `tag`."""
+    made = f"imgbuild-e2e-{uuid.uuid4().hex[:12]}"
+    yield made
+    named = ("--quiet", f"--filter=name={made}")
+    containers = checkout.printed("ps", "--all", *named).split()
+    checkout.docker("rm", "--force", "--volumes", *containers)
+    for kind in ("network", "volume"):
+        checkout.docker(kind, "rm", *checkout.printed(kind, "ls", *named).split())
+    checkout.docker("rmi", "--force", f"{made}:1")
+
+
+@pytest.fixture
+def tag(mark: str) -> str:
+    return f"{mark}:1"
+
+
+@pytest.fixture
+def open_folder(tmp_path: Path) -> Path:
+    """Give a folder that the users of containers may write to; pytest's own are closed to them."""
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(folder.stat().st_mode | 0o011)
+    tmp_path.chmod(0o777)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")
@@ -125,7 +169,7 @@ def built(
 
 
 @pytest.fixture(scope="session")
-def base(checkout: Checkout, request: pytest.FixtureRequest) -> Callable[[str], Base]:
+def base(checkout: Checkout, request: pytest.FixtureRequest) -> Bases:
     """Return how to get an image of the matrix by its name; ubuntu's are built on stand-ins."""
 
     @cache

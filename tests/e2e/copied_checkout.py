@@ -15,7 +15,7 @@ import yaml
 
 from imgbuild.dockerfile.labels import NAME, REPOSITORY
 from imgbuild.engine.client import Engine
-from imgbuild.files import ContentStore
+from imgbuild.files import ContentStore, write_text
 from imgbuild.inputs.base import BaseRecipe, find_base
 from imgbuild.inputs.build_inputs import base_recipe
 from imgbuild.matrix.images import all_images
@@ -97,7 +97,6 @@ def remove_images(engine: Engine, repository: str) -> None:
 
 
 def settings_of(root: Path) -> dict[str, Any]:
-    """Return what the settings of a checkout say."""
     path = root / _SETTINGS
     found = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
     return dict(found or {})
@@ -130,6 +129,5 @@ def take_base(root: Path, cache: Path) -> None:
 def substitute_cpython(root: Path, cache: Path) -> None:
     """Let CPython come from its source, a substitute in the cache, which no tiny image compiles."""
     change_settings(root, cpython=None, substitutes={CPYTHON: SHA256})
-    stored = ContentStore(cache / "imgbuild" / "downloads").path(SHA256)
-    stored.parent.mkdir(parents=True, exist_ok=True)
-    stored.write_bytes(CONTENT)
+    # Whole at once: others may read it at this moment.
+    write_text(ContentStore(cache / "imgbuild" / "downloads").path(SHA256), CONTENT.decode())

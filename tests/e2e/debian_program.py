@@ -1,4 +1,4 @@
-"""A program of a newer Debian than this machine's, unpacked from its package, not installed."""
+"""A program of Debian, unpacked from its package and not installed; of a newer one, too."""
 
 import atexit
 import os
@@ -13,12 +13,29 @@ _KEY = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 @cache
-def debian_program(package: str, suite: str) -> Path:
-    """Return the folder of the package's programs; without apt or the archive tests fail."""
+def unpacked(package: str, suite: str = "") -> Path:
+    """Return the tree of this machine's package, or of a suite's; without apt tests fail."""
     kept = TemporaryDirectory(prefix=f"imgbuild-{package}-")
     atexit.register(kept.cleanup)
     folder = Path(kept.name)
     folder.chmod(0o755)  # apt-get fetches as another user
+    try:
+        apt = ["apt-get", "-qq"]
+        if suite:
+            apt += _archive(folder, suite)
+            subprocess.run([*apt, "update"], cwd=folder, check=True, capture_output=True)
+        subprocess.run([*apt, "download", package], cwd=folder, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = error.stderr.decode()[-500:] if isinstance(error, subprocess.SubprocessError) else ""
+        need = f"apt-get install {package}{suite and f' of {suite}'}, which tests need"
+        pytest.fail(f"{need}: {error} {said}", pytrace=False)
+    (archive,) = folder.glob(f"{package}_*.deb")
+    subprocess.run(["dpkg-deb", "-x", archive, folder / "root"], check=True)
+    return folder / "root"
+
+
+def _archive(folder: Path, suite: str) -> list[str]:
+    """Return the options that let apt know a suite of the machine's mirror, and nothing else."""
     for name in ("lists/partial", "archives/partial"):
         (folder / name).mkdir(parents=True)
     form = ("indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main")
@@ -35,16 +52,11 @@ def debian_program(package: str, suite: str) -> Path:
         "Dir::Cache": folder,
         "Acquire::Languages": "none",
     }
-    apt = ["apt-get", "-qq", *(f"-o{name}={value}" for name, value in options.items())]
-    try:
-        for words in (["update"], ["download", package]):
-            subprocess.run([*apt, *words], cwd=folder, check=True, capture_output=True)
-    except subprocess.CalledProcessError as error:
-        said = error.stderr.decode()[-500:]
-        pytest.fail(f"{package} of Debian's {suite}, which tests need: {said}", pytrace=False)
-    (archive,) = folder.glob(f"{package}_*.deb")
-    subprocess.run(["dpkg", "-x", archive, folder / "root"], check=True)
-    return folder / "root" / "usr" / "bin"
+    return [f"-o{name}={value}" for name, value in options.items()]
+
+
+def debian_program(package: str, suite: str) -> Path:
+    return unpacked(package, suite) / "usr" / "bin"
 
 
 def with_program(environment: dict[str, str], folder: Path) -> dict[str, str]:

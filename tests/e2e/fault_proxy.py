@@ -25,8 +25,6 @@ _NOT_HANDED_ON = {"connection", "keep-alive", "expect", "transfer-encoding", "co
 
 @dataclass(frozen=True)
 class ProxiedRequest:
-    """The ``number``-th request to one repository."""
-
     number: int
     method: str
     path: str
@@ -67,7 +65,6 @@ class FaultProxy(ThreadingHTTPServer):
         return f"127.0.0.1:{self.port}"
 
     def count(self, method: str, path: str) -> str:
-        """Count a request; return its fault."""
         with self._lock:
             known = (name for name in self.traffic if path.startswith(f"/v2/{name}/"))
             traffic = self.traffic.get(next(known, ""))

@@ -9,11 +9,10 @@ is a folder of mode 1777 whose files, root's and of mode 0644, are links through
 import json
 import os
 import subprocess
-import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import yaml
 from checkout import Checkout
@@ -46,16 +45,9 @@ class Cluster:
     checkout: Checkout
     folder: Path
     volumes: dict[str, Path]
-    _name: str = field(default_factory=lambda: f"imgbuild-e2e-{uuid.uuid4().hex[:8]}")
+    network: str
+    """It begins the names of the containers, too."""
     _pods: list[str] = field(default_factory=list)
-
-    def __enter__(self) -> Self:
-        self.checkout.printed("network", "create", "--internal", self._name)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.checkout.docker("rm", "--force", "--volumes", *self._pods)
-        self.checkout.docker("network", "rm", self._name)
 
     def run(self, manifest: str) -> str:
         """Start the containers of a manifest; return what the launcher or the chief printed."""
@@ -104,7 +96,8 @@ class Cluster:
         (container,) = replica["template"]["spec"]["containers"]
         service = f"{name}.{job['metadata']['name']}.{NAMESPACE}.svc"
         aliases = (name, service, f"{name}.{NAMESPACE}.svc")
-        options = [f"--network={self._name}", f"--name={self._name}-{name}", f"--hostname={name}"]
+        self._pods.append(f"{self.network}-{name}")
+        options = [f"--network={self.network}", f"--name={self._pods[-1]}", f"--hostname={name}"]
         options += [f"--network-alias={alias}" for alias in aliases]
         options += [f"--user={container['securityContext']['runAsUser']}"]
         named = {one["name"]: one["value"] for one in container.get("env", ())}
@@ -113,7 +106,6 @@ class Cluster:
         options += _mounts(replica, container, self.volumes)
         options += [f"--workdir={container['workingDir']}"]
         program, *rest = (str(word) for word in container["command"] + container.get("args", []))
-        self._pods.append(f"{self._name}-{name}")
         run = ("run", "--detach", f"--entrypoint={program}", *options)
         self.checkout.printed(*run, container["image"], *rest)
 
@@ -122,13 +114,13 @@ class Cluster:
         (container,) = replica["template"]["spec"]["containers"]
         port = container["readinessProbe"]["tcpSocket"]["port"]
         probe = f"timeout 30 bash -c 'until : < /dev/tcp/127.0.0.1/{port}; do sleep 0.1; done'"
-        self.checkout.printed("exec", f"{self._name}-{worker}", "bash", "-c", probe)
+        self.checkout.printed("exec", f"{self.network}-{worker}", "bash", "-c", probe)
 
     def _outcome(self, pod: str) -> str:
         """Wait for a container's end; return what it printed, or fail with that of all."""
         with suppress(subprocess.TimeoutExpired):
-            if self.checkout.printed("wait", f"{self._name}-{pod}") == "0":
-                return self.checkout.docker("logs", f"{self._name}-{pod}").stdout
+            if self.checkout.printed("wait", f"{self.network}-{pod}") == "0":
+                return self.checkout.docker("logs", f"{self.network}-{pod}").stdout
         logs = {pod: self.checkout.docker("logs", "--tail=20", pod) for pod in self._pods}
         raise AssertionError(f"{pod} did not end with 0: {logs}")
 

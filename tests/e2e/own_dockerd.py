@@ -77,7 +77,6 @@ class OwnDockerd:
             self.process = None
 
     def close(self) -> None:
-        """End it and all that is left of it."""
         with suppress(AssertionError):
             self.disk.empty()
         self.stop()

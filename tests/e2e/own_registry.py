@@ -4,7 +4,6 @@ It is plain, or behind TLS with a CA of its own, or wants a password, or both; w
 a folder and outlives a stop.
 """
 
-import atexit
 import json
 import random
 import secrets
@@ -16,12 +15,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-import pytest
+from debian_program import unpacked
 
 from imgbuild.process import dies_with_parent
 from waiting import wait_for
@@ -70,7 +67,6 @@ class OwnRegistry:
         wait_for(self._answers, START_SECONDS)
 
     def command(self) -> Sequence[str]:
-        """Return what is run."""
         config = self.folder / "config.yml"
         config.write_text(json.dumps(self._config()), encoding="utf-8")  # JSON is YAML
         return [docker_registry(), "serve", str(config)]
@@ -144,22 +140,10 @@ def free_port() -> int:
     raise AssertionError("no free port")
 
 
-@cache
 def docker_registry() -> str:
     """Return the path of docker-registry, of Debian's package if not installed; else tests fail."""
-    if installed := shutil.which("docker-registry"):
-        return installed
-    kept = TemporaryDirectory(prefix="imgbuild-registry-")
-    atexit.register(kept.cleanup)
-    folder = Path(kept.name)
-    folder.chmod(0o755)  # apt-get fetches as another user
-    try:
-        subprocess.run(["apt-get", "-qq", "download", "docker-registry"], cwd=folder, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.fail(f"apt-get install docker-registry, which tests need: {error}", pytrace=False)
-    (package,) = folder.glob("docker-registry_*.deb")
-    subprocess.run(["dpkg-deb", "-x", package, folder / "root"], check=True)
-    return str(folder / "root" / "usr" / "bin" / "docker-registry")
+    name = "docker-registry"
+    return shutil.which(name) or str(unpacked(name) / "usr" / "bin" / name)
 
 
 def _certificates(folder: Path) -> Path:

@@ -3,10 +3,9 @@
 import re
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from checkout import ROOT, Checkout
 
@@ -50,17 +49,6 @@ def forms(said: str) -> set[str]:
     return {_NUMBER.sub("#", line) for line in said.splitlines()}
 
 
-@contextmanager
-def reading(
-    checkout: Checkout, folder: Path, names: dict[str, str], mark: str
-) -> Iterator["Reader"]:
-    """Give a reader with a copy of the examples; containers with the mark are removed."""
-    shutil.copytree(ROOT / "examples", folder / "examples")
-    yield Reader(checkout, folder, names)
-    started = checkout.printed("ps", "-aq", f"--filter=name={mark}").split()
-    checkout.docker("rm", "--force", "--volumes", *started)
-
-
 @dataclass(frozen=True)
 class Reader:
     """Types what a page says, with `names` here for the page's, which are regular expressions."""
@@ -68,6 +56,10 @@ class Reader:
     checkout: Checkout
     folder: Path
     names: dict[str, str]
+
+    def with_examples(self) -> Self:
+        shutil.copytree(ROOT / "examples", self.folder / "examples")
+        return self
 
     def type(self, command: PageCommand) -> str:
         """Type one command; return what it printed."""

@@ -7,13 +7,17 @@ import base64
 import json
 import shutil
 import subprocess
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from checkout import Checkout
 from copied_checkout import change_settings, copied_checkout, substitute_cpython, take_base, tiny
 
+from imgbuild.registry.repository_client import RegistryClient, connect
+from imgbuild.settings import load_settings
 from releases import release_of
 
 LOCAL = "imgbuild-publishing/tensorflow"
@@ -68,10 +72,12 @@ class PublishingProject(Checkout):
     """The checkout of one who publishes to ``repository``, with an own Docker configuration."""
 
     repository: str = REPOSITORY
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**super().environment, "DOCKER_CONFIG": str(self.docker_config)}
+        own = {"DOCKER_CONFIG": str(self.docker_config), **self.variables}
+        return {**super().environment, **own}
 
     @property
     def docker_config(self) -> Path:
@@ -86,6 +92,12 @@ class PublishingProject(Checkout):
     def set_up(self, **settings: Any) -> None:
         """Change settings of the machine, such as ``publishing``; None takes one away."""
         change_settings(self.root, **settings)
+
+    @contextmanager
+    def client(self, host: str) -> Iterator[RegistryClient]:
+        settings = load_settings(self.project.settings)
+        with closing(connect(f"{host}/{self.repository}", settings, print, "--to")) as opened:
+            yield opened
 
     def push(
         self, host: str, *options: str, selection: tuple[str, ...] = ONE, code: int | None = 0

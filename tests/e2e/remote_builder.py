@@ -29,7 +29,6 @@ class RemoteBuilder:
     dockerd: OwnDockerd
 
     def steps(self) -> list[str]:
-        """Return the steps in its build cache."""
         command = ["docker", "--host", self.dockerd.host, "buildx", "du", "--verbose"]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
         lines = (line.partition("Description:") for line in done.stdout.splitlines())

@@ -117,11 +117,9 @@ class SmallProject(Checkout):
         return {tag: image.id for tag, image in self.named().items()}
 
     def images(self) -> set[str]:
-        """Return the ids of all images of the engine."""
         return {*self.printed("images", "--all", "--quiet", "--no-trunc").split()}
 
     def complete(self, image: StoredImage) -> bool:
-        """Return whether an image holds everything that its Dockerfile writes."""
         count = ("sh", "-c", "ls /files | wc -l; cat /name")
         said = self.docker("run", "--rm", "--network=none", image.id, *count).stdout.split()
         return said == ["9001", image.labels["imgbuild.name"]]
@@ -147,12 +145,7 @@ class SmallProject(Checkout):
         assert self.check_names() == count
         assert self.left() == []
 
-    def in_step(self) -> bool:
-        """Return whether a build is in the step `middle`, or was since `forget_logs`."""
-        return "# middle" in self.log()
-
     def in_suite(self) -> bool:
-        """Return whether a suite has started its second container."""
         return bool(self.printed("ps", "-q", "--filter=name=^small-"))
 
     def forget_logs(self) -> None:

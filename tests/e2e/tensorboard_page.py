@@ -90,6 +90,5 @@ def see_lines(browser: Browser, name: str, *curves: list[float]) -> bytes:
 
 
 def keep(name: str, screenshot: bytes) -> None:
-    """Put a screenshot where the tests leave them."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     (SCREENSHOTS / name).write_bytes(screenshot)

@@ -4,13 +4,12 @@ Each Dockerfile of `broken/` is tested as the image that it derives from, by one
 """
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from broken_images import NEED_A_GPU, Broken, broken_images
-from checkout import Base, Checkout
+from checkout import Bases, Checkout
 
 from imgbuild.suites.catalog import read_suites
 
@@ -28,7 +27,7 @@ EACH = [
 
 @pytest.mark.parametrize("broken", EACH)
 def test_the_suite_fails_and_names_the_fault(
-    broken: Broken, base: Callable[[str], Base], checkout: Checkout, tmp_path: Path
+    broken: Broken, base: Bases, checkout: Checkout, tmp_path: Path
 ) -> None:
     """The image is built quickly and without a network, and removed again."""
     image = base(broken.base)

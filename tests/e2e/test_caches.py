@@ -48,7 +48,6 @@ def project(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[Publis
 
 
 def _build(project: PublishingProject, *options: str) -> dict[str, Any]:
-    """Build; return what became of the image."""
     (outcome,) = project.json("build", *ONE, *options, timeout=300)
     return dict(outcome)
 

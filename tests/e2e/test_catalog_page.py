@@ -113,8 +113,16 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
+def own(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the address of the page of this machine, with the results of its user's suites."""
+    folder = tmp_path_factory.mktemp("own")
+    users = replace(checkout, state=state_dir().parent)
+    users.run("catalog", "--output", str(folder))
+    return (folder / "index.html").as_uri()
+
+
+@pytest.fixture(scope="module")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return axe-core's script."""
     assert shutil.which("npm"), "no npm on PATH: `make browser` installs it"
     folder = tmp_path_factory.mktemp("axe")
     subprocess.run(["npm", "pack", PACKAGE, "--silent"], cwd=folder, check=True, timeout=300)
@@ -154,10 +162,9 @@ def _listed(checkout: Checkout, *words: str) -> set[str]:
 
 
 def test_the_page_of_this_checkout_has_what_list_has(
-    checkout: Checkout, browser: Browser, tmp_path: Path
+    checkout: Checkout, browser: Browser, own: str
 ) -> None:
-    checkout.run("catalog", "--output", str(tmp_path))
-    browser.open((tmp_path / "index.html").as_uri())
+    browser.open(own)
     assert {*browser.run(SHOWN)} == _listed(checkout)
     browser.run(CHOOSE, {"tensorflow": "2.2", "stack": "debian"})
     assert {*browser.run(SHOWN)} == _listed(checkout, "--tf", "2.2", "--stack", "debian")
@@ -347,15 +354,13 @@ def test_300_images_stay_fast(browser: Browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["desktop", "phone", "dark"])
-def test_screenshots(checkout: Checkout, browser: Browser, tmp_path: Path, name: str) -> None:
+def test_screenshots(browser: Browser, own: str, name: str) -> None:
     """The page of this machine; those of the documentation are there and not too large."""
-    users = replace(checkout, state=state_dir().parent)  # with the results of their suites
-    users.run("catalog", "--output", str(tmp_path))
     width, height = (375, 812) if name == "phone" else (1280, 1000)
     browser.show(width, height, dark=name == "dark")
     browser.command("Emulation.setScrollbarsHidden", hidden=True)
     browser.open("about:blank")
-    browser.open((tmp_path / "index.html").as_uri() + (f"#{BUILT}" if name == "dark" else ""))
+    browser.open(own + (f"#{BUILT}" if name == "dark" else ""))
     made, committed = browser.screenshot(), SCREENSHOTS / f"catalog-{name}.png"
     kept = committed if WRITE else REPORTS / committed.name
     kept.parent.mkdir(parents=True, exist_ok=True)

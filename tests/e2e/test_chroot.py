@@ -5,12 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import ROOT, Base, Checkout
+from checkout import ROOT, Bases, Checkout
 
 IMAGE, SUITES = "tf-2.2-cpu-debian", ("horovod", "tensorflow")
 GPU = ROOT / "tests" / "gpu"
@@ -34,9 +34,7 @@ def bundle(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.nightly
 @pytest.mark.skipif(os.geteuid() != 0, reason="a chroot needs root")
-def test_suites_say_the_same_in_a_chroot(
-    base: Callable[[str], Base], checkout: Checkout, bundle: Path
-) -> None:
+def test_suites_say_the_same_in_a_chroot(base: Bases, checkout: Checkout, bundle: Path) -> None:
     base(IMAGE)
     made = [sys.executable, str(GPU / "bundle.py"), IMAGE, str(bundle)]
     subprocess.run(made, cwd=checkout.root, check=True)

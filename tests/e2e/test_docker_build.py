@@ -12,8 +12,8 @@ from imgbuild.build.prepare import load_base
 from imgbuild.build.targets import bake_target
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.engine.client import Engine
-from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.selection import image_called
 from releases import release_of
 
 NAME = "tf-1.15-cpu-debian"
@@ -22,10 +22,8 @@ REFERENCE = f"{COPY_REPOSITORY}:by-docker-alone"
 
 def _target(checkout: Checkout) -> BakeTarget:
     """Return what imgbuild gives the image, whose base the engine has."""
-    matrix = load_matrix(checkout.project.matrix)
-    (image,) = (one for one in all_images(matrix) if one.name == NAME)
-    options = BuildOptions()
-    with open_context(checkout.project, (image,), options, lambda _: None) as context:
+    image = image_called(load_matrix(checkout.project.matrix), NAME)
+    with open_context(checkout.project, (image,), BuildOptions(), lambda _: None) as context:
         load_base(image.os_name, context)
         (item,) = context.plan(test=False)
         return bake_target(item, context.inputs, {}, context.project, None)

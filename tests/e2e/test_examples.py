@@ -3,16 +3,14 @@
 import json
 import re
 import shutil
-import uuid
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from checkout import LEARNT, ROOT, Base, Checkout
+from checkout import LEARNT, ROOT, Bases, Checkout
 from copied_checkout import ca_bundle
 from kubeflow import Cluster
-from page_commands import IMGBUILD, PageCommand, Reader, page_commands, reading, section
+from page_commands import IMGBUILD, PageCommand, Reader, page_commands, section
 
 from imgbuild.inputs.build_inputs import uv_context
 from imgbuild.project import cache_dir
@@ -25,23 +23,19 @@ KERAS = (("1.10", "2.2.5"), ("1.15", "2.3.1"), ("2.2", "2.4.3"))
 
 
 @pytest.fixture
-def cluster(checkout: Checkout, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(checkout: Checkout, open_folder: Path, mark: str) -> Cluster:
     """Give a network for one job, a copy of the examples, and a folder that all may write to."""
-    model = tmp_path / "model"
+    model = open_folder / "model"
     model.mkdir()
-    code = shutil.copytree(EXAMPLES, tmp_path / "examples")
-    volumes = {"code": code, "imgbuild-model": model}
     model.chmod(0o777)
-    # pytest's own folders are closed to others, and the containers' user is one.
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(folder.stat().st_mode | 0o011)
-    with Cluster(checkout, tmp_path, volumes) as opened:
-        yield opened
+    code = shutil.copytree(EXAMPLES, open_folder / "examples")
+    checkout.printed("network", "create", "--internal", mark)
+    return Cluster(checkout, open_folder, {"code": code, "imgbuild-model": model}, mark)
 
 
 @pytest.mark.parametrize("name", ["mpijob", "mpijob-intelmpi", "tfjob"])
 def test_a_job_learns_together(
-    base: Callable[[str], Base], checkout: Checkout, cluster: Cluster, name: str
+    base: Bases, checkout: Checkout, cluster: Cluster, name: str
 ) -> None:
     """On two workers, or with a parameter server."""
     text = (EXAMPLES / "kubernetes" / f"{name}.yaml").read_text(encoding="utf-8")
@@ -54,9 +48,7 @@ def test_a_job_learns_together(
 
 
 @pytest.mark.parametrize("version", ["1.10", "2.2"])
-def test_function_is_sent_to_two_processes(
-    base: Callable[[str], Base], checkout: Checkout, version: str
-) -> None:
+def test_function_is_sent_to_two_processes(base: Bases, checkout: Checkout, version: str) -> None:
     job = (f"--volume={EXAMPLES}:/job:ro", base(f"tf-{version}-cpu-debian").tag)
     printed = checkout.printed("run", "--rm", *job, "python", "/job/pickle_import_inside.py")
     assert printed.splitlines() == ["slope 2.0: learnt 2.0", "slope -3.0: learnt -3.0"]
@@ -64,7 +56,7 @@ def test_function_is_sent_to_two_processes(
 
 @pytest.mark.parametrize(("version", "keras"), KERAS)
 def test_standalone_keras_is_added_to_an_image(
-    base: Callable[[str], Base], checkout: Checkout, tag: str, version: str, keras: str
+    base: Bases, checkout: Checkout, tag: str, version: str, keras: str
 ) -> None:
     folder, on = EXAMPLES / "keras-standalone", base(f"tf-{version}-cpu-debian").tag
     arguments = (f"--build-arg=BASE={on}", f"--build-arg=KERAS={keras}")
@@ -77,7 +69,7 @@ def test_standalone_keras_is_added_to_an_image(
 
 
 def test_uv_keeps_to_the_packages_of_an_image(
-    base: Callable[[str], Base], checkout: Checkout, tmp_path: Path
+    base: Bases, checkout: Checkout, tmp_path: Path
 ) -> None:
     """As pip does, which the suite `pins` sees; no image has uv."""
     name = base("tf-2.2-cpu-debian").tag
@@ -98,8 +90,7 @@ def test_uv_keeps_to_the_packages_of_an_image(
 
 
 @pytest.fixture
-def reader(checkout: Checkout, tmp_path: Path) -> Iterator[Reader]:
-    mark = f"imgbuild-e2e-{uuid.uuid4().hex[:8]}"
+def reader(checkout: Checkout, tmp_path: Path, mark: str, tag: str) -> Reader:
     names = {
         **IMGBUILD,
         # Parameter servers: in the job's own network they have the page's names.
@@ -111,15 +102,11 @@ def reader(checkout: Checkout, tmp_path: Path) -> Iterator[Reader]:
         "(?<=-chief) worker": f" {mark}-worker",
         "rm -f ps worker chief": f"rm -f {mark}-ps {mark}-worker {mark}-chief",
         # Derived images: under another name, and without the base's suites.
-        r"(extend -f \S+)": rf"\1 --no-test --tag {mark}:1",
-        r"tensorflow-(onnx|notebook):\S+": f"{mark}:1",
+        r"(extend -f \S+)": rf"\1 --no-test --tag {tag}",
+        r"tensorflow-(onnx|notebook):\S+": tag,
         "--code": f"--job {mark} --code",
     }
-    with reading(checkout, tmp_path, names, mark) as made:
-        yield made
-    for kind in ("network", "volume"):
-        checkout.docker(kind, "rm", mark)
-    checkout.docker("rmi", "--force", f"{mark}:1")
+    return Reader(checkout, tmp_path, names).with_examples()
 
 
 @pytest.mark.parametrize(
@@ -127,7 +114,7 @@ def reader(checkout: Checkout, tmp_path: Path) -> Iterator[Reader]:
     [("1.15", "train_ps.py"), ("2.2", "train_ps.py"), ("2.15", "train_ps_keras.py")],
 )
 def test_the_page_of_parameter_servers(
-    base: Callable[[str], Base], reader: Reader, version: str, program: str
+    base: Bases, reader: Reader, version: str, program: str
 ) -> None:
     """The page's commands in one shell, since later ones take variables of the first."""
     page = section((DOCS / "distributed.md").read_text(encoding="utf-8"), "Parameter servers")
@@ -140,14 +127,11 @@ def test_the_page_of_parameter_servers(
 
 
 def _same_lock(reader: Reader, name: str) -> bool:
-    """Return whether an example's lock was taken as it is."""
     lock = EXAMPLES / name / f"{name}.lock.txt"
     return lock.read_bytes() == (reader.folder / lock.relative_to(ROOT)).read_bytes()
 
 
-def test_the_tutorials_model_is_converted_to_onnx(
-    base: Callable[[str], Base], reader: Reader
-) -> None:
+def test_the_tutorials_model_is_converted_to_onnx(base: Bases, reader: Reader) -> None:
     base("tf-2.2-cpu-debian")
     tutorial = page_commands((DOCS / "tutorial.md").read_text(encoding="utf-8"))
     pages = section((DOCS / "frameworks.md").read_text(encoding="utf-8"), "ONNX")
@@ -157,7 +141,7 @@ def test_the_tutorials_model_is_converted_to_onnx(
     assert _same_lock(reader, "onnx")
 
 
-def test_the_notebook_shows_tensorboard(base: Callable[[str], Base], reader: Reader) -> None:
+def test_the_notebook_shows_tensorboard(base: Bases, reader: Reader) -> None:
     base("tf-2.2-cpu-debian")
     page = section((DOCS / "tensorboard.md").read_text(encoding="utf-8"), "In a notebook")
     extend, _, execute = page_commands(page)
@@ -175,7 +159,7 @@ def test_the_notebook_shows_tensorboard(base: Callable[[str], Base], reader: Rea
     assert _same_lock(reader, "notebook")
 
 
-def test_the_page_of_keras_3(base: Callable[[str], Base], reader: Reader) -> None:
+def test_the_page_of_keras_3(base: Bases, reader: Reader) -> None:
     """Two ranks learn together under Keras 3, and with tf-keras."""
     text = (DOCS / "migrating.md").read_text(encoding="utf-8")
     page = section(text, "From TensorFlow 2.15 and Horovod to 2.16 and newer")

@@ -2,13 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from checkout import Base, Checkout
+from checkout import Bases, Checkout
 from copied_checkout import ca_bundle
 from own_dockerd import OwnDockerd
 from small_project import NAMES, ONE, SmallProject, small_project
@@ -61,9 +60,7 @@ def _printed(checkout: Checkout, image: str, *command: str) -> str:
     return checkout.printed("run", "--rm", "--network=none", image, *command)
 
 
-def test_what_is_added_is_there(
-    base: Callable[[str], Base], checkout: Checkout, folder: Path, tag: str
-) -> None:
+def test_what_is_added_is_there(base: Bases, checkout: Checkout, folder: Path, tag: str) -> None:
     on = base(NAME).tag
     made = checkout.run("extend", "-f", str(folder / "train.yaml"), "-t", tag, "--no-test")
     assert f"{tag}: " in made.stdout
@@ -91,7 +88,7 @@ def test_what_is_added_is_there(
 
 
 def test_what_does_not_fit_changes_nothing(
-    base: Callable[[str], Base], checkout: Checkout, tmp_path: Path, tag: str
+    base: Bases, checkout: Checkout, tmp_path: Path, tag: str
 ) -> None:
     base(NAME)
     lock = tmp_path / "train.lock.txt"
@@ -104,7 +101,7 @@ def test_what_does_not_fit_changes_nothing(
 
 
 def test_docker_builds_what_is_printed(
-    base: Callable[[str], Base], checkout: Checkout, folder: Path, tag: str
+    base: Bases, checkout: Checkout, folder: Path, tag: str
 ) -> None:
     base(NAME)
     text = checkout.run("extend", "-f", str(folder / "train.yaml"), "-t", tag, "--print").stdout
@@ -122,7 +119,7 @@ def test_docker_builds_what_is_printed(
 
 @pytest.mark.nightly
 def test_the_suites_of_the_base_pass(
-    base: Callable[[str], Base], checkout: Checkout, folder: Path, tag: str
+    base: Bases, checkout: Checkout, folder: Path, tag: str
 ) -> None:
     base(NAME)
     made = checkout.run("extend", "-f", str(folder / "train.yaml"), "-t", tag)

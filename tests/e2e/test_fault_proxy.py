@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 import requests
+from debian_program import unpacked
 from fault_proxy import FAULTS, FaultProxy, Traffic, fault_proxy
-from own_registry import docker_registry, own_registry
+from own_registry import own_registry
 
 NAME = "team/app"
 DIGEST = "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"  # of "foo"
@@ -53,4 +54,4 @@ def test_without_docker_registry_tests_fail(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(pytest.fail.Exception, match="apt-get install docker-registry"):
-        docker_registry.__wrapped__()
+        unpacked.__wrapped__("docker-registry")

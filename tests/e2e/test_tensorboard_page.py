@@ -1,12 +1,12 @@
 """TensorBoard's page, served from inside the images and opened in a real browser."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from browser import Browser, open_browser
-from checkout import ROOT, Base, Checkout
+from checkout import ROOT, Bases, Checkout
 from fault_proxy import fault_proxy
 from tensorboard_page import ELEMENTS, answer, keep, see_lines
 
@@ -62,7 +62,7 @@ def served(checkout: Checkout, image: str) -> Iterator[int]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_scalar_chart_is_drawn(
-    checkout: Checkout, browser: Browser, base: Callable[[str], Base], version: str
+    checkout: Checkout, browser: Browser, base: Bases, version: str
 ) -> None:
     """And the page asks for nothing but what the container serves: it is whole without internet."""
     browser.open("about:blank")  # the page of an earlier container goes on asking its port
@@ -78,7 +78,7 @@ def test_the_scalar_chart_is_drawn(
 
 @pytest.mark.parametrize("version", [FAULTY, pytest.param("2.3", marks=pytest.mark.nightly)])
 def test_the_projectors_tab_behind_a_path(
-    checkout: Checkout, browser: Browser, base: Callable[[str], Base], version: str
+    checkout: Checkout, browser: Browser, base: Bases, version: str
 ) -> None:
     """Of one version it asks at the proxy's root, and stays empty; its own page is a way round."""
     with (

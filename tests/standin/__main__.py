@@ -23,7 +23,6 @@ DEFAULT_PORT = 8473
 
 
 def open_context(project: Project) -> Context:
-    """Return the surroundings of a checkout."""
     settings = load_settings(project.settings)
     host = resolve_host(settings.engine)
     return Context(project, load_matrix(project.matrix), settings, host)
@@ -53,7 +52,6 @@ def gateway(context: Context) -> str:
 
 
 def main() -> None:
-    """Do what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m standin", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--project", type=Path, default=HERE, help="a checkout, or a folder in it")

@@ -37,7 +37,6 @@ def debian_base(context: Context) -> BaseLayout:
 
 
 def ubuntu_base(context: Context, os_name: str, key: SigningKey) -> BaseLayout:
-    """Return the base image of one Ubuntu release of the matrix."""
     system = context.matrix.operating_systems[os_name]
     debian = debian_base(context)
     made_from = [debian.image_id, key.fingerprint, system.version, system.suite]

@@ -76,7 +76,6 @@ def copy_libraries(libraries: dict[str, Path], folder: Path) -> None:
 
 
 def is_elf(path: Path) -> bool:
-    """Whether ``path`` is a program or library in ELF."""
     with path.open("rb") as stream:
         return stream.read(4) == b"\x7fELF"
 

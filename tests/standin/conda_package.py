@@ -37,7 +37,6 @@ class PackageName:
 
 
 def parse_name(file: str) -> PackageName:
-    """Return the parts of a package's file name."""
     name, version, build = file.removesuffix(".tar.bz2").rsplit("-", 2)
     return PackageName(file, name, version, build)
 
@@ -75,7 +74,6 @@ def write_tar_bz2(tree: Path, extra: dict[str, str], target: Path) -> None:
 
 
 def has_placeholder(path: Path) -> bool:
-    """Whether a text file names the recorded prefix."""
     if path.is_symlink() or is_elf(path):
         return False
     return PLACEHOLDER.encode() in path.read_bytes()

@@ -97,5 +97,4 @@ def run_dpkg_deb(*words: str | Path) -> str:
 
 
 def format_control(fields: Mapping[str, str]) -> str:
-    """Return the paragraph of these fields."""
     return "".join(f"{name}: {value}\n" for name, value in fields.items())

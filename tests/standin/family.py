@@ -47,7 +47,6 @@ class Family:
         )
 
     def outcomes(self, *selection: str) -> list[dict[str, Any]]:
-        """Return what a build says of each image."""
         return list(json.loads(self.build(*selection, "--json").stdout or "[]"))
 
 

@@ -165,7 +165,6 @@ def _compiled(stub: StubLibrary, names: list[str]) -> bytes:
 
 
 def declared_functions(header: str) -> list[str]:
-    """Return the functions that ``nccl.h`` declares."""
     return sorted(set(re.findall(r"\b(p?nccl[A-Z]\w+)\s*\(", header)))
 
 

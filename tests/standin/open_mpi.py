@@ -38,7 +38,6 @@ def open_mpi_site(context: Context) -> Path:
 
 
 def open_mpi_version(site: Path) -> str:
-    """Return the version of the Open MPI that is truly there."""
     return (site / _VERSION_FILE).read_text(encoding="ascii").strip()
 
 

@@ -28,8 +28,6 @@ _UNVERSIONED = {"cuda", "cupti", "nccl", "nvToolsExt"}
 
 @dataclass(frozen=True)
 class StubLibrary:
-    """One library to make."""
-
     name: str
     """NVIDIA's name, such as ``cublas``."""
     soname: str
@@ -51,7 +49,6 @@ def source_of(library: StubLibrary, functions: Iterable[str]) -> str:
 
 
 def compile_library(library: StubLibrary, functions: Iterable[str], target: Path) -> None:
-    """Write the library to ``target``."""
     with scratch() as folder:
         (folder / "stub.c").write_text(source_of(library, functions), encoding="utf-8")
         (folder / "stub.map").write_text(f"{library.soname} {{ global: *; }};\n", encoding="utf-8")

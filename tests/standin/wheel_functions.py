@@ -6,8 +6,6 @@ a few strings that only look so do no harm in a stand-in.
 """
 
 import re
-import subprocess
-import sys
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +15,7 @@ from pathlib import Path
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.matrix.images import Image, all_images
 from standin.context import Context
-from standin.workbench import scratch
+from standin.workbench import pip_download, scratch
 
 #: The names of a library's functions, by library.
 Functions = Mapping[str, frozenset[str]]
@@ -46,12 +44,7 @@ def _locked(image: Image, context: Context) -> str:
 
 
 def wheel_functions(context: Context) -> dict[str, Functions]:
-    """Return the functions by CUDA and library; each wheel is read once.
-
-    Raises:
-        RuntimeError: pip could not get a wheel.
-
-    """
+    """Return the functions by CUDA and library; each wheel is read once."""
     found: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
     for cuda, wheels in locked_wheels(context).items():
         for line in wheels:
@@ -68,13 +61,7 @@ def _write(line: str, folder: Path) -> None:
     """Write the functions that one wheel asks for: a file a library."""
     with scratch() as place:
         (place / "requirements.txt").write_text(line, encoding="utf-8")
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        command += ["--no-cache-dir", "--only-binary", ":all:", "--require-hashes"]
-        command += [*_PYTHON, *_PLATFORMS, "--dest", str(place)]
-        command += ["--requirement", str(place / "requirements.txt")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{line.split(maxsplit=1)[0]}: {done.stderr[-2000:]}")
+        pip_download(place / "requirements.txt", place, *_PYTHON, *_PLATFORMS)
         found = by_library(functions_in(next(place.glob("*.whl"))))
     for library, names in found.items():
         text = "".join(f"{name}\n" for name in sorted(names))

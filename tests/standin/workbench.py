@@ -58,13 +58,18 @@ def wheels(context: Context, requirements: str) -> list[Path]:
     """Return the wheels that a requirements file of this folder pins, downloaded once."""
 
     def download(folder: Path) -> None:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        command += ["--no-cache-dir", "--only-binary", ":all:", "--require-hashes"]
-        command += ["--dest", str(folder), "--requirement", str(HERE / requirements)]
-        subprocess.run(command, check=True)
+        pip_download(HERE / requirements, folder)
 
     name = f"wheels-{requirements.removesuffix('.txt').removeprefix('requirements-')}"
     return sorted(context.stored(name, [], (requirements,), download).glob("*.whl"))
+
+
+def pip_download(requirements: Path, folder: Path, *options: str) -> None:
+    """Download the wheels of a file of requirements with hashes into a folder."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"]
+    command += ["--only-binary", ":all:", "--require-hashes", *options]
+    command += ["--dest", str(folder), "--requirement", str(requirements)]
+    subprocess.run(command, check=True)
 
 
 def files_below(wheel: Path, folder: str) -> Iterator[tuple[str, bytes, int]]:

@@ -1,5 +1,5 @@
 # suite: contents
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_nothing_is_left_over
 # says: /tmp/horovod/setup\.py
 ARG BASE

@@ -1,5 +1,5 @@
 # suite: contents
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_no_secret_by_another_name
 # says: login in an address: /etc/pip\.conf.*netrc: /etc/mirror-login
 ARG BASE

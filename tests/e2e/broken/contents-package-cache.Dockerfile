@@ -1,5 +1,5 @@
 # suite: contents
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_no_package_cache
 # says: /root/\.cache/pip/http/page
 ARG BASE

@@ -1,5 +1,5 @@
 # suite: contents
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_no_secret_in_the_configuration
 # says: environment: API_TOKEN.*history: MIRROR_PASSWORD
 ARG BASE

@@ -1,5 +1,5 @@
 # suite: frameworks
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_early_stopping_ends_the_training
 # says: 40 epochs
 ARG BASE

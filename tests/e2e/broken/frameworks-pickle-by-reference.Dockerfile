@@ -1,5 +1,5 @@
 # suite: frameworks
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_function_that_imports_inside_arrives
 # says: Can't get attribute 'imports_inside'
 ARG BASE

@@ -1,5 +1,5 @@
 # suite: horovod
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_two_ranks_report\[mpirun
 # says: this is rank 0 of 1, where two were started
 ARG BASE

@@ -1,5 +1,5 @@
 # suite: libraries
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_the_standard_library_is_whole
 # says: No module named '_sqlite3'
 ARG BASE

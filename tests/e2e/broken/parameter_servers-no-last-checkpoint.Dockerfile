@@ -1,5 +1,5 @@
 # suite: parameter_servers
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_estimator_ends_with_all_steps_in_its_checkpoint
 # says: model\.ckpt-0.*model\.ckpt-100
 ARG BASE

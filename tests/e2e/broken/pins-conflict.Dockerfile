@@ -1,5 +1,5 @@
 # suite: pins
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_requirements_agree
 # says: horovod 0\.15\.2 has requirement six>=2
 ARG BASE

@@ -1,5 +1,5 @@
 # suite: pins
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_pin_labels_say_what_is_inside
 # says: imgbuild\.pin\.mpi=4\.1\.8, but the image has 4\.1\.4
 ARG BASE

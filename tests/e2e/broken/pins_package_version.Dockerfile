@@ -1,5 +1,5 @@
 # suite: pins
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_locked_packages_are_installed
 # says: protobuf: locked 3\.19\.6, the image has 3\.18\.0
 # Somebody let pip choose another version.

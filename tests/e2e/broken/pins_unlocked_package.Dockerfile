@@ -1,5 +1,5 @@
 # suite: pins
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_nothing_beyond_the_lock_is_installed
 # says: in the image but not in the lock: six-again==1\.0
 # A package came along that nobody locked.

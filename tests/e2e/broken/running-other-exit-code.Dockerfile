@@ -1,5 +1,5 @@
 # suite: running
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_what_cannot_be_started_ends_as_in_a_shell\[no-such-program
 # says: ends with exit code 2, not 127
 ARG BASE

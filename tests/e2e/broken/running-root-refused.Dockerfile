@@ -1,5 +1,5 @@
 # suite: running
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_two_ranks_add_up\[root
 # says: mpirun has detected an attempt to run as root
 ARG BASE

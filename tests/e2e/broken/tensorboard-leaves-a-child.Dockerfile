@@ -1,5 +1,5 @@
 # suite: tensorboard
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_tensorboard_leaves_no_process
 # says: left behind: \['\d+ sleep 300'
 ARG BASE

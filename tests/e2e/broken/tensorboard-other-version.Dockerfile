@@ -1,7 +1,7 @@
 # suite: tensorboard
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_tensorboard_gives_the_pinned_version
-# says: 1\.15\.0.*pinned: 1\.12\.2
+# says: 1\.15\.0.*pinned: 1\.10\.0
 ARG BASE
 FROM ${BASE}
-RUN sed -i "s/1\.12\.2/1.15.0/" /opt/python/lib/python3.6/site-packages/tensorboard/version.py
+RUN sed -i "s/1\.10\.0/1.15.0/" /opt/python/lib/python3.6/site-packages/tensorboard/version.py

@@ -1,5 +1,5 @@
 # suite: tensorboard
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_another_container_is_served
 # says: Connection refused
 ARG BASE

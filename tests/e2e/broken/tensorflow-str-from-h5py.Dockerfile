@@ -1,5 +1,5 @@
 # suite: tensorflow
-# base: tf-1.12-cpu-debian
+# base: tf-1.10-cpu-debian
 # fails: test_saved_model_predicts_the_same_in_a_new_process
 # says: 'str' object has no attribute 'decode'
 ARG BASE
