@@ -43,8 +43,8 @@ def supplied(
     ):
         items = context.plan(test=False)
         for os_name in {image.os_name for image in images}:
-            load_base(os_name, context)
-        downloads, _ = fetch_downloads(images, context, keep_going=False)
+            load_base(context.inputs.bases[os_name], context.engine)
+        downloads, _ = fetch_downloads(images, context)
         return {
             item.image.name: bake_target(
                 item, context.inputs, downloads[item.image.name], project, None

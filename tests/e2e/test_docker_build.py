@@ -26,7 +26,7 @@ def _target(checkout: Checkout) -> BakeTarget:
     (image,) = (one for one in all_images(matrix) if one.name == NAME)
     options = BuildOptions()
     with open_context(checkout.project, (image,), options, lambda _: None) as context:
-        load_base(image.os_name, context)
+        load_base(context.inputs.bases[image.os_name], context.engine)
         (item,) = context.plan(test=False)
         return bake_target(item, context.inputs, {}, context.project, None)
 

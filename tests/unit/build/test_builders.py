@@ -97,7 +97,7 @@ def test_a_builder_that_falls_silent_is_lost(farm: Farm) -> None:
     """As a machine without power: its bake neither ends nor says anything."""
     farm.dead, farm.slow = {"b"}, {"b"}
     results = farm.bench.build()
-    assert {(one.builder, one.state) for one in results} == {("a", "done")}
+    assert [(one.builder, one.state) for one in results] == [("a", "done")] * 2
     (said,) = (one for one in farm.bench.said if "builder b no longer answers" in one)
     (lost,) = (part for builder, part in farm.baked if builder == "b")
     assert all(name in said for name in lost)

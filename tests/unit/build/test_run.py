@@ -251,8 +251,8 @@ def test_a_missing_download_concerns_only_the_image_that_needs_it(
 ) -> None:
     alone, other = (Download(name, f"https://x/{name}", "0" * 64) for name in ("alone", "other"))
     fetched = _missing(bench, monkeypatch, error("no such site", alone), old=alone, new=other)
-    loaded: list[str] = []
-    monkeypatch.setattr("imgbuild.build.prepare.load_base", lambda name, _: loaded.append(name))
+    loaded: list[object] = []
+    monkeypatch.setattr("imgbuild.build.prepare.load_base", lambda base, _: loaded.append(base))
     assert bench.states() == {OLD: "failed"}
     assert (fetched, loaded) == ([alone], [])
     assert bench.states(keep_going=True) == {OLD: "failed", NEW: "done"}
@@ -279,9 +279,10 @@ def test_a_missing_base_concerns_only_the_images_on_it(
 ) -> None:
     other = images["tf-2.2-cpu-ubuntu"]
     bench.use(other, images[NEW])
+    broken = bench.context.inputs.bases[other.os_name]
 
-    def load(name: str, _: object) -> None:
-        if name == other.os_name:
+    def load(base: BaseInput, _: object) -> None:
+        if base is broken:
             raise MachineError("the base is damaged")
 
     monkeypatch.setattr("imgbuild.build.prepare.load_base", load)
