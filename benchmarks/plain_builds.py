@@ -61,8 +61,8 @@ def build_options(target: BakeTarget, image: Image) -> list[str]:
         words += ["--build-context", f"{name}={where}"]
     for name, value in sorted(given.items()):
         words += ["--build-arg", f"{name}={value}"]
-    for secret in target.secrets:
-        words += ["--secret", secret]
+    for name, path in target.secrets.items():
+        words += ["--secret", f"id={name},src={path}"]
     return [*words, str(target.context.absolute())]
 
 

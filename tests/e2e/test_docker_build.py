@@ -32,7 +32,7 @@ def _target(checkout: Checkout) -> BakeTarget:
 
 
 def _docker_build(target: BakeTarget, checkout: Checkout, *words: str) -> None:
-    secrets = [f"--secret={secret}" for secret in target.secrets]
+    secrets = [f"--secret=id={name},src={path}" for name, path in target.secrets.items()]
     checkout.printed("build", f"--file={target.dockerfile}", *secrets, *words, str(target.context))
 
 

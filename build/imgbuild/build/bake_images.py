@@ -14,21 +14,11 @@ from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeCancelledError, BakeTarget, BuiltImage, run_bake
 from imgbuild.engine.discovery import Buildx, answers
 from imgbuild.engine.failure import BuildFailedError, BuildFailure
-from imgbuild.engine.progress import BakeEvent
 from imgbuild.errors import MachineError
 from imgbuild.plan.plan import PlanItem
 
 #: Of the tags of BuildKit's own cache, before an image's name.
 CACHE_PREFIX = "buildkit-"
-
-
-@dataclass(frozen=True)
-class Builder:
-    """Who builds: buildx with a builder, who listens to it, and whether it has to stop."""
-
-    buildx: Buildx
-    listener: Callable[[BakeEvent], None]
-    stopped: Callable[[], bool]
 
 
 class BuilderLostError(MachineError):
@@ -52,7 +42,9 @@ class BakeJob:
     submit: Callable[[BuildResult], None]
 
 
-def bake_images(items: Sequence[PlanItem], job: BakeJob, builder: Builder) -> None:
+def bake_images(
+    items: Sequence[PlanItem], job: BakeJob, buildx: Buildx, stopped: Callable[[], bool]
+) -> None:
     """Build ``items`` in one bake; each image, or its error, is submitted as soon as it is there.
 
     Bake cancels the rest when one target fails. With ``keep_going`` the rest is built again without
@@ -68,21 +60,21 @@ def bake_images(items: Sequence[PlanItem], job: BakeJob, builder: Builder) -> No
             seconds = image.seconds
             took = time.monotonic() - started if seconds is None else seconds
             built = BuildResult(item, image.image_id, build_seconds=took, work_seconds=image.work)
-            job.submit(replace(built, builder=builder.buildx.builder))
+            job.submit(replace(built, builder=buildx.builder))
 
     while left:
         names = [*left]
         try:
-            built = _bake([*left.values()], job, exported, builder)
+            built = _bake([*left.values()], job, buildx, exported, stopped)
             for name in names:
                 exported(name, built[name])
         except BakeCancelledError as error:
-            _require(builder.buildx, host, left.values(), "in the middle of a build")
+            _require(buildx, host, left.values(), "in the middle of a build")
             for name in [*left]:
                 job.submit(BuildResult(left.pop(name), error=CancelledBuildError(str(error))))
         except BuildFailedError as error:
             said = f"{error.failure.error}; the whole output is in {error.failure.log}"
-            _require(builder.buildx, host, left.values(), said)
+            _require(buildx, host, left.values(), said)
             seconds = time.monotonic() - started
             failure = _of_images(error.failure, names)
             goes_on = job.context.options.keep_going and not concerns_all(error)
@@ -127,8 +119,9 @@ def export_stage(
 def _bake(
     items: Sequence[PlanItem],
     job: BakeJob,
+    buildx: Buildx,
     exported: Callable[[str, BuiltImage], None],
-    builder: Builder,
+    stopped: Callable[[], bool],
 ) -> Mapping[str, BuiltImage]:
     context, images = job.context, [item.image for item in items]
     inputs, project, revision = context.inputs, context.project, context.revision
@@ -139,7 +132,7 @@ def _bake(
             job.downloads[item.image.name],
             project,
             revision,
-            in_engine=builder.buildx.builder is None,
+            in_engine=buildx.builder is None,
         )
         for item in items
     ]
@@ -150,14 +143,14 @@ def _bake(
     what = images[0].name if len(images) == 1 else f"{len(images)}-images"
     with with_wheels(share_packages(own, stacks), keys, job.wheels) as targets:
         return run_bake(
-            builder.buildx,
+            buildx,
             context.host,
             targets,
             log=context.log_path(what),
-            listener=builder.listener,
+            listener=context.display.on_event,
             epoch=epoch_seconds(images[0]),
             exported=exported,
-            stopped=builder.stopped,
+            stopped=stopped,
         )
 
 

@@ -3,22 +3,18 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from threading import Event
 
-from imgbuild.build.bake_images import BakeJob, Builder, BuilderLostError, bake_images
+from imgbuild.build.bake_images import BakeJob, BuilderLostError, bake_images
 from imgbuild.build.result import BuildResult
 from imgbuild.build.targets import phases
 from imgbuild.dockerfile.labels import NAME
 from imgbuild.engine.discovery import Buildx, answers
-from imgbuild.engine.progress import BakeBegun, BakeEvent
 from imgbuild.parallel import background, in_parallel
 from imgbuild.plan.division import divide, estimated_works
 from imgbuild.plan.plan import PlanItem
 from imgbuild.project import Project
 
-#: Steps of the bakes that run side by side are told apart: no bake has so many.
-NUMBERS = 1_000_000
 #: How often a builder at work is asked whether it is there, in seconds, and how often in a row it
 #: may not answer: on a busy machine an answer takes long.
 WATCH_SECONDS, MISSED = 15.0, 2
@@ -67,9 +63,8 @@ def _side_by_side(
         if result.ends_build(keep_going=context.options.keep_going):
             stop.set()
 
-    def build(number: int) -> BuilderLostError | None:
-        buildx, items = parts[number]
-        listener = partial(_numbered, context.display.on_event, number * NUMBERS)
+    def build(part: tuple[Buildx, Sequence[PlanItem]]) -> BuilderLostError | None:
+        buildx, items = part
         # A containerd store unpacks a layer again for each image that is exported at the moment.
         in_phases = buildx.builder is None and context.engine.version().containerd_store
         for phase in phases(items, context.project) if in_phases else [items]:
@@ -77,8 +72,7 @@ def _side_by_side(
                 break
             try:
                 with _watched(buildx, context.host, stop) as stopped:
-                    builder = Builder(buildx, listener, stopped)
-                    bake_images(phase, replace(job, submit=submit), builder)
+                    bake_images(phase, replace(job, submit=submit), buildx, stopped)
             except BuilderLostError as error:
                 names = ", ".join(item.image.name for item in error.left)
                 if len(parts) > 1:
@@ -86,8 +80,7 @@ def _side_by_side(
                 return error
         return None
 
-    numbers = range(len(parts))
-    lost = in_parallel(build, numbers, len(parts), stop=stop.set, grace=None)
+    lost = in_parallel(build, parts, len(parts), stop=stop.set, grace=None)
     return [one for one in lost if one]
 
 
@@ -112,7 +105,3 @@ def _watched(buildx: Buildx, host: str | None, stop: Event) -> Iterator[Callable
         yield lambda: stop.is_set() or lost.is_set()
     finally:
         over.set()
-
-
-def _numbered(listener: Callable[[BakeEvent], None], more: int, event: BakeEvent) -> None:
-    listener(event if isinstance(event, BakeBegun) else replace(event, number=event.number + more))

@@ -61,7 +61,7 @@ def stage_target(  # noqa: PLR0913 - likewise
         dockerfile=dockerfile_path(image, project.dockerfiles),
         contexts=base | {name: str(path) for name, path in contexts.items()},
         args=inputs.downloads[image.name].arguments,
-        secrets=tuple(f"id={name},src={path}" for name, path in inputs.secrets.items()),
+        secrets=inputs.secrets,
         target=stage,
     )
     prefix = inputs.interpreters[image.version_of("python")].prefix

@@ -166,7 +166,7 @@ def with_builder(buildx: Buildx, name: str, host: str | None) -> Buildx:
     """
     if name == ENGINES_OWN:
         return buildx
-    known = _inspected(replace(buildx, builder=name), host)
+    known = asked("inspect", replace(buildx, builder=name), host)
     if not known.ok:
         raise InputError(
             f"--builder {name} (or engine.builder of the settings): {known.last(1)}. `docker "
@@ -182,7 +182,7 @@ def with_builder(buildx: Buildx, name: str, host: str | None) -> Buildx:
 
 def answers(buildx: Buildx, host: str | None) -> bool:
     """Return whether a node of the builder runs and can be reached."""
-    found = _inspected(buildx, host)
+    found = asked("inspect", buildx, host)
     return found.ok and bool(re.search(r"^Status: +running$", found.output, re.MULTILINE))
 
 
@@ -191,7 +191,7 @@ def cache_size(buildx: Buildx, host: str | None) -> str:
 
     MachineError: the builder does not answer.
     """
-    found = _asked("du", buildx, host)
+    found = asked("du", buildx, host)
     if not found.ok:
         raise MachineError(f"The builder {buildx.builder} does not answer: {found.last(1)}.")
     total = re.search(r"^Total:\s+(\S+)", found.output, re.MULTILINE)
@@ -200,18 +200,15 @@ def cache_size(buildx: Buildx, host: str | None) -> str:
 
 def empty_cache(buildx: Buildx, host: str | None) -> None:
     """Remove the builder's whole build cache, except what a build uses; MachineError if not."""
-    done = _asked("prune", buildx, host, "--all", "--force", seconds=PRUNE_SECONDS)
+    done = asked("prune", buildx, host, "--all", "--force", seconds=PRUNE_SECONDS)
     if not done.ok:
         raise MachineError(f"The builder {buildx.builder} keeps its build cache: {done.last(1)}.")
 
 
-def _inspected(buildx: Buildx, host: str | None) -> Finished:
-    return _asked("inspect", buildx, host)
-
-
-def _asked(
+def asked(
     verb: str, buildx: Buildx, host: str | None, *words: str, seconds: float = ANSWER_SECONDS
 ) -> Finished:
+    """Return what buildx answers about its builder."""
     command = [str(buildx.path), verb, buildx.builder_option, *words]
     return run(command, env=build_environment(host), timeout=seconds)
 

@@ -127,7 +127,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             labels={f"{OCI}.base.digest": digests.get(repository, stored.id)},
             # BuildKit's cache knows neither the date nor any other secret.
             uncached=("system",) if extension.apt and context.inputs.snapshots else (),
-            secrets=tuple(f"id={one},src={path}" for one, path in context.inputs.secrets.items()),
+            secrets=context.inputs.secrets,
         )
         image, project = context.images[0], context.project
         text = extension_dockerfile(extension, base, lock, wheels, image, project)

@@ -131,16 +131,6 @@ def test_a_failure_is_no_lost_builder_and_ends_the_other_builders_work(farm: Far
     assert sorted(one.state for one in results) == ["done", "failed"]
 
 
-def test_steps_of_two_builders_are_told_apart(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[object] = []
-    seen = "imgbuild.build.display.BuildDisplay.on_event"
-    monkeypatch.setattr(seen, lambda _, event: events.append(event))
-    farm.bench.build()
-    steps = [one.number for one in events if isinstance(one, BuildEvent)]
-    assert len(steps) == len({*steps}) == 2
-    assert {one.builder for one in events if isinstance(one, BakeBegun)} == {"a", "b"}
-
-
 @pytest.mark.parametrize("names", [("a",), ("a", "default")])
 def test_another_builder_gets_a_base_that_only_this_machine_has_as_files(
     farm: Farm, tmp_path: Path, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

@@ -167,7 +167,7 @@ def test_the_definition_is_the_recorded_one() -> None:
         contexts={"python": "/prefix", "base": "docker-image://base:1"},
         args={"PIP_INDEX_URL": "https://index.example/simple"},
         labels={"org.opencontainers.image.title": "costs ${nothing} or %{nothing}"},
-        secrets=("id=ca,src=/ca.pem",),
+        secrets={"ca": Path("/ca.pem")},
         target="final",
     )
     derived = BakeTarget(
