@@ -170,9 +170,10 @@ class StepLimit:
             self._since.pop(item.number, None)
             self._events.pop(item.number, None)
 
-    def wait(self, now: float) -> float | None:
-        """Return how long a reader may sleep before it has to look again; ``None`` is for ever."""
-        return max(0.01, min(LOOK_SECONDS, self._first() - now)) if self.seconds else None
+    def wait(self, now: float) -> float:
+        """Return how long a reader may sleep before it has to look again."""
+        left = self._first() - now if self.seconds else LOOK_SECONDS
+        return max(0.01, min(LOOK_SECONDS, left))
 
     def exceeded(self, now: float) -> list[BuildEvent]:
         """Return a failure for each target of the steps that ran too long, none if all is well.
@@ -294,7 +295,7 @@ def _follow(  # noqa: PLR0913, PLR0917 - what is read, who hears of it, what end
 ) -> bool:
     """Read until the program ends, or a step reaches the limit; return whether one did."""
     parser = ProgressParser(record.targets)
-    for line in lines_of(process, lambda: limit.wait(time.monotonic()) or LOOK_SECONDS):
+    for line in lines_of(process, lambda: limit.wait(time.monotonic())):
         if stopped():
             raise BakeCancelledError("cancelled, since another image failed")
         items = parser.feed(line or "")
