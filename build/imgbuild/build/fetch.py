@@ -28,8 +28,6 @@ _APT_PLAN = "imgbuild-apt"
 
 @dataclass(frozen=True)
 class FetchJob:
-    """What to fetch for, into which folder, and from where."""
-
     project: Project
     settings: Settings
     sites: Sites

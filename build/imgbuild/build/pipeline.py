@@ -18,10 +18,7 @@ from imgbuild.suites.container import remove_leftovers
 
 
 def carry_out(planned: Sequence[PlanItem], stores: RemoteStores, context: BuildContext) -> Build:
-    """Build, test and tag images; what is finished is kept also if the build stops.
-
-    MachineError: there is no buildx, or the disk has too little space.
-    """
+    """As `build_images`. MachineError: there is no buildx, or the disk has too little space."""
     names = [item.image.name for item in planned]
     remove_leftovers(names, context.engine)
     items = take_from_stores(planned, stores, context)
