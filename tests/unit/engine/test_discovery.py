@@ -64,22 +64,17 @@ def test_an_engine_by_ssh_is_refused_with_what_to_do(
         EngineSettings(host=address)
 
 
-@pytest.mark.parametrize(
-    "meta", [{}, {"Endpoints": {"docker": {"Host": ""}}}, [], {"Endpoints": 1}]
-)
-def test_a_context_that_does_not_name_its_engine_is_an_error(
-    environ: dict[str, str], tmp_path: Path, meta: object
-) -> None:
-    context(tmp_path, "empty", meta)
-    environ["DOCKER_CONTEXT"] = "empty"
-    with pytest.raises(MachineError, match="does not name its engine"):
-        resolve_host(NOTHING)
-
-
 def test_a_context_that_cannot_be_used_is_an_error(environ: dict[str, str], tmp_path: Path) -> None:
+    docker = {"none": {}, "empty": {"docker": {"Host": ""}}, "odd": 1}
+    for name, endpoints in docker.items():
+        context(tmp_path, name, {"Endpoints": endpoints})
+    context(tmp_path, "list", [])
     folder = context(tmp_path, "safe", {"Endpoints": {"docker": {"Host": "tcp://x:2376"}}})
     (tmp_path / "contexts" / "tls" / folder).mkdir(parents=True)
-    for name, said in (("safe", "DOCKER_CERT_PATH"), ("gone", "'gone' is selected, and")):
+    nameless = {
+        name: f"'{name}' is selected, and .* not name" for name in (*docker, "list", "gone")
+    }
+    for name, said in {**nameless, "safe": "DOCKER_CERT_PATH"}.items():
         environ["DOCKER_CONTEXT"] = name
         with pytest.raises(MachineError, match=said):
             resolve_host(NOTHING)
