@@ -43,8 +43,8 @@ def supplied(
     ):
         items = context.plan(test=False)
         for os_name in {image.os_name for image in images}:
-            load_base(os_name, context)
-        downloads, _ = fetch_downloads(images, context, keep_going=False)
+            load_base(context.inputs.bases[os_name], context.engine)
+        downloads, _ = fetch_downloads(images, context)
         return {
             item.image.name: bake_target(
                 item, context.inputs, downloads[item.image.name], project, None
@@ -61,8 +61,8 @@ def build_options(target: BakeTarget, image: Image) -> list[str]:
         words += ["--build-context", f"{name}={where}"]
     for name, value in sorted(given.items()):
         words += ["--build-arg", f"{name}={value}"]
-    for secret in target.secrets:
-        words += ["--secret", secret]
+    for name, path in target.secrets.items():
+        words += ["--secret", f"id={name},src={path}"]
     return [*words, str(target.context.absolute())]
 
 

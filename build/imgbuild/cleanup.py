@@ -36,8 +36,6 @@ _SCRATCH = re.compile(r"imgbuild-[0-9]+-[a-z0-9.-]+-[0-9a-f]{12}-[a-z0-9_]{8}")
 
 
 class CleanupKind(StrEnum):
-    """What can be removed."""
-
     LEFTOVERS = "leftovers"
     UNTAGGED = "untagged"
     WORK = "work"

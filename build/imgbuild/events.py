@@ -28,7 +28,6 @@ class State(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether nothing more is done for the image."""
         return self not in _MOVING
 
 

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TextIO
@@ -92,12 +92,12 @@ class JsonLog(ErrorStream):
         return False
 
 
-def requested(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> bool:
+def requested(arguments: Sequence[str]) -> bool:
     """Return whether a command line or the environment asks for JSON.
 
     Asked before the command line is parsed: what is wrong with it must be said in JSON too.
     """
-    names = [environ.get(VARIABLE, "")]
+    names = [os.environ.get(VARIABLE, "")]
     names += re.findall(rf"(?:^|\0){OPTION}[=\0]([^\0]*)", "\0".join(arguments))
     return names[-1] == "json"
 

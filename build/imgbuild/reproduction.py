@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from imgbuild.build.bake_images import log_path
 from imgbuild.build.context import BuildContext, BuildOptions, Say, open_context
 from imgbuild.build.display import BuildDisplay
-from imgbuild.build.prepare import pinned_bases, prepare, require_disk_space
+from imgbuild.build.prepare import prepare, require_disk_space, with_bases
 from imgbuild.build.targets import bake_target
 from imgbuild.catalog.comparison import differing
 from imgbuild.ci.changed import RevisionReader, known_to, revision
@@ -172,8 +171,7 @@ def _of_checkout(
     settings = known_to(image.matrix, context.settings)
     inputs = prepare_inputs((image,), settings, project, context.say)
     here = replace(context, project=project, images=(image,), settings=settings, inputs=inputs)
-    settings, inputs = pinned_bases([image], here)
-    here = replace(here, settings=settings, inputs=inputs)
+    here = with_bases([image], here)
     digest = input_digest(image, here.inputs, RevisionReader(project))
     changes = changes_since(labels, image, digest)
     return here, PlanItem(image, digest, Action.BUILD, "reproduced", changes=changes)
@@ -197,7 +195,7 @@ def _rebuilt(item: PlanItem, commit: str | None, context: BuildContext, stack: E
             buildx,
             context.host,
             [_anew(target, folder, mark)],
-            log=log_path(image.name, context),
+            log=context.log_path(image.name),
             listener=display.on_event,
             epoch=epoch_seconds(image),
             exported=lambda _, one: made.add(one.image_id),

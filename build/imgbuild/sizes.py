@@ -42,7 +42,6 @@ class ImageSize:
 
     @property
     def size(self) -> int:
-        """The bytes of all layers."""
         return sum(layer.size for layer in self.layers)
 
     def as_json(self, shared: Counter[str]) -> dict[str, Any]:

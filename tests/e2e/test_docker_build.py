@@ -24,13 +24,13 @@ def _target(checkout: Checkout) -> BakeTarget:
     """Return what imgbuild gives the image, whose base the engine has."""
     image = image_called(load_matrix(checkout.project.matrix), NAME)
     with open_context(checkout.project, (image,), BuildOptions(), lambda _: None) as context:
-        load_base(image.os_name, context)
+        load_base(context.inputs.bases[image.os_name], context.engine)
         (item,) = context.plan(test=False)
         return bake_target(item, context.inputs, {}, context.project, None)
 
 
 def _docker_build(target: BakeTarget, checkout: Checkout, *words: str) -> None:
-    secrets = [f"--secret={secret}" for secret in target.secrets]
+    secrets = [f"--secret=id={name},src={path}" for name, path in target.secrets.items()]
     checkout.printed("build", f"--file={target.dockerfile}", *secrets, *words, str(target.context))
 
 

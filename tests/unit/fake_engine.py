@@ -75,7 +75,6 @@ class FakeEngine(Engine):
             del self.stored[image.id]
 
     def discard(self, image_id: str) -> bool:
-        self.calls.append("discard")
         image = self._find(image_id)
         if image is None:
             return True
@@ -116,11 +115,9 @@ class FakeEngine(Engine):
         return container
 
     def remove_container(self, container: str) -> None:
-        self.calls.append("remove_container")
         self.running.pop(container, None)
 
     def containers(self, label: str) -> list[LabelledObject]:
-        self.calls.append("containers")
         return [
             LabelledObject(name, one.labels, 0)
             for name, one in self.running.items()
@@ -128,15 +125,12 @@ class FakeEngine(Engine):
         ]
 
     def networks(self, label: str) -> list[LabelledObject]:
-        self.calls.append("networks")
         return [one for one in self.nets.values() if carries(one.labels, label)]
 
     def remove_network(self, network: str) -> None:
-        self.calls.append("remove_network")
         self.nets.pop(network, None)
 
     def copy_in(self, container: str, archive: bytes, path: str) -> None:
-        self.calls.append("copy_in")
         if container not in self.running:
             raise CheckFailedError(f"There is no container {container}.")
         self.running[container].copied.append((path, archive))
@@ -164,11 +158,9 @@ class FakeEngine(Engine):
         self.stored[image.id] = replace(image, tags=tuple(dict.fromkeys((*before, *image.tags))))
 
     def _find(self, reference: str) -> StoredImage | None:
-        wanted = _full(reference)
-        for image in self.stored.values():
-            if image.id == reference or wanted in image.tags:
-                return image
-        return None
+        every = self.stored.values()
+        found = (one for one in every if reference == one.id or _full(reference) in one.tags)
+        return next(found, None)
 
     def _need(self, reference: str) -> StoredImage:
         image = self._find(reference)
@@ -177,12 +169,10 @@ class FakeEngine(Engine):
         return image
 
     def _drop(self, reference: str) -> StoredImage | None:
-        image = self._find(reference)
-        if image is None:
-            return None
-        left = tuple(tag for tag in image.tags if tag != _full(reference))
-        self.stored[image.id] = replace(image, tags=left)
-        return self.stored[image.id]
+        if image := self._find(reference):
+            left = tuple(tag for tag in image.tags if tag != _full(reference))
+            image = self.stored[image.id] = replace(image, tags=left)
+        return image
 
 
 class OfferingEngine(FakeEngine):

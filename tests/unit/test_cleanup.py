@@ -85,12 +85,13 @@ def test_what_others_test_or_built_on_top_stays(engine: FakeEngine) -> None:
     assert "--only everything: " in str(run("--only", "everything").exception)
 
 
-def test_tags_that_others_gave_stay_and_own_base_images_go(engine: FakeEngine) -> None:
+def test_tags_that_others_gave_stay_and_own_base_images_go(engine: FakeEngine, state: Path) -> None:
     base, base_id = "imgbuild/base", f"sha256:{DIGITS}{'0' * 52}"
     own = StoredImage(base_id, (f"{base}:debian-12-{DIGITS}",), {}, 5)
     stranger = StoredImage("sha256:x", (f"{base}:debian-12-other",), {}, 5)
     theirs = (image(2, TAG, "mine:1"), image(3, "theirs:1"), stranger)
     engine.stored = {one.id: one for one in (*theirs, own)}
+    ReportStore(state / "reports").import_results(image(3).id, {})
     assert listed("--images") == [TAG, own.tags[0]]
     run("--images", "--yes")
     left = {one.tags for one in engine.stored.values()}

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import ROOT
 from project_copy import NO_ENGINE, imgbuild
 
@@ -23,14 +24,14 @@ def objects(stream: io.StringIO) -> list[dict[str, Any]]:
     return found
 
 
-def test_json_is_requested_by_the_last_word_or_a_variable() -> None:
-    variable = {"IMGBUILD_LOG_FORMAT": "json"}
-    assert requested(["build", "--log-format", "json"], {})
-    assert requested(["build", "--log-format=json"], {})
-    assert requested(["build"], variable)
-    assert not requested(["build", "--log-format", "text"], variable)
-    assert not requested(["build", "--log-format"], {})
-    assert not requested(["build", "json"], {})
+def test_json_is_requested_by_the_last_word_or_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert requested(["build", "--log-format", "json"])
+    assert requested(["build", "--log-format=json"])
+    assert not requested(["build", "--log-format"])
+    assert not requested(["build", "json"])
+    monkeypatch.setenv("IMGBUILD_LOG_FORMAT", "json")
+    assert requested(["build"])
+    assert not requested(["build", "--log-format", "text"])
 
 
 def test_every_line_written_is_a_message_without_logins() -> None:

@@ -14,22 +14,11 @@ from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeCancelledError, BakeTarget, BuiltImage, run_bake
 from imgbuild.engine.discovery import Buildx, answers
 from imgbuild.engine.failure import BuildFailedError, BuildFailure
-from imgbuild.engine.progress import BakeEvent
 from imgbuild.errors import MachineError
-from imgbuild.matrix.images import Image
-from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.plan.plan import PlanItem
 
 #: Of the tags of BuildKit's own cache, before an image's name.
 CACHE_PREFIX = "buildkit-"
-
-
-@dataclass(frozen=True)
-class Builder:
-    """Who builds: buildx with a builder, who listens to it, and whether it has to stop."""
-
-    buildx: Buildx
-    listener: Callable[[BakeEvent], None]
-    stopped: Callable[[], bool]
 
 
 class BuilderLostError(MachineError):
@@ -53,7 +42,9 @@ class BakeJob:
     submit: Callable[[BuildResult], None]
 
 
-def bake_images(items: Sequence[PlanItem], job: BakeJob, builder: Builder) -> None:
+def bake_images(
+    items: Sequence[PlanItem], job: BakeJob, buildx: Buildx, stopped: Callable[[], bool]
+) -> None:
     """Build ``items`` in one bake; each image, or its error, is submitted as soon as it is there.
 
     Bake cancels the rest when one target fails. With ``keep_going`` the rest is built again without
@@ -62,27 +53,28 @@ def bake_images(items: Sequence[PlanItem], job: BakeJob, builder: Builder) -> No
     BuilderLostError: the builder, another than the engine's own, cannot be reached any more.
     """
     left, started = {item.image.name: item for item in items}, time.monotonic()
+    host = job.context.host
 
     def exported(name: str, image: BuiltImage) -> None:
         if item := left.pop(name, None):
             seconds = image.seconds
             took = time.monotonic() - started if seconds is None else seconds
             built = BuildResult(item, image.image_id, build_seconds=took, work_seconds=image.work)
-            job.submit(replace(built, builder=builder.buildx.builder))
+            job.submit(replace(built, builder=buildx.builder))
 
     while left:
         names = [*left]
         try:
-            built = _bake([*left.values()], job, exported, builder)
+            built = _bake([*left.values()], job, buildx, exported, stopped)
             for name in names:
                 exported(name, built[name])
         except BakeCancelledError as error:
-            _require(builder.buildx, left.values(), job, "in the middle of a build")
+            _require(buildx, host, left.values(), "in the middle of a build")
             for name in [*left]:
                 job.submit(BuildResult(left.pop(name), error=CancelledBuildError(str(error))))
         except BuildFailedError as error:
             said = f"{error.failure.error}; the whole output is in {error.failure.log}"
-            _require(builder.buildx, left.values(), job, said)
+            _require(buildx, host, left.values(), said)
             seconds = time.monotonic() - started
             failure = _of_images(error.failure, names)
             goes_on = job.context.options.keep_going and not concerns_all(error)
@@ -94,25 +86,10 @@ def bake_images(items: Sequence[PlanItem], job: BakeJob, builder: Builder) -> No
                 job.submit(BuildResult(left.pop(name), build_seconds=seconds, error=own))
 
 
-def _require(buildx: Buildx, left: Iterable[PlanItem], job: BakeJob, why: str) -> None:
+def _require(buildx: Buildx, host: str | None, left: Iterable[PlanItem], why: str) -> None:
     """Return if the builder can still be reached; BuilderLostError with ``why`` if not."""
-    if buildx.builder and not answers(buildx, job.context.host):
+    if buildx.builder and not answers(buildx, host):
         raise BuilderLostError(buildx.builder, [*left], why)
-
-
-def stage_target(
-    image: Image,
-    stage: str,
-    downloads: Mapping[str, Path],
-    context: BuildContext,
-    buildx: Buildx | None = None,
-) -> BakeTarget:
-    """Return the target of one stage of an image; ``buildx`` as for `export_stage`."""
-    item = PlanItem(image, context.digests[image.name], Action.BUILD, "")
-    own = (buildx or context.buildx).builder is None
-    inputs, project, revision = context.inputs, context.project, context.revision
-    target = bake_target(item, inputs, downloads, project, revision, in_engine=own)
-    return replace(target, target=stage, labels={})
 
 
 def export_stage(
@@ -134,48 +111,46 @@ def export_stage(
         buildx or context.buildx,
         context.host,
         [replace(target, output=f"type=local,dest={folder}")],
-        log=log_path(f"{target.name}-{target.target}", context),
+        log=context.log_path(f"{target.name}-{target.target}"),
         listener=context.display.on_event if shown else lambda _: None,
     )
-
-
-def log_path(name: str, context: BuildContext) -> Path:
-    return context.state / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-{name}.log"
 
 
 def _bake(
     items: Sequence[PlanItem],
     job: BakeJob,
+    buildx: Buildx,
     exported: Callable[[str, BuiltImage], None],
-    builder: Builder,
+    stopped: Callable[[], bool],
 ) -> Mapping[str, BuiltImage]:
-    context = job.context
-    stacks = {item.image.name: item.image.stack for item in items}
-    images = [item.image for item in items]
+    context, images = job.context, [item.image for item in items]
+    inputs, project, revision = context.inputs, context.project, context.revision
     own = [
         bake_target(
             item,
-            context.inputs,
+            inputs,
             job.downloads[item.image.name],
-            context.project,
-            context.revision,
-            in_engine=builder.buildx.builder is None,
+            project,
+            revision,
+            in_engine=buildx.builder is None,
         )
         for item in items
     ]
     if repository := context.options.buildkit_cache:
         own = [replace(one, cache=f"{repository}:{CACHE_PREFIX}{one.name}") for one in own]
-    keys = {image.name: wheel_key(image, context.project, context.inputs) for image in images}
+    stacks = {image.name: image.stack for image in images}
+    keys = {image.name: wheel_key(image, project, inputs) for image in images}
+    what = images[0].name if len(images) == 1 else f"{len(images)}-images"
     with with_wheels(share_packages(own, stacks), keys, job.wheels) as targets:
         return run_bake(
-            builder.buildx,
+            buildx,
             context.host,
             targets,
-            log=log_path(images[0].name if len(items) == 1 else f"{len(items)}-images", context),
-            listener=builder.listener,
+            log=context.log_path(what),
+            listener=context.display.on_event,
             epoch=epoch_seconds(images[0]),
             exported=exported,
-            stopped=builder.stopped,
+            stopped=stopped,
         )
 
 

@@ -2,23 +2,19 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from threading import Event
 
-from imgbuild.build.bake_images import BakeJob, Builder, BuilderLostError, bake_images
-from imgbuild.build.context import BuildContext
+from imgbuild.build.bake_images import BakeJob, BuilderLostError, bake_images
 from imgbuild.build.result import BuildResult
 from imgbuild.build.targets import phases
 from imgbuild.dockerfile.labels import NAME
 from imgbuild.engine.discovery import Buildx, answers
-from imgbuild.engine.progress import BakeBegun, BakeEvent
 from imgbuild.parallel import background, in_parallel
 from imgbuild.plan.division import divide, estimated_works
 from imgbuild.plan.plan import PlanItem
+from imgbuild.project import Project
 
-#: Steps of the bakes that run side by side are told apart: no bake has so many.
-NUMBERS = 1_000_000
 #: How often a builder at work is asked whether it is there, in seconds, and how often in a row it
 #: may not answer: on a busy machine an answer takes long.
 WATCH_SECONDS, MISSED = 15.0, 2
@@ -30,76 +26,62 @@ def build_all(items: Sequence[PlanItem], job: BakeJob, must_stop: Callable[[], b
     One builder gets all. Of several, each gets a part in which images share their stages, by what
     earlier builds of these images took. Once ``must_stop()``, no further bake begins.
     """
-    left, builders = [*items], [*job.context.builders]
+    context, left, builders = job.context, [*items], [*job.context.builders]
+    built = [image for image in context.stored if NAME in image.labels]
+    earlier = {one.labels[NAME]: context.store.work_seconds(one.id) for one in built}
     while left and not must_stop():
-        work = _Round(job, len(builders) > 1, must_stop, Event())
-        parts = _divided(left, len(builders), job.context)
-        numbered = [*enumerate(zip(builders, parts, strict=True))]
-        lost = in_parallel(work.bake, numbered, len(builders), stop=work.stop.set, grace=None)
-        found = [one for one in lost if one]
-        left = [item for one in found for item in one.left]
-        builders = [one for one in builders if one.builder not in {each.name for each in found}]
+        parts = _divided(left, len(builders), context.project, earlier)
+        lost = _side_by_side([*zip(builders, parts, strict=True)], job, must_stop)
+        left = [item for one in lost for item in one.left]
+        builders = [one for one in builders if one.builder not in {each.name for each in lost}]
         if not builders:
-            for error in found:
+            for error in lost:
                 for item in error.left:
                     job.submit(BuildResult(item, error=error))
             return
 
 
 def _divided(
-    items: Sequence[PlanItem], count: int, context: BuildContext
+    items: Sequence[PlanItem], count: int, project: Project, earlier: Mapping[str, float]
 ) -> Sequence[Sequence[PlanItem]]:
-    """Return each builder's part, in the order of ``items``."""
+    """Return each builder's part, in the order of ``items``; ``earlier`` builds took so long."""
     if count == 1:
         return [items]
-    known = {item.image.name: item for item in items}
-    works = estimated_works([item.image for item in items], context.project, _seconds(context))
-    return [
-        sorted((known[work.name] for work in part), key=items.index)
-        for part in divide(works, count)
-    ]
+    works = estimated_works([item.image for item in items], project, earlier)
+    parts = [{work.name for work in part} for part in divide(works, count)]
+    return [[item for item in items if item.image.name in part] for part in parts]
 
 
-def _seconds(context: BuildContext) -> Mapping[str, float]:
-    """Return what earlier builds here took, by image."""
-    built = [image for image in context.stored if NAME in image.labels]
-    found = {image.labels[NAME]: context.store.work_seconds(image.id) for image in built}
-    return {name: seconds for name, seconds in found.items() if seconds}
+def _side_by_side(
+    parts: Sequence[tuple[Buildx, Sequence[PlanItem]]], job: BakeJob, must_stop: Callable[[], bool]
+) -> list[BuilderLostError]:
+    """Let each builder build its part, and return why those did not that were lost."""
+    context, stop = job.context, Event()
 
+    def submit(result: BuildResult) -> None:
+        job.submit(result)
+        if result.ends_build(keep_going=context.options.keep_going):
+            stop.set()
 
-@dataclass(frozen=True)
-class _Round:
-    """What the builders, perhaps ``several``, do side by side; ``stop`` ends all their bakes."""
-
-    job: BakeJob
-    several: bool
-    must_stop: Callable[[], bool]
-    stop: Event
-
-    def bake(self, part: tuple[int, tuple[Buildx, Sequence[PlanItem]]]) -> BuilderLostError | None:
-        """Build one builder's part; return why it did not, if the builder was lost."""
-        number, (buildx, items) = part
-        context, job = self.job.context, replace(self.job, submit=self._submit)
-        listener = partial(_numbered, context.display.on_event, number * NUMBERS)
+    def build(part: tuple[Buildx, Sequence[PlanItem]]) -> BuilderLostError | None:
+        buildx, items = part
         # A containerd store unpacks a layer again for each image that is exported at the moment.
         in_phases = buildx.builder is None and context.engine.version().containerd_store
         for phase in phases(items, context.project) if in_phases else [items]:
-            if not phase or self.stop.is_set() or self.must_stop():
+            if not phase or stop.is_set() or must_stop():
                 break
             try:
-                with _watched(buildx, context.host, self.stop) as stopped:
-                    bake_images(phase, job, Builder(buildx, listener, stopped))
+                with _watched(buildx, context.host, stop) as stopped:
+                    bake_images(phase, replace(job, submit=submit), buildx, stopped)
             except BuilderLostError as error:
                 names = ", ".join(item.image.name for item in error.left)
-                if self.several:
+                if len(parts) > 1:
                     context.say(f"{error} What it has not built goes to the others: {names}.")
                 return error
         return None
 
-    def _submit(self, result: BuildResult) -> None:
-        self.job.submit(result)
-        if result.ends_build(keep_going=self.job.context.options.keep_going):
-            self.stop.set()
+    lost = in_parallel(build, parts, len(parts), stop=stop.set, grace=None)
+    return [one for one in lost if one]
 
 
 @contextmanager
@@ -123,7 +105,3 @@ def _watched(buildx: Buildx, host: str | None, stop: Event) -> Iterator[Callable
         yield lambda: stop.is_set() or lost.is_set()
     finally:
         over.set()
-
-
-def _numbered(listener: Callable[[BakeEvent], None], more: int, event: BakeEvent) -> None:
-    listener(event if isinstance(event, BakeBegun) else replace(event, number=event.number + more))

@@ -1,6 +1,7 @@
 """Open what a build, test or push needs: settings, engine, inputs, and where results go."""
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from imgbuild.build.display import BuildDisplay
     from imgbuild.engine.discovery import Buildx
     from imgbuild.inputs.fetched import FetchedInputs
+    from imgbuild.suites.runner import TestSession
 
 Say = Callable[[str], None]
 
@@ -78,9 +80,19 @@ class BuildContext:
     def reports(self) -> Path:
         return self.options.reports or self.state / "runs"
 
+    def log_path(self, name: str) -> Path:
+        return self.state / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-{name}.log"
+
     @property
     def store(self) -> ReportStore:
         return ReportStore(self.state / "reports")
+
+    @property
+    def test_session(self) -> "TestSession":
+        from imgbuild.suites.runner import TestSession  # noqa: PLC0415
+
+        listener = self.display.on_event
+        return TestSession(self.project, self.engine, self.store, self.reports, listener)
 
     @cached_property
     def buildx(self) -> "Buildx":

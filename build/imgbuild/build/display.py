@@ -72,7 +72,7 @@ class BuildDisplay:
         self._now = self._latest = clock()
         self._status = BuildStatus(images, self._now)
         self._states: dict[str, State] = {}
-        self._written: set[tuple[int, str, str]] = set()
+        self._written: set[tuple[str | None, int, str, str]] = set()
         self._live: Live | None = None
         self._lock = threading.RLock()  # images are tested side by side, and a thread draws
         self._over = threading.Event()
@@ -179,11 +179,11 @@ class BuildDisplay:
 
     def _step(self, image: ImageStatus, event: BuildEvent) -> None:
         """Write a step once, with the first of its images that tells of it."""
-        key = (event.number, event.step, event.state)
+        key = (image.builder, event.number, event.step, event.state)
         if key not in self._written:
             self._written.add(key)
             words = {"running": "starts", "done": clock_time(event.elapsed)}
-            others = self._status.sharers(event) - 1
+            others = self._status.sharers(event, image.builder) - 1
             more = f" (and for {others} more)" if others > 0 else ""
             self._line(image, words.get(event.state, event.state), shortened(event.step) + more)
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imgbuild.build.bake_images import export_stage, stage_target
+from imgbuild.build.bake_images import export_stage
 from imgbuild.build.context import BuildContext
 from imgbuild.build.prepare import load_base
+from imgbuild.build.targets import stage_target
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.files import ContentStore, stored_folder, work_folder
 from imgbuild.inputs import fetched, upstream_files
@@ -27,8 +28,6 @@ _APT_PLAN = "imgbuild-apt"
 
 @dataclass(frozen=True)
 class FetchJob:
-    """What to fetch for, into which folder, and from where."""
-
     project: Project
     settings: Settings
     sites: Sites
@@ -57,7 +56,7 @@ def plan_listing(image: Image, job: FetchJob, context: BuildContext) -> fetched.
     """
     base, bases = context.inputs.bases[image.os_name], job.folder / "base"
     if base.layout:
-        load_base(image.os_name, context)
+        load_base(base, context.engine)
         layout = _copied(base.layout, bases)
     else:
         layout = upstream_files.fetch_layout(base.reference, image.os_name, bases, job.sites)
@@ -94,7 +93,7 @@ def _apt_items(image: Image, job: FetchJob, context: BuildContext) -> Iterable[D
             upstream_files.with_plans(rendered, stages, _APT_PLAN), encoding="utf-8"
         )
         target = replace(
-            stage_target(image, _APT_PLAN, {}, context),
+            stage_target(image, _APT_PLAN, context.inputs, {}, job.project),
             dockerfile=dockerfile,
             uncached=tuple(upstream_files.plan_name(stage) for stage in stages),
         )

@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from imgbuild.build.bake_images import export_stage, stage_target
+from imgbuild.build.bake_images import export_stage
 from imgbuild.build.context import BuildContext
 from imgbuild.build.prepare import fetch_downloads
 from imgbuild.build.result import BuildResult
+from imgbuild.build.targets import stage_target
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import HistoryEntry
@@ -21,7 +22,8 @@ from imgbuild.matrix.images import Image
 from imgbuild.parallel import background
 from imgbuild.plan.plan import Action, PlanItem, is_own
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.runner import TestOptions, TestSession
+from imgbuild.suites.results import ReportStore
+from imgbuild.suites.runner import TestOptions
 from imgbuild.suites.session import report_on
 
 #: The stage that holds nothing but ``/libcuda.so.1``.
@@ -56,12 +58,6 @@ def over_budget(size: int, budget: int | None, engine: Engine) -> str | None:
     )
 
 
-def test_session(context: BuildContext) -> TestSession:
-    return TestSession(
-        context.project, context.engine, context.store, context.reports, context.display.on_event
-    )
-
-
 def suite_target(
     image: Image, image_id: str, context: BuildContext, reference: str | None = None
 ) -> TestTarget:
@@ -85,11 +81,12 @@ def export_stub(image: Image, image_id: str, context: BuildContext, folder: Path
     if stored is None or stored.labels.get(INPUT_DIGEST) != context.digests[image.name].total:
         raise CheckFailedError(f"{image_id} was not built from this checkout")
     # The same folders as in the image's build: its stages then come from the cache.
-    downloads, failed = fetch_downloads([image], context, keep_going=False)
+    downloads, failed = fetch_downloads([image], context)
     for error in failed.values():
         raise error
-    buildx = context.builders[0]
-    target = stage_target(image, STUB, downloads[image.name], context, buildx)
+    buildx, folders = context.builders[0], downloads[image.name]
+    own, inputs = buildx.builder is None, context.inputs
+    target = stage_target(image, STUB, inputs, folders, context.project, in_engine=own)
     export_stage(target, folder, context, buildx)
 
 
@@ -108,7 +105,11 @@ def open_gate(
     def work(built: BuildResult) -> None:
         with slots:
             if not must_stop() and not options.stop.is_set():
-                done(_passed(built, context, options))
+                try:
+                    result = _test_and_tag(built, context, options)
+                except ImgbuildError as error:  # its own, not the whole build's
+                    result = replace(built, error=error)
+                done(result)
 
     def submit(built: BuildResult) -> None:
         if built.error:
@@ -128,46 +129,39 @@ def open_gate(
         wait(running)
 
 
-def _passed(built: BuildResult, context: BuildContext, options: TestOptions) -> BuildResult:
-    try:
-        return _test_and_tag(built, context, options)
-    except ImgbuildError as error:  # its own, not the whole build's
-        return replace(built, error=error)
-
-
 def _test_and_tag(built: BuildResult, context: BuildContext, options: TestOptions) -> BuildResult:
     """Test the image if that is to be done, and tag it if it passed.
 
     An image that is larger than its budget is not tested, and gets no tag.
     """
     item, image_id = built.item, built.image_id or ""
-    size = image_size(context.engine.history(image_id))
+    engine = context.engine
+    size = image_size(engine.history(image_id))
     # What is built from stand-ins has no budget.
     budget = None if context.settings.standin else item.image.budget
     result = replace(built, size=size)
-    if excess := over_budget(size, budget, context.engine):
+    if excess := over_budget(size, budget, engine):
         return replace(result, error=CheckFailedError(excess))
     if context.options.test and item.action in {Action.BUILD, Action.TEST}:
         started = time.monotonic()
         target = suite_target(item.image, image_id, context)
-        report = report_on(target, test_session(context), options)
+        report = report_on(target, context.test_session, options)
         result = replace(result, report=report, test_seconds=time.monotonic() - started)
         if not report.ok:
             problems = [f"{one.suite}: {one.problem}" for one in report.suites if not one.ok]
             files = f"{context.reports / item.image.name}/report.json, pytest.txt"
             error = CheckFailedError(f"{'; '.join(problems)}. Report: {files}")
             return replace(result, error=error)
-    _tag(item, image_id, context)
+    _tag(item, image_id, engine, context.store)
     return replace(result, tagged=True)
 
 
-def _tag(item: PlanItem, image_id: str, context: BuildContext) -> None:
+def _tag(item: PlanItem, image_id: str, engine: Engine, store: ReportStore) -> None:
     """Tag the image, then remove its predecessors that have no tag any more.
 
     That is one that has just lost its tag, or one that this machine was to test. Another may wait
     for the suites of somebody who shares the engine.
     """
-    engine = context.engine
     label = f"{NAME}={item.image.name}"
     tagged = {one.id for one in engine.images(label) if one.tags}
     for reference in item.image.tags:
@@ -175,6 +169,6 @@ def _tag(item: PlanItem, image_id: str, context: BuildContext) -> None:
     for other in engine.images(label):
         ours = other.labels.get(REPOSITORY) == item.image.repository
         superseded = other.labels.get(INPUT_DIGEST) != item.digest.total
-        mine = other.id in tagged or context.store.was_to_test(other.id)
+        mine = other.id in tagged or store.was_to_test(other.id)
         if ours and mine and superseded and not other.tags and is_own(other, engine.history):
             engine.discard(other.id)

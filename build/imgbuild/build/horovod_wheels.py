@@ -94,33 +94,25 @@ class WheelCache:
 
     def find(self, key: str) -> Path | None:
         """Return the folder that holds only the wheel of ``key``, if it is there and whole."""
-        stores = [self.folder, *([self.folder / TAKEN] if self.taken else [])]
-        folders = (_folder(key, store) for store in stores)
+        kinds = (False, True) if self.taken else (False,)
+        folders = (self._folder(key, taken=kind) for kind in kinds)
         return next(filter(_is_whole, folders), None)
 
     def is_taken(self, folder: Path) -> bool:
         return folder.is_relative_to(self.folder / TAKEN)
 
-    def keep(self, key: str, wheel: bytes) -> None:
-        """Keep a wheel that was compiled here, unless it is damaged."""
-        _keep(_folder(key, self.folder), wheel)
+    def keep(self, key: str, wheel: bytes, *, taken: bool = False) -> None:
+        """Keep a wheel that was compiled here, or was ``taken``, unless it is damaged."""
+        if name := wheel_file_name(wheel):
 
-    def keep_taken(self, key: str, wheel: bytes) -> None:
-        """Keep a wheel of a remote store, unless it is damaged."""
-        _keep(_folder(key, self.folder / TAKEN), wheel)
+            def write(folder: Path) -> None:
+                (folder / name).write_bytes(wheel)
 
+            stored_folder(self._folder(key, taken=taken), write, _is_whole)
 
-def _keep(final: Path, wheel: bytes) -> None:
-    if name := wheel_file_name(wheel):
-
-        def write(folder: Path) -> None:
-            (folder / name).write_bytes(wheel)
-
-        stored_folder(final, write, _is_whole)
-
-
-def _folder(key: str, cache: Path) -> Path:
-    return cache / "horovod-wheels" / key[:KEY_DIGITS]
+    def _folder(self, key: str, *, taken: bool) -> Path:
+        store = self.folder / TAKEN if taken else self.folder
+        return store / "horovod-wheels" / key[:KEY_DIGITS]
 
 
 def _is_whole(folder: Path) -> bool:

@@ -1,47 +1,45 @@
 """Do what the plan of a build says: take from stores, build, test, tag, and keep in stores."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from imgbuild.build.bake_images import BakeJob
 from imgbuild.build.builders import build_all
 from imgbuild.build.context import BuildContext
 from imgbuild.build.gate import open_gate
 from imgbuild.build.horovod_wheels import WheelCache
-from imgbuild.build.prepare import full_disk, pinned_bases, prepare, require_disk_space
+from imgbuild.build.prepare import full_disk, prepare, require_disk_space, with_bases
 from imgbuild.build.remote import RemoteStores, store_results, take_from_stores, untag_pulled
 from imgbuild.build.result import Build, BuildResult, CancelledBuildError
 from imgbuild.errors import ImgbuildError
-from imgbuild.events import ImagesPlanned, ImageState, State
+from imgbuild.events import ImagesPlanned, ImageState, Listener, State
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.container import remove_leftovers
 
 
 def carry_out(planned: Sequence[PlanItem], stores: RemoteStores, context: BuildContext) -> Build:
-    """Build, test and tag images; what is finished is kept also if the build stops.
-
-    MachineError: there is no buildx, or the disk has too little space.
-    """
+    """As `build_images`. MachineError: there is no buildx, or the disk has too little space."""
     names = [item.image.name for item in planned]
     remove_leftovers(names, context.engine)
     items = take_from_stores(planned, stores, context)
     if images := [item.image for item in _with(items, Action.BUILD)]:
         context.builders  # noqa: B018 - a missing one ends the build before anything is fetched
         require_disk_space(images, context.engine)
-        settings, inputs = pinned_bases(images, context)
-        if inputs is not context.inputs:  # other bases are other inputs
-            context = replace(context, settings=settings, inputs=inputs)
+        based = with_bases(images, context)
+        if based is not context:  # other bases are other inputs
+            context = based
             planned = context.plan(test=context.options.test)
             items = take_from_stores(planned, stores, context)
     context.display.on_event(ImagesPlanned({item.image.name: str(item.action) for item in items}))
-    results, stop = _Results(context), None
+    results = _Results(context.display.on_event, context.options.keep_going)
+    stop: ImgbuildError | OSError | None = None
     try:
         with context.display:
             _work(items, results, context, taken=bool(stores.sources))
     except (ImgbuildError, OSError) as error:
         stop = error
     finally:
-        untag_pulled(items, stores, context)
+        untag_pulled(items, stores, context.engine)
     ordered = sorted(results.results, key=lambda result: names.index(result.name))
     store_results(ordered, stores, context)
     disk = "" if all(result.ok for result in ordered) else full_disk(context.engine)
@@ -81,18 +79,18 @@ def _with(items: Sequence[PlanItem], *actions: Action) -> list[PlanItem]:
 class _Results:
     """The results so far, each of them shown."""
 
-    context: BuildContext
+    show: Listener
+    keep_going: bool
     results: list[BuildResult] = field(default_factory=list)
 
     def add(self, result: BuildResult) -> None:
         self.results.append(result)
         error = str(result.error) if result.error else None
-        self.context.display.on_event(ImageState(result.name, _state(result), error=error))
+        self.show(ImageState(result.name, _state(result), error=error))
 
     def must_stop(self) -> bool:
         """Whether one ends the build: a failure unless ``keep_going``, or one of the engine."""
-        keep_going = self.context.options.keep_going
-        return any(one.ends_build(keep_going=keep_going) for one in self.results)
+        return any(one.ends_build(keep_going=self.keep_going) for one in self.results)
 
 
 def _state(result: BuildResult) -> State:

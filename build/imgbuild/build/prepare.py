@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,11 +13,11 @@ from imgbuild.engine.faults import DOCTOR, EngineUnusableError
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.inputs.base import MADE_IN_PLACE, find_base, missing_packages
-from imgbuild.inputs.build_inputs import BuildInputs, base_recipe, prepare_inputs
+from imgbuild.inputs.build_inputs import BaseInput, base_recipe, prepare_inputs
 from imgbuild.inputs.download import Download, DownloadError, downloads_context, shown_progress
 from imgbuild.inputs.oci_layout import write_archive
 from imgbuild.matrix.images import Image
-from imgbuild.settings import RegistryBase, Settings
+from imgbuild.settings import RegistryBase
 from imgbuild.sites import Sites
 from imgbuild.text import counted
 
@@ -83,32 +84,28 @@ def full_disk(engine: Engine) -> str:
 
 
 def prepare(images: Sequence[Image], context: BuildContext) -> tuple[Downloads, Failures]:
-    """Fetch what the images' Dockerfiles mount, and give the engine their base images.
-
-    Without ``keep_going`` the first download that fails ends it.
-    """
-    downloads, failed = fetch_downloads(images, context, context.options.keep_going)
+    """Fetch what the images' Dockerfiles mount, and give the engine their base images."""
+    downloads, failed = fetch_downloads(images, context)
     if failed and not context.options.keep_going:
         return downloads, failed
     left = [image for image in images if image.name not in failed]
-    in_engine = any(one.builder is None for one in context.builders)
+    in_engine, bases = any(one.builder is None for one in context.builders), context.inputs.bases
     for name in dict.fromkeys(image.os_name for image in left):
         try:
             if in_engine:
-                load_base(name, context)
+                load_base(bases[name], context.engine)
             else:  # another builder takes it as it is
-                context.inputs.bases[name].require_whole()
+                bases[name].require_whole()
         except ImgbuildError as error:
             failed |= {image.name: error for image in left if image.os_name == name}
     return downloads, failed
 
 
-def fetch_downloads(
-    images: Sequence[Image], context: BuildContext, keep_going: bool
-) -> tuple[Downloads, Failures]:
+def fetch_downloads(images: Sequence[Image], context: BuildContext) -> tuple[Downloads, Failures]:
     """Return the folders of each image by named context, and why some images have none.
 
-    A file that failed is not tried again: a silent site costs minutes, and images share files.
+    Without ``keep_going`` the first failure ends it. A file that failed is not tried again: a
+    silent site costs minutes, and images share files.
     """
     folders: Downloads = {}
     failed: Failures = {}
@@ -130,7 +127,7 @@ def fetch_downloads(
                 failed[name] = error
                 if isinstance(error, DownloadError):
                     failed[name] = broken.setdefault(error.download, _with_prefix(error, image))
-                if not keep_going:
+                if not context.options.keep_going:
                     break
     return folders, failed
 
@@ -145,12 +142,11 @@ def _with_prefix(error: DownloadError, image: Image) -> ImgbuildError:
     return MachineError(f"{error} {have}`imgbuild doctor --write {image.name}` finds it.")
 
 
-def load_base(os_name: str, context: BuildContext) -> None:
-    """Give the engine the base image of an operating system, unless it has it under its name."""
-    base = context.inputs.bases[os_name]
+def load_base(base: BaseInput, engine: Engine) -> None:
+    """Give the engine a base image that is a layout, unless it has it under its name."""
     if base.layout is None:
         return
-    found = context.engine.inspect(base.reference)  # any image can have that name
+    found = engine.inspect(base.reference)  # any image can have that name
     if found and found.id in {base.layout.image_id, base.layout.manifest}:
         return
     base.require_whole()
@@ -158,24 +154,23 @@ def load_base(os_name: str, context: BuildContext) -> None:
         archive = folder / "base.tar"
         write_archive(base.layout.path, archive)
         with archive.open("rb") as stream:
-            context.engine.load(stream)
+            engine.load(stream)
 
 
-def pinned_bases(images: Iterable[Image], context: BuildContext) -> tuple[Settings, BuildInputs]:
+def with_bases(images: Iterable[Image], context: BuildContext) -> BuildContext:
     """Let the engine have the base images of ``images`` that can be made here as well.
 
-    Return the settings and inputs of the build: the context's, but where no registry answers those
-    of the base image made here, which is another input; later commands take the same. What the
-    settings name is left to the build.
+    Return the context of the build: another, where no registry answers and a base image is made
+    here, which is another input; later commands take the same. What the settings name is left to
+    the build.
 
     CheckFailedError: a registry answers and does not give the image.
     MachineError: none answers, and the image cannot be made here.
     """
-    settings, inputs = context.settings, context.inputs
     for image in {one.os_name: one for one in images}.values():
-        base = settings.base_for(image.os_name, image.os.image)
+        base = context.settings.base_for(image.os_name, image.os.image)
         if (
-            image.os_name in settings.base
+            image.os_name in context.settings.base
             or image.os.distribution not in MADE_IN_PLACE
             or not isinstance(base, RegistryBase)
         ):
@@ -186,11 +181,12 @@ def pinned_bases(images: Iterable[Image], context: BuildContext) -> tuple[Settin
                 f"No registry answers ({why}): {archive} gives the base image {image.os_name} in "
                 f"place of {base.image}, until --refresh-base."
             )
-            settings = settings.with_made(base.image)
+            settings = context.settings.with_made(base.image)
             options = (context.say, True, context.options.refresh_base)
             inputs = prepare_inputs(context.images, settings, context.project, *options)
             settings.remember_made()
-    return settings, inputs
+            context = replace(context, settings=settings, inputs=inputs)
+    return context
 
 
 def _pull(reference: str, image: Image, context: BuildContext) -> str:

@@ -196,7 +196,7 @@ def _take_wheel(key: str | None, stores: RemoteStores, wheels: WheelCache) -> No
         return None if store.trust else store.artifacts.wheel(str(key))
 
     if key and not wheels.find(key) and (found := stores.first(wheel)):
-        wheels.keep_taken(key, found[1])
+        wheels.keep(key, found[1], taken=True)
 
 
 def _taken(item: PlanItem, stores: RemoteStores, context: BuildContext) -> PlanItem:
@@ -220,17 +220,17 @@ def _taken(item: PlanItem, stores: RemoteStores, context: BuildContext) -> PlanI
     return replace(left, reason=f"taken from {source}{untested}")
 
 
-def untag_pulled(items: Iterable[PlanItem], stores: RemoteStores, context: BuildContext) -> None:
+def untag_pulled(items: Iterable[PlanItem], stores: RemoteStores, engine: Engine) -> None:
     """Take the input tags from images that have got others, also those of a killed build."""
     for store in (*stores.sources, *stores.targets):
         prefix = f"{store.name}:{INPUT_PREFIX}"
         with store.used("left a tag on the engine"):
             for image_id in {item.image_id for item in items if item.image_id}:
-                found = context.engine.inspect(image_id)
+                found = engine.inspect(image_id)
                 tags = found.tags if found else ()
                 mine = [tag for tag in tags if tag.startswith(prefix)]
                 for tag in mine if len(mine) < len(tags) else ():
-                    context.engine.untag(tag)
+                    engine.untag(tag)
 
 
 def store_results(

@@ -162,11 +162,17 @@ class BuildStatus:
     @property
     def steps(self) -> tuple[int, int]:
         """How many steps are done, and how many are known; a shared one counts once."""
-        every = {(n, step.text): step for one in self.with_work for n, step in one.steps.items()}
+        every = {
+            (one.builder, number, step.text): step
+            for one in self.with_work
+            for number, step in one.steps.items()
+        }
         return sum(step.is_finished for step in every.values()), len(every)
 
-    def sharers(self, event: progress.BuildEvent) -> int:
-        steps = (one.steps.get(event.number) for one in self.images.values())
+    def sharers(self, event: progress.BuildEvent, builder: str | None) -> int:
+        """Return how many images that the builder builds have the step."""
+        its = (one for one in self.images.values() if one.builder == builder)
+        steps = (one.steps.get(event.number) for one in its)
         return sum(step is not None and step.text == event.step for step in steps)
 
     def longest(self) -> tuple[ImageStatus, Step] | None:

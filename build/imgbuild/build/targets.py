@@ -30,12 +30,25 @@ def bake_target(  # noqa: PLR0913 - what is built, from what, and by whom
     *,
     in_engine: bool = True,
 ) -> BakeTarget:
-    """Return what bake has to build for ``item``: an image without any tag.
+    """Return what bake has to build for ``item``, an image without any tag: see `stage_target`."""
+    target = stage_target(item.image, None, inputs, downloads, project, in_engine=in_engine)
+    return replace(target, labels=_labels(item, inputs, revision))
+
+
+def stage_target(  # noqa: PLR0913 - likewise
+    image: Image,
+    stage: str | None,
+    inputs: BuildInputs,
+    downloads: Mapping[str, Path],
+    project: Project,
+    *,
+    in_engine: bool = True,
+) -> BakeTarget:
+    """Return the target of one stage of an image, None for the last, without labels.
 
     ``downloads`` are the folders of its downloads by named context; ``in_engine`` is whether the
     builder is the engine's own, and has its images.
     """
-    image = item.image
     contexts = {**downloads} | ({"uv": inputs.uv} if inputs.uv else {})
     if image.apt_cuda and inputs.keyrings:
         contexts["keyrings"] = inputs.keyrings
@@ -48,8 +61,8 @@ def bake_target(  # noqa: PLR0913 - what is built, from what, and by whom
         dockerfile=dockerfile_path(image, project.dockerfiles),
         contexts=base | {name: str(path) for name, path in contexts.items()},
         args=inputs.downloads[image.name].arguments,
-        labels=_labels(item, inputs, revision),
-        secrets=tuple(f"id={name},src={path}" for name, path in inputs.secrets.items()),
+        secrets=inputs.secrets,
+        target=stage,
     )
     prefix = inputs.interpreters[image.version_of("python")].prefix
     return _with_prefix(target, image, prefix, project) if prefix else target

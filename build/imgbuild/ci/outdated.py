@@ -37,11 +37,11 @@ def outdated_images(
                 sorted(context.images, key=lambda one: one.os_name), lambda one: one.os_name
             ):
                 names = [image.name for image in same]
-                load_base(os_name, context)
-                base = context.inputs.bases[os_name].reference
+                base = context.inputs.bases[os_name]
+                load_base(base, context.engine)
                 # As old as can be, so that apt names the newest version of every package.
                 packages = {name: "0" for one in names for name in latest[one].system}
-                updates = find_updates(f"updates-{os_name}", base, context, packages)
+                updates = find_updates(f"updates-{os_name}", base.reference, context, packages)
                 fixes = {one.package: one.available for one in updates if one.security}
                 for name in names:
                     if lacking := [*_lacking(latest[name], fixes)]:

@@ -24,7 +24,7 @@ def fetch(
     """Fetch each input of the selected images for `build --offline`."""
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.build.fetch import FetchJob, fetch_files, known_listing, plan_listing
-    from imgbuild.build.prepare import pinned_bases
+    from imgbuild.build.prepare import with_bases
     from imgbuild.inputs.download import shown_progress
     from imgbuild.settings import load_settings
     from imgbuild.sites import Sites
@@ -40,9 +40,8 @@ def fetch(
     new = tuple(image for image in images if known[image.name] is None)
     if new:
         with open_context(checkout, new, BuildOptions(), info) as opened_context:
-            settings, inputs = pinned_bases(new, opened_context)
-            context = replace(opened_context, settings=settings, inputs=inputs)
-            job = replace(job, settings=settings)
+            context = with_bases(new, opened_context)
+            job = replace(job, settings=context.settings)
             with context.display:
                 known |= {image.name: plan_listing(image, job, context) for image in new}
     with shown_progress() as progress:

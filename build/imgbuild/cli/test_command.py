@@ -112,7 +112,7 @@ def _test_family(
 ) -> "TestRun":
     """Test images of the matrix; or one image under another name, or derived from one of them."""
     from imgbuild.build.context import BuildOptions, open_context
-    from imgbuild.build.gate import suite_target, test_session
+    from imgbuild.build.gate import suite_target
     from imgbuild.dockerfile.labels import ADDED
     from imgbuild.suites.container import remove_leftovers
     from imgbuild.suites.session import run_targets
@@ -132,7 +132,7 @@ def _test_family(
             packages = {**target.expected["packages"], **dict(added)}
             targets.append(replace(target, expected={**target.expected, "packages": packages}))
         remove_leftovers(names, context.engine)
-        return run_targets(targets, test_session(context), test_options, jobs)
+        return run_targets(targets, context.test_session, test_options, jobs)
 
 
 def _test_external(

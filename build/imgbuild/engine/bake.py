@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from imgbuild.engine.discovery import ANSWER_SECONDS, Buildx, build_environment
+from imgbuild.engine.discovery import Buildx, asked, build_environment
 from imgbuild.engine.failure import BuildRecord
 from imgbuild.engine.progress import (
     BakeBegun,
@@ -26,7 +26,7 @@ from imgbuild.engine.progress import (
 from imgbuild.engine.types import IMAGE_PLATFORM
 from imgbuild.errors import ImgbuildError, MachineError
 from imgbuild.files import work_folder
-from imgbuild.process import Process, lines_of, run, start
+from imgbuild.process import Process, lines_of, start
 from imgbuild.text import duration_text
 
 #: How often a waiting reader looks at the clock, in seconds, while steps run.
@@ -50,11 +50,11 @@ class BakeTarget:
     """One image to build.
 
     ``contexts`` are named build contexts: a folder, ``docker-image://NAME`` or ``target:IMAGE``.
-    ``secrets`` are in buildx's form, ``id=ca,src=/path``. ``target`` is the Dockerfile stage, the
-    last one by default. ``type=docker`` is the engine's own store, whichever kind it has.
-    ``uncached`` are stages that are always built anew; with ``anew`` all are. ``linked`` is built
-    only for the targets whose contexts name it; ``needs`` are such targets that this one's contexts
-    name. ``cache`` is a reference in a registry where BuildKit finds and keeps all of its steps.
+    ``target`` is the Dockerfile stage, the last one by default. ``type=docker`` is the engine's own
+    store, whichever kind it has. ``uncached`` are stages that are always built anew; with ``anew``
+    all are. ``linked`` is built only for the targets whose contexts name it; ``needs`` are such
+    targets that this one's contexts name. ``cache`` is a reference in a registry where BuildKit
+    finds and keeps all of its steps.
     """
 
     name: str
@@ -63,7 +63,7 @@ class BakeTarget:
     contexts: Mapping[str, str] = field(default_factory=dict)
     args: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    secrets: tuple[str, ...] = ()
+    secrets: Mapping[str, Path] = field(default_factory=dict)
     target: str | None = None
     output: str = "type=docker"
     uncached: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ def _described(target: BakeTarget, epoch: int | None) -> dict[str, object]:
         "contexts": {name: _context(where) for name, where in sorted(target.contexts.items())},
         "args": _literals({**target.args, **stamp}),
         "labels": _literals(target.labels),
-        "secret": list(target.secrets),
+        "secret": [f"id={name},src={path}" for name, path in target.secrets.items()],
         "target": target.target,
         "platforms": [IMAGE_PLATFORM],
         "output": [target.output] if target.output else [],
@@ -170,9 +170,10 @@ class StepLimit:
             self._since.pop(item.number, None)
             self._events.pop(item.number, None)
 
-    def wait(self, now: float) -> float | None:
-        """Return how long a reader may sleep before it has to look again; ``None`` is for ever."""
-        return max(0.01, min(LOOK_SECONDS, self._first() - now)) if self.seconds else None
+    def wait(self, now: float) -> float:
+        """Return how long a reader may sleep before it has to look again."""
+        left = self._first() - now if self.seconds else LOOK_SECONDS
+        return max(0.01, min(LOOK_SECONDS, left))
 
     def exceeded(self, now: float) -> list[BuildEvent]:
         """Return a failure for each target of the steps that ran too long, none if all is well.
@@ -281,8 +282,7 @@ def _image_id(
 
 def forget_cache(entries: str, buildx: Buildx, host: str | None) -> None:
     """Take entries out of the build cache: by buildx's filter, such as ``id=IDENTIFIER``."""
-    prune = ("prune", f"--filter={entries}", buildx.builder_option, "--force", "--all")
-    run([str(buildx.path), *prune], env=build_environment(host), timeout=ANSWER_SECONDS)
+    asked("prune", buildx, host, f"--filter={entries}", "--force", "--all")
 
 
 def _follow(  # noqa: PLR0913, PLR0917 - what is read, who hears of it, what ends it
@@ -295,7 +295,7 @@ def _follow(  # noqa: PLR0913, PLR0917 - what is read, who hears of it, what end
 ) -> bool:
     """Read until the program ends, or a step reaches the limit; return whether one did."""
     parser = ProgressParser(record.targets)
-    for line in lines_of(process, lambda: limit.wait(time.monotonic()) or LOOK_SECONDS):
+    for line in lines_of(process, lambda: limit.wait(time.monotonic())):
         if stopped():
             raise BakeCancelledError("cancelled, since another image failed")
         items = parser.feed(line or "")

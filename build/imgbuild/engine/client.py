@@ -216,7 +216,6 @@ class Engine:
         labels: Mapping[str, str],
         options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     ) -> str:
-        """Start a container and return its id."""
         from docker.types import DeviceRequest  # noqa: PLC0415
 
         gpus = [DeviceRequest(**_GPUS[options.gpus])] if options.gpus else None

@@ -7,7 +7,7 @@ plugins, whose ``docker build`` silently uses the legacy builder.
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ class Buildx:
         return f"--builder={self.builder or ENGINES_OWN}"
 
 
-def resolve_host(settings: EngineSettings, environ: Mapping[str, str] = os.environ) -> str | None:
+def resolve_host(settings: EngineSettings) -> str | None:
     """Return the engine's address, or ``None`` for Docker's default socket.
 
     The order is the Docker client's, behind the settings: ``engine.host``, ``DOCKER_HOST``,
@@ -71,7 +71,7 @@ def resolve_host(settings: EngineSettings, environ: Mapping[str, str] = os.envir
     InputError: the address is one of ssh.
     MachineError: the context does not exist, or needs TLS files that only the client finds.
     """
-    host = settings.host or environ.get("DOCKER_HOST") or _host_of_context(environ)
+    host = settings.host or os.environ.get("DOCKER_HOST") or _host_of_context()
     if host and host.startswith("ssh://"):
         raise InputError(f"DOCKER_HOST or the Docker context: {NO_SSH}.")
     return host
@@ -82,9 +82,9 @@ def client_words(host: str | None) -> str:
     return f"docker -H {host}" if host and host != DEFAULT_HOST else "docker"
 
 
-def _host_of_context(environ: Mapping[str, str]) -> str | None:
-    folder = _config_folder(environ)
-    name = environ.get("DOCKER_CONTEXT") or _read(folder / "config.json").get("currentContext")
+def _host_of_context() -> str | None:
+    folder = _config_folder()
+    name = os.environ.get("DOCKER_CONTEXT") or _read(folder / "config.json").get("currentContext")
     if not name or name == "default":
         return None
     key = sha256(str(name).encode())
@@ -107,8 +107,8 @@ def _host_of_context(environ: Mapping[str, str]) -> str | None:
     return host
 
 
-def _config_folder(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("DOCKER_CONFIG") or home() / ".docker")
+def _config_folder() -> Path:
+    return Path(os.environ.get("DOCKER_CONFIG") or home() / ".docker")
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -125,21 +125,16 @@ def _read(path: Path) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def find_buildx(
-    settings: EngineSettings,
-    step_seconds: float | None = None,
-    environ: Mapping[str, str] = os.environ,
-    folders: Sequence[str | Path] = PLUGIN_FOLDERS,
-) -> Buildx:
+def find_buildx(settings: EngineSettings, step_seconds: float | None = None) -> Buildx:
     """Return the buildx of the settings, else the client's plugin, else the one on PATH.
 
     ``step_seconds`` is the limit for its steps, else the settings', else `STEP_SECONDS`. It is a
     MachineError if there is none, or it does not run.
     """
     limits = (step_seconds, settings.step_timeout, STEP_SECONDS)
-    own = (_config_folder(environ), home() / ".docker")
-    searched = [*(f"{folder}/cli-plugins" for folder in dict.fromkeys(own)), *map(str, folders)]
-    path = os.pathsep.join([*searched, environ.get("PATH", "")])
+    own = (_config_folder(), home() / ".docker")
+    searched = [*(f"{folder}/cli-plugins" for folder in dict.fromkeys(own)), *PLUGIN_FOLDERS]
+    path = os.pathsep.join([*searched, os.environ.get("PATH", "")])
     found = settings.buildx or shutil.which(_PROGRAM, path=path)
     if found is None:
         raise MachineError(
@@ -166,7 +161,7 @@ def with_builder(buildx: Buildx, name: str, host: str | None) -> Buildx:
     """
     if name == ENGINES_OWN:
         return buildx
-    known = _inspected(replace(buildx, builder=name), host)
+    known = asked("inspect", replace(buildx, builder=name), host)
     if not known.ok:
         raise InputError(
             f"--builder {name} (or engine.builder of the settings): {known.last(1)}. `docker "
@@ -182,7 +177,7 @@ def with_builder(buildx: Buildx, name: str, host: str | None) -> Buildx:
 
 def answers(buildx: Buildx, host: str | None) -> bool:
     """Return whether a node of the builder runs and can be reached."""
-    found = _inspected(buildx, host)
+    found = asked("inspect", buildx, host)
     return found.ok and bool(re.search(r"^Status: +running$", found.output, re.MULTILINE))
 
 
@@ -191,7 +186,7 @@ def cache_size(buildx: Buildx, host: str | None) -> str:
 
     MachineError: the builder does not answer.
     """
-    found = _asked("du", buildx, host)
+    found = asked("du", buildx, host)
     if not found.ok:
         raise MachineError(f"The builder {buildx.builder} does not answer: {found.last(1)}.")
     total = re.search(r"^Total:\s+(\S+)", found.output, re.MULTILINE)
@@ -200,27 +195,24 @@ def cache_size(buildx: Buildx, host: str | None) -> str:
 
 def empty_cache(buildx: Buildx, host: str | None) -> None:
     """Remove the builder's whole build cache, except what a build uses; MachineError if not."""
-    done = _asked("prune", buildx, host, "--all", "--force", seconds=PRUNE_SECONDS)
+    done = asked("prune", buildx, host, "--all", "--force", seconds=PRUNE_SECONDS)
     if not done.ok:
         raise MachineError(f"The builder {buildx.builder} keeps its build cache: {done.last(1)}.")
 
 
-def _inspected(buildx: Buildx, host: str | None) -> Finished:
-    return _asked("inspect", buildx, host)
-
-
-def _asked(
+def asked(
     verb: str, buildx: Buildx, host: str | None, *words: str, seconds: float = ANSWER_SECONDS
 ) -> Finished:
+    """Return what buildx answers about its builder."""
     command = [str(buildx.path), verb, buildx.builder_option, *words]
     return run(command, env=build_environment(host), timeout=seconds)
 
 
-def build_environment(host: str | None, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def build_environment(host: str | None) -> dict[str, str]:
     """Return the environment of buildx: the user's, less what would change what is built."""
     dropped = {"DOCKER_CONTEXT", "BUILDX_BUILDER", "BUILDX_BAKE_FILE", "SOURCE_DATE_EPOCH"}
     return {
-        **{key: value for key, value in environ.items() if key not in dropped},
+        **{key: value for key, value in os.environ.items() if key not in dropped},
         # Default provenance would give a new image id to every build that changes nothing.
         "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
         # The definition is imgbuild's own: bake need not ask whether it may read its files.

@@ -85,7 +85,6 @@ def _engine(host: str | None) -> str:
 
 
 def _remedy(said: str, remedies: Mapping[str, str]) -> str:
-    """Return the first remedy that fits, or nothing."""
     fitting = (
         remedy
         for signs, remedy in remedies.items()

@@ -78,5 +78,5 @@ def _target(folder: Path) -> BakeTarget:
         dockerfile=folder / "Dockerfile",
         contexts={"named": str(folder / "named")},
         args={"NONCE": secrets.token_hex(8)},  # keeps BuildKit from answering from its cache
-        secrets=(f"id=probe,src={folder / 'secret'}",),
+        secrets={"probe": folder / "secret"},
     )

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from imgbuild.build.bake_images import log_path
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.display import BuildDisplay
-from imgbuild.build.gate import image_size, suite_target, test_session
+from imgbuild.build.gate import image_size, suite_target
 from imgbuild.dockerfile.labels import ADDED, EXTENDS, NAMESPACE, OCI
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.render import template_environment
@@ -128,12 +127,12 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             labels={f"{OCI}.base.digest": digests.get(repository, stored.id)},
             # BuildKit's cache knows neither the date nor any other secret.
             uncached=("system",) if extension.apt and context.inputs.snapshots else (),
-            secrets=tuple(f"id={one},src={path}" for one, path in context.inputs.secrets.items()),
+            secrets=context.inputs.secrets,
         )
         image, project = context.images[0], context.project
         text = extension_dockerfile(extension, base, lock, wheels, image, project)
         target.dockerfile.write_text(text, encoding="utf-8")
-        log = log_path(name, context)
+        log = context.log_path(name)
 
         def bake(stage: str) -> str:
             stages = [replace(target, target=stage)]
@@ -193,7 +192,7 @@ def _passed(  # noqa: PLR0913, PLR0917 - what, and how it is tested
     packages = {**target.expected["packages"], **(lock.versions if lock else {})}
     target = replace(target, name=tag, expected={**target.expected, "packages": packages})
     remove_leftovers([tag], context.engine)
-    session = replace(test_session(context), listener=display.on_event)
+    session = replace(context.test_session, listener=display.on_event)
     slots = threading.Semaphore(context.options.jobs)
     options = TestOptions(slots=slots)
     # In a thread: an interrupt comes to this one, and stops the suites.

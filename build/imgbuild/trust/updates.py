@@ -86,7 +86,7 @@ def find_updates(
             contexts={"image": f"docker-image://{reference}", "known": str(folder / "known")},
             target="updates-found",
             uncached=("updates",),
-            secrets=tuple(f"id={one},src={path}" for one, path in context.inputs.secrets.items()),
+            secrets=context.inputs.secrets,
         )
         export_stage(target, folder / "out", context)
         return tuple(sorted(read_updates(folder / "out"), key=lambda one: one.package))

@@ -142,6 +142,21 @@ def test_the_step_shown_is_the_oldest_that_runs_and_a_shared_one_counts_once() -
     assert status.steps == (1, 3)
 
 
+def test_steps_of_two_builders_are_told_apart() -> None:
+    """Each counts its steps from 1; the same stage runs on both."""
+    events: list[Event] = [BakeBegun(("a",), "x"), BakeBegun(("b",), "y")]
+    events += [event("done", elapsed=12.3, image=image) for image in "ab"]
+    lines = shown(["a", "b"], *events)
+    assert [line for line in lines if "12.3s" in line] == [
+        "a x 12.3s horovod 3/4 RUN pip install horovod",
+        "b y 12.3s horovod 3/4 RUN pip install horovod",
+    ]
+    status = BuildStatus(["a", "b"])
+    for one in events:
+        status.apply(one, 20)
+    assert status.steps == (2, 2)
+
+
 @pytest.mark.parametrize("later", ["cancelled", "running", "done"])
 def test_a_failed_image_stays_failed_and_shows_the_step(later: StepState) -> None:
     status = BuildStatus(["a"])

@@ -8,13 +8,13 @@ from typing import Any
 
 import fake_engine
 import pytest
-from bench import OLD, Bench, engine_has, with_budget
+from bench import Bench, engine_has
 from fake_engine import FakeEngine
 
 from imgbuild.build.gate import export_stub, over_budget, suite_target
 from imgbuild.cli.build_command import build_lines
 from imgbuild.engine.bake import BakeTarget
-from imgbuild.engine.types import HistoryEntry, StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image, all_images, as_documented_image
 from imgbuild.matrix.load import load_matrix
@@ -151,18 +151,6 @@ def test_suites_expect_what_a_stand_in_has(gpu: Bench) -> None:
     gpu.pretend_standin()
     expected = suite_target(gpu.context.images[0], "sha256:1", gpu.context).expected
     assert (expected["standin"], expected["pins"]["python"]) == (True, "3.6.15")
-
-
-@pytest.mark.parametrize(("budget", "ok"), [(20, True), (19, False)])
-def test_on_a_containerd_store_the_layers_are_counted_for_a_budget(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, budget: int, ok: bool
-) -> None:
-    """The image has 1000 MB there, packed layers included; the unpacked ones have 23 MB."""
-    engine_has(monkeypatch, containerd_store=True)
-    bench.engine.histories[f"sha256:{0:064}"] = [HistoryEntry("COPY", 23_000_000)]
-    bench.change(images=(with_budget(bench.context.images[0], budget),))
-    (result,) = bench.build()
-    assert (result.name, result.ok, result.size) == (OLD, ok, 23_000_000)
 
 
 ROW = f"{{tensorflow: {release_of('2.2')}, stack: debian, variants: [cpu], horovod: 0.19.5}}"

@@ -9,7 +9,7 @@ from bench import NEW, OLD, Bench, engine_has
 
 from imgbuild.build import prepare
 from imgbuild.build.context import BuildContext
-from imgbuild.build.prepare import GIB, needed_bytes, pinned_bases
+from imgbuild.build.prepare import GIB, needed_bytes, with_bases
 from imgbuild.engine.faults import EngineUnusableError, answered_error, engine_error
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.inputs import build_inputs
@@ -38,8 +38,7 @@ class Unsettled:
     def settle(self, context: BuildContext | None = None) -> BuildContext:
         """Return the context of a build that has its bases."""
         context = context or self.bench.context
-        settings, inputs = pinned_bases(context.images, context)
-        return replace(context, settings=settings, inputs=inputs)
+        return with_bases(context.images, context)
 
     def pulls_fail(self, error: ImgbuildError) -> None:
         self.patch.setattr(self.bench.engine, "pull", Mock(side_effect=error))

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench import NEW, Bench
+from bench import INPUTS, NEW, Bench
 
 from imgbuild.build.targets import phases, share_packages, shared_layers
 from imgbuild.dockerfile.render import dockerfile_path
@@ -23,7 +23,7 @@ def test_the_target_has_labels_and_the_secret(
     bench.build()
     target = next(one for one in bench.targets if one.name == NEW)
     (python,) = target.needs
-    assert target.secrets == python.secrets == ("id=ca,src=/ca.pem",)
+    assert target.secrets == python.secrets == INPUTS.secrets
     assert target.args == {"SHA256_X": "f" * 64}
     assert target.labels["imgbuild.input.substitutes"] == "SHA256_X"
     assert "imgbuild.standin" not in target.labels

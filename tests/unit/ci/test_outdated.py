@@ -31,8 +31,8 @@ def test_the_latest_release_of_each_image_is_compared_with_the_archive_once(
 
     @contextmanager
     def open_context(_: Project, known: tuple[Image, ...], *__: object) -> Iterator[Any]:
-        bases = {one.os_name: SimpleNamespace(reference="base:1") for one in known}
-        yield SimpleNamespace(images=known, inputs=SimpleNamespace(bases=bases))
+        bases = {one.os_name: SimpleNamespace(reference="base:1", layout=None) for one in known}
+        yield SimpleNamespace(images=known, inputs=SimpleNamespace(bases=bases), engine=None)
 
     def find_updates(_: str, __: str, ___: object, known: Mapping[str, str]) -> tuple[Update, ...]:
         asked.append(known)
@@ -42,7 +42,6 @@ def test_the_latest_release_of_each_image_is_compared_with_the_archive_once(
         )
 
     monkeypatch.setattr(outdated, "open_context", open_context)
-    monkeypatch.setattr(outdated, "load_base", lambda *_: None)
     monkeypatch.setattr(outdated, "find_updates", find_updates)
     found = outdated_images(project, tuple(images[one] for one in NAMES), registry, print)
     assert found == {NAMES[0]: "published without security fixes of openssl"}

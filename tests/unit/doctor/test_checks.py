@@ -27,7 +27,7 @@ from imgbuild.doctor.checks import (
     find_engine,
 )
 from imgbuild.doctor.host_system import WITHOUT_ROOT
-from imgbuild.engine.discovery import Buildx, resolve_host
+from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.faults import DOCTOR
 from imgbuild.engine.types import EngineVersion
 from imgbuild.errors import MachineError
@@ -55,7 +55,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     monkeypatch.setattr(checks, "Engine", engine)
     monkeypatch.setattr(checks, "find_buildx", lambda _settings: BUILDX)
     monkeypatch.setattr(checks, "broken_feature", lambda _buildx, _host: None)
-    monkeypatch.setattr(checks, "resolve_host", lambda found: resolve_host(found, {}))
+    monkeypatch.setenv("DOCKER_CONTEXT", "default")
     return made
 
 

@@ -106,17 +106,21 @@ LOST = (
 
 
 @pytest.mark.parametrize(
-    ("words", "kind"),
-    [("it broke", BuildFailedError), (f"{LOST} or directory", BuildStoppedError)],
+    ("words", "kind", "failed"),
+    [
+        ("target tf-2_2-cpu: failed to solve: it broke", BuildFailedError, FAMILY[:1]),
+        (f"{LOST} or directory", BuildStoppedError, FAMILY),
+    ],
     ids=["unknown", "layer that cannot be forgotten"],
 )
 def test_a_failure_outside_any_step_is_in_the_words_of_buildx(
-    tmp_path: Path, words: str, kind: type[Exception]
+    tmp_path: Path, words: str, kind: type[BuildFailedError], failed: tuple[str, ...]
 ) -> None:
     odd = '{"vertexes": 3}'
     (tmp_path / "odd.rawjson").write_text(f"{odd}\n\x00\n#7\nERROR: {words}\n")
-    with pytest.raises(kind, match=words.removeprefix("failed to solve: ")):
+    with pytest.raises(kind, match=words.rpartition("failed to solve: ")[2]) as caught:
         bake(fake_buildx.replaying(tmp_path, tmp_path / "odd", code=1), tmp_path)
+    assert caught.value.failure.failed == failed
     assert odd in (tmp_path / "logs" / "build.log").read_text(), "unknown lines are kept"
 
 
@@ -167,7 +171,7 @@ def test_the_definition_is_the_recorded_one() -> None:
         contexts={"python": "/prefix", "base": "docker-image://base:1"},
         args={"PIP_INDEX_URL": "https://index.example/simple"},
         labels={"org.opencontainers.image.title": "costs ${nothing} or %{nothing}"},
-        secrets=("id=ca,src=/ca.pem",),
+        secrets={"ca": Path("/ca.pem")},
         target="final",
     )
     derived = BakeTarget(

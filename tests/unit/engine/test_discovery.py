@@ -18,10 +18,12 @@ HOST = "unix:///run/one.sock"
 
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Return an environment with a Docker configuration that has the context ``lab``."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    """Return the environment, with a Docker configuration that has the context ``lab``."""
     context(tmp_path, "lab", {"Endpoints": {"docker": {"Host": "tcp://lab.example:2375"}}})
-    return {"DOCKER_CONFIG": str(tmp_path), "PATH": ""}
+    made = {"HOME": str(tmp_path / "home"), "DOCKER_CONFIG": str(tmp_path), "PATH": ""}
+    monkeypatch.setattr("os.environ", made)
+    monkeypatch.setattr("imgbuild.engine.discovery.PLUGIN_FOLDERS", (str(tmp_path / "system"),))
+    return made
 
 
 def context(config: Path, name: str, meta: object) -> str:
@@ -35,17 +37,17 @@ def context(config: Path, name: str, meta: object) -> str:
 def test_settings_then_host_then_context_then_the_default(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
-    assert resolve_host(NOTHING, environ) is None
+    assert resolve_host(NOTHING) is None
     config = tmp_path / "config.json"
     for name, expected in (("default", None), ("lab", "tcp://lab.example:2375")):
         config.write_text(json.dumps({"currentContext": name}))
-        assert resolve_host(NOTHING, environ) == expected
+        assert resolve_host(NOTHING) == expected
     config.write_text('{"currentContext": "other"}')
     environ["DOCKER_CONTEXT"] = "lab"
-    assert resolve_host(NOTHING, environ) == "tcp://lab.example:2375"
+    assert resolve_host(NOTHING) == "tcp://lab.example:2375"
     environ["DOCKER_HOST"] = HOST
-    assert resolve_host(NOTHING, environ) == HOST
-    assert resolve_host(EngineSettings(host="tcp://own:1"), environ) == "tcp://own:1"
+    assert resolve_host(NOTHING) == HOST
+    assert resolve_host(EngineSettings(host="tcp://own:1")) == "tcp://own:1"
 
 
 def test_an_engine_by_ssh_is_refused_with_what_to_do(
@@ -54,33 +56,32 @@ def test_an_engine_by_ssh_is_refused_with_what_to_do(
     address = "ssh://me@build"
     context(tmp_path, "far", {"Endpoints": {"docker": {"Host": address}}})
     for variable, value in (("DOCKER_HOST", address), ("DOCKER_CONTEXT", "far")):
+        environ[variable] = value
         with pytest.raises(InputError, match="forward the engine's socket, `ssh -nNT -L"):
-            resolve_host(NOTHING, {**environ, variable: value})
+            resolve_host(NOTHING)
+        del environ[variable]
     with pytest.raises(ValidationError, match="forward the engine's socket"):
         EngineSettings(host=address)
 
 
-@pytest.mark.parametrize(
-    "meta", [{}, {"Endpoints": {"docker": {"Host": ""}}}, [], {"Endpoints": 1}]
-)
-def test_a_context_that_does_not_name_its_engine_is_an_error(
-    environ: dict[str, str], tmp_path: Path, meta: object
-) -> None:
-    context(tmp_path, "empty", meta)
-    environ["DOCKER_CONTEXT"] = "empty"
-    with pytest.raises(MachineError, match="does not name its engine"):
-        resolve_host(NOTHING, environ)
-
-
 def test_a_context_that_cannot_be_used_is_an_error(environ: dict[str, str], tmp_path: Path) -> None:
+    docker = {"none": {}, "empty": {"docker": {"Host": ""}}, "odd": 1}
+    for name, endpoints in docker.items():
+        context(tmp_path, name, {"Endpoints": endpoints})
+    context(tmp_path, "list", [])
     folder = context(tmp_path, "safe", {"Endpoints": {"docker": {"Host": "tcp://x:2376"}}})
     (tmp_path / "contexts" / "tls" / folder).mkdir(parents=True)
-    for name, said in (("safe", "DOCKER_CERT_PATH"), ("gone", "'gone' is selected, and")):
+    nameless = {
+        name: f"'{name}' is selected, and .* not name" for name in (*docker, "list", "gone")
+    }
+    for name, said in {**nameless, "safe": "DOCKER_CERT_PATH"}.items():
+        environ["DOCKER_CONTEXT"] = name
         with pytest.raises(MachineError, match=said):
-            resolve_host(NOTHING, {**environ, "DOCKER_CONTEXT": name})
+            resolve_host(NOTHING)
+    del environ["DOCKER_CONTEXT"]
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(MachineError, match=r"config\.json cannot be read"):
-        resolve_host(NOTHING, environ)
+        resolve_host(NOTHING)
 
 
 def install(folder: Path) -> Path:
@@ -94,12 +95,13 @@ def test_buildx_is_found_in_order(tmp_path: Path, environ: dict[str, str]) -> No
     user = tmp_path / "home" / ".docker"
     for folder in (path, system, user / "cli-plugins", tmp_path / "cli-plugins"):
         program = install(folder)
-        assert find_buildx(NOTHING, None, environ, (system,)).path == program
+        assert find_buildx(NOTHING).path == program
     settings = EngineSettings(buildx=str(install(own)))
-    found = find_buildx(settings, None, environ, (system,))
+    found = find_buildx(settings)
     assert (found.path.parent, found.version) == (own, "0.99.0")
 
 
+@pytest.mark.usefixtures("environ")
 @pytest.mark.parametrize(
     ("program", "said"),
     [
@@ -109,21 +111,18 @@ def test_buildx_is_found_in_order(tmp_path: Path, environ: dict[str, str]) -> No
         ("/bin/false", "does not run"),
     ],
 )
-def test_a_buildx_that_cannot_be_used_is_the_machines_fault(
-    environ: dict[str, str], program: str | None, said: str
-) -> None:
+def test_a_buildx_that_cannot_be_used_is_the_machines_fault(program: str | None, said: str) -> None:
     with pytest.raises(MachineError, match=said):
-        find_buildx(EngineSettings(buildx=program), None, environ, ())
+        find_buildx(EngineSettings(buildx=program))
 
 
-def test_the_command_line_then_the_settings_limit_steps(
-    tmp_path: Path, environ: dict[str, str]
-) -> None:
+@pytest.mark.usefixtures("environ")
+def test_the_command_line_then_the_settings_limit_steps(tmp_path: Path) -> None:
     install(tmp_path / "system")
     cases = ((None, None, 3600), (None, 60, 60), (5, 60, 5), (0, 60, 0), (None, 0, 0))
     for given, setting, limit in cases:
         settings = EngineSettings.model_construct(step_timeout=setting)
-        found = find_buildx(settings, given, environ, (tmp_path / "system",))
+        found = find_buildx(settings, given)
         assert found.step_seconds == limit
 
 

@@ -105,12 +105,6 @@ def test_finished_failed_and_cancelled_differ_and_at_least_one_target_failed() -
     assert (failure.failed, failure.error) == (("a",), "buildx said nothing")
 
 
-def test_a_failure_outside_any_step_is_taken_from_the_final_words() -> None:
-    words = Remark("ERROR: target tf-2_2-cpu: failed to solve: dockerfile parse error")
-    failure = reported("tf-2.2-cpu b", words).failure
-    assert (failure.failed, failure.error) == (("tf-2.2-cpu",), "dockerfile parse error")
-
-
 def test_a_crash_of_buildx_is_told_by_its_first_line() -> None:
     trace = (Remark(text) for text in ("panic: send on closed channel", "goroutine 9 [running]:"))
     assert reported("a", *trace).failure.error == "panic: send on closed channel"

@@ -1,6 +1,5 @@
 """The trial build, with a program that plays buildx."""
 
-import subprocess
 from pathlib import Path
 
 import fake_buildx
@@ -37,10 +36,3 @@ def test_a_missing_feature_is_told_from_a_missing_engine(tmp_path: Path) -> None
     broken.write_text("ERROR: Cannot connect to the Docker daemon at unix:///x.sock.\n")
     with pytest.raises(MachineError, match="cannot be reached"):
         features.broken_feature(buildx, None)
-
-
-def test_the_program_is_one_that_runs(tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    program.write_bytes(features.EXIT_PROGRAM)
-    program.chmod(0o755)
-    assert subprocess.run([str(program)], check=False).returncode == 0

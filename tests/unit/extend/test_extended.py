@@ -120,7 +120,7 @@ def test_it_is_built_on_the_base_tested_and_tagged(
     assert extending.stored == {**BASE_ALONE, "sha256:extended": (TAG,)}
     (target,) = extending.targets
     assert target.contexts["base"] == "docker-image://imgbuild/tensorflow:2.2-cpu"
-    assert (target.secrets, target.context) == (("id=ca,src=/ca.pem",), extending.folder)
+    assert (target.secrets, target.context) == ({"ca": Path("/ca.pem")}, extending.folder)
     assert expected[0]["packages"] == {**extending.base.packages, "keras": "2.3.1"}
     assert expected[0]["name"] == NEW
     assert made.report
