@@ -3,6 +3,7 @@
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 #: The columns of the narrowest terminal that tables are made for.
 WIDTH = 80
@@ -76,16 +77,8 @@ def printable(text: str) -> str:
 
 def ranges(found: Iterable[str], every: Sequence[str]) -> str:
     """Return some of ``every``, in its order; three or more that are together as ``a to c``."""
-    positions, runs = {*found}, [[""]]
-    for one in every:
-        if one in positions and runs[-1] != [""]:
-            runs[-1].append(one)
-        elif one in positions:
-            runs[-1] = [one]
-        elif runs[-1] != [""]:
-            runs.append([""])
-    texts = (f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
-    return ", ".join(filter(None, texts))
+    runs = [[*run] for there, run in groupby(every, {*found}.__contains__) if there]
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

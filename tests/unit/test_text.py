@@ -7,7 +7,7 @@ import pytest
 
 from imgbuild.cli.options import info
 from imgbuild.inputs.download import shown_progress
-from imgbuild.text import duration_text, parse_duration, printable, without_logins
+from imgbuild.text import duration_text, parse_duration, printable, ranges, without_logins
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,11 @@ def test_durations_are_read_and_written(text: str, seconds: float) -> None:
 def test_other_forms_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="such as 90s, 30m"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize(("found", "text"), [("abefcx", "a to c, e, f"), ("", "")])
+def test_three_or_more_that_are_together_are_a_range(found: str, text: str) -> None:
+    assert ranges(found, "abcdef") == text
 
 
 def test_a_text_for_terminals() -> None:

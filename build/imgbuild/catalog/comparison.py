@@ -45,8 +45,6 @@ Section = Mapping[str, Value] | str
 
 @dataclass(frozen=True)
 class ComparedImage:
-    """One image and all that is known of it."""
-
     title: str
     pins: Section
     gpus: Section = "is not of the matrix"

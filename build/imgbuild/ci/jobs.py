@@ -33,7 +33,8 @@ GITLAB_NOTHING = {"nothing to build": {"extends": GITLAB_TEMPLATE, "script": ["t
 class JobOptions:
     """The options of ``imgbuild matrix`` beside the selection.
 
-    ``shard`` is a number and a count, ``shards`` a count alone; ``None`` for neither.
+    ``outdated`` images are listed beside the ``missing`` ones, never without them. ``shard`` is a
+    number and a count, ``shards`` a count alone; ``None`` for neither.
     """
 
     changed_since: str | None = None
@@ -111,7 +112,7 @@ def select_jobs(
     published: Container[str] = ()
     outdated: Mapping[str, str] = {}
     earlier: Mapping[str, float] = {}
-    if options.missing or options.outdated:
+    if options.missing:
         from imgbuild.publish.record import (  # noqa: PLC0415 - brings requests
             published_inputs,
             published_seconds,
@@ -127,13 +128,13 @@ def select_jobs(
                 from imgbuild.ci.outdated import outdated_images  # noqa: PLC0415
 
                 outdated = outdated_images(project, images, registry, log)
-    make = options.missing or options.outdated or options.make_bases
+    make = options.missing or options.make_bases
     inputs = prepare_inputs(images, settings, project, log, make=make)
     now = this_checkout(project, images, inputs)
     reasons = dict.fromkeys(now.images, SELECTED)
     if options.changed_since is not None:
         reasons = changed_since(options.changed_since, now, project, settings, log)
-    if options.missing or options.outdated:
+    if options.missing:
         found = {
             name: outdated.get(name, NOT_PUBLISHED)
             for name in reasons

@@ -1,11 +1,10 @@
 """``imgbuild add``: one more release of TensorFlow, with everything that it needs."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imgbuild.cli import options
-from imgbuild.cli.options import echo, flag, info, option
+from imgbuild.cli.options import PROJECT, STACK, echo, flag, info, option, require_own, sites_of
 from imgbuild.errors import InputError
+from imgbuild.project import Project
 
 if TYPE_CHECKING:
     from imgbuild.matrix.model import Variant
@@ -18,10 +17,10 @@ _JUDGED = ("tensorboard", "horovod", "python")
 
 def add(
     tf: str = option("--tf VERSION", "The release, such as 2.3.4.", default=""),
-    stack: str | None = options.STACK,
+    stack: str | None = STACK,
     cpu: bool = flag("--cpu", "The CPU variant."),
     gpu: bool = flag("--gpu", "The GPU variant."),
-    project: Path | None = options.PROJECT,
+    checkout: Project = PROJECT,
 ) -> None:
     """Add a release of TensorFlow, with all that it needs.
 
@@ -39,11 +38,11 @@ def add(
         TypeAdapter(scalars.Release).validate_python(tf)
     except ValidationError:
         raise InputError(f"--tf {tf!r}: name a release of three numbers, such as 2.3.4.") from None
-    checkout = options.open_project(project, writer="add")
+    require_own(checkout, "add")
     matrix = load_matrix(checkout.matrix)
     variants: list[Variant] = [*(("cpu",) if cpu else ()), *(("gpu",) if gpu else ())]
     row = new_row(matrix, checkout.matrix, tf, stack, variants)
-    sites = options.sites_of(checkout, matrix)
+    sites = sites_of(checkout, matrix)
     added = add_version(checkout, row, sites, info)
     for path in added.changed:
         what = "written" if path.exists() else "deleted"
@@ -52,7 +51,6 @@ def add(
 
 
 def _to_decide(row: "NewRow", added: "NewVersion") -> list[str]:
-    """Return what a person still has to decide or to do."""
     image, before = added.images[0], f"TensorFlow {row.like.tensorflow}"
     names = " ".join(f"--name {one.name}" for one in added.images)
     pins = ", ".join(f"{name} {image.version_of(name)}" for name in _JUDGED)

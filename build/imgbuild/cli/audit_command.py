@@ -2,13 +2,13 @@
 
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imgbuild.cli import options
 from imgbuild.cli.options import flag, info, print_result, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.selection import Selection
+from imgbuild.project import Project
 from imgbuild.text import aligned, counted
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def audit(
     download: bool = flag("--download", "Download the other inputs, to verify their sha256."),
     strict: bool = flag("--strict", "Exit 1 also if an input cannot be reached."),
     as_json: bool = options.JSON,
-    project: Path | None = options.PROJECT,
+    checkout: Project = options.PROJECT,
 ) -> None:
     """Compare the pins with wheels, sources and downloads."""
     from imgbuild.audit.audit import OnlineAudit, audit_offline, needs_of, write_evidence
@@ -45,7 +45,8 @@ def audit(
         raise InputError(
             "--offline cannot be combined with --write, --refresh, --download or --strict."
         )
-    checkout = options.open_project(project, writer="audit --write" if write else "")
+    if write:
+        options.require_own(checkout, "audit --write")
     # Without a selection all images are audited.
     images = select(checkout, selection.or_everything)
     matrix, needs = images[0].matrix, needs_of(images)
@@ -70,7 +71,6 @@ def audit(
 
 
 def _lines(outcome: "AuditOutcome", position: "Callable[[Location], str]") -> list[str]:
-    """Return the files, the other inputs, the contradictions and a summary."""
     lines = aligned([_HEADER, *map(_row, outcome.artifacts)])
     if outcome.inputs:
         rows = [(one.name, one.state, one.detail) for one in outcome.inputs]

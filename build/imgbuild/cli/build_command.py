@@ -10,6 +10,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, print_result, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
+from imgbuild.project import Project
 from imgbuild.text import aligned, clock_time, counted
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def build(
         file_okay=False,
     ),
     as_json: bool = options.JSON,
-    project: Path | None = options.PROJECT,
+    checkout: Project = options.PROJECT,
 ) -> None:
     """Build what is missing, run the suites, and tag what passed.
 
@@ -102,7 +103,6 @@ def build(
         raise InputError("--from needs --pull.")
     if offline and not offline.is_dir():
         raise InputError(f"--offline {offline}: no such folder; `imgbuild fetch` fills one.")
-    checkout = options.open_project(project)
     images = select(checkout, selection)
     for image in images:
         for paragraph in documented_warnings(image) if image.documented else ():
@@ -157,7 +157,6 @@ def _plan(context: "BuildContext", stores: "RemoteStores | None", *, as_json: bo
 
 
 def _build(context: "BuildContext", stores: "RemoteStores | None", *, as_json: bool) -> None:
-    """Build what is missing, print the result, and raise if an image has no tag now."""
     from imgbuild.build.run import build_images
 
     made = build_images(context, stores)

@@ -2,20 +2,18 @@
 
 from pathlib import Path
 
-from imgbuild.cli import options
-from imgbuild.cli.options import echo, info, option
+from imgbuild.cli.options import PROJECT, echo, info, option, repository
+from imgbuild.project import Project
 from imgbuild.text import counted
 
 
 def catalog(
     output: Path = option("--output DIR", "Folder for index.html.", default=Path("catalog")),
-    published: str | None = options.repository(
-        "--published", "The repository of published images."
-    ),
+    published: str | None = repository("--published", "The repository of published images."),
     readme: Path | None = option(
         "--readme FILE", "Write only the table of images, between the markers of FILE."
     ),
-    project: Path | None = options.PROJECT,
+    checkout: Project = PROJECT,
 ) -> None:
     """Write a page to choose an image from, with all that is known.
 
@@ -31,7 +29,6 @@ def catalog(
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
 
-    checkout = options.open_project(project)
     matrix = load_matrix(checkout.matrix)
     if readme:
         write_text(readme, with_images_table(readme, images_table(matrix)))

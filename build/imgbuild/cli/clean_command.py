@@ -2,20 +2,18 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from imgbuild.cli import options
-from imgbuild.cli.options import flag, info, option, print_result
+from imgbuild.cli.options import BUILDER, JSON, PROJECT_IF_ANY, flag, info, option, print_result
 from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.project import Project, cache_dir, state_dir
 from imgbuild.text import aligned, counted, size_text
 
 if TYPE_CHECKING:
     from imgbuild.cleanup import Garbage
     from imgbuild.engine.client import Engine
-    from imgbuild.settings import Settings
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -33,14 +31,14 @@ def clean(
         "--build-cache",
         "Also the whole build cache: the engine's, or the cache of --builder.",
     ),
-    builders: list[str] | None = options.BUILDER,
+    builders: list[str] | None = BUILDER,
     elsewhere: bool = flag(
         "--elsewhere",
         "Also what other repositories and state folders left on the engine; make sure that none "
         "of it is in use.",
     ),
-    as_json: bool = options.JSON,
-    project: Path | None = options.PROJECT,
+    as_json: bool = JSON,
+    checkout: Project | None = PROJECT_IF_ANY,
 ) -> None:
     """List unused images and leftovers; with --yes, remove them.
 
@@ -50,8 +48,8 @@ def clean(
     from imgbuild.cleanup import DEFAULT, Cleanup, CleanupKind
     from imgbuild.engine.client import open_engine
     from imgbuild.engine.discovery import find_buildx, with_builder
-    from imgbuild.project import cache_dir, state_dir
-    from imgbuild.settings import ENGINES_OWN
+    from imgbuild.matrix.load import load_matrix
+    from imgbuild.settings import ENGINES_OWN, Settings, load_settings
 
     known = sorted(CleanupKind)
     for kind in only or ():
@@ -59,7 +57,8 @@ def clean(
             raise InputError(f"--only {kind}: no such kind; allowed: {', '.join(known)}.")
     also = {CleanupKind.IMAGES: images, CleanupKind.BUILD_CACHE: build_cache}
     kinds = {*(only or DEFAULT), *(kind for kind, flag in also.items() if flag)}
-    settings, repository = _opened(project)
+    settings = load_settings(checkout.settings) if checkout else Settings()
+    repository = load_matrix(checkout.matrix).repository if checkout else None
     # Builders of the settings may be down, which does not matter to anything else here.
     more = settings.engine.builders if CleanupKind.BUILD_CACHE in kinds else ()
     names = builders or {ENGINES_OWN, *more}
@@ -85,20 +84,6 @@ def clean(
         )
 
 
-def _opened(project: Path | None) -> "tuple[Settings, str | None]":
-    """Return the settings and the repository of the checkout; outside of any, defaults and none."""
-    from imgbuild.matrix.load import load_matrix
-    from imgbuild.settings import Settings, load_settings
-
-    try:
-        checkout = options.open_project(project)
-    except InputError:
-        if project:
-            raise
-        return Settings(), None
-    return load_settings(checkout.settings), load_matrix(checkout.matrix).repository
-
-
 def _answers(engine: "Engine") -> bool:
     try:
         engine.version()
@@ -111,7 +96,6 @@ def _answers(engine: "Engine") -> bool:
 def _lines(
     selected: "Sequence[Garbage]", others: "Sequence[Garbage]", *, removed: bool
 ) -> Iterator[str]:
-    """Yield one line a finding, the total, and what else can be removed."""
     if selected:
         yield from aligned([("kind", "what", "size", "age", "why"), *map(_row, selected)])
     going = [one.size for one in selected if not one.kept]

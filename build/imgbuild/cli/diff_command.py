@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from imgbuild.cli import options
-from imgbuild.cli.options import echo, info, print_json
+from imgbuild.cli.options import JSON, PROJECT, info, print_result, repository
+from imgbuild.project import Project
 from imgbuild.text import aligned, wrapped
 
 if TYPE_CHECKING:
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 def diff(
     first: str = typer.Argument(metavar="A", help="An image.", show_default=False),
     second: str = typer.Argument(metavar="B", help="Another one.", show_default=False),
-    source: str | None = options.repository("--from", "The repository of releases."),
-    as_json: bool = options.JSON,
-    project: Path | None = options.PROJECT,
+    source: str | None = repository("--from", "The repository of releases."),
+    as_json: bool = JSON,
+    checkout: Project = PROJECT,
 ) -> None:
     """Show in what two images differ.
 
@@ -32,14 +31,12 @@ def diff(
     from imgbuild.catalog.comparison import ImageFinder, differing
 
     say = cache(info)  # of both images the same
-    finder = ImageFinder(options.open_project(project), source, say)
+    finder = ImageFinder(checkout, source, say)
     images = finder.find(first), finder.find(second)
-    if as_json:
-        a, b = (asdict(image) for image in images)
-        different = {name: differing(a[name], b[name]) for name in a if name != "title"}
-        print_json({"a": a, "b": b, "differing": different})
-    else:
-        echo("\n".join(_lines(*images)).rstrip())
+    a, b = (asdict(image) for image in images)
+    different = {name: differing(a[name], b[name]) for name in a if name != "title"}
+    result, text = {"a": a, "b": b, "differing": different}, "\n".join(_lines(*images)).rstrip()
+    print_result(result, [text], as_json=as_json)
 
 
 def _lines(first: "ComparedImage", second: "ComparedImage") -> Iterator[str]:

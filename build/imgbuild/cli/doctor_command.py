@@ -4,7 +4,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
@@ -12,6 +11,7 @@ from imgbuild.cli.options import flag, info, print_json, select, takes_selection
 from imgbuild.errors import MachineError
 from imgbuild.matrix.selection import Selection
 from imgbuild.process import find_program
+from imgbuild.project import Project
 from imgbuild.text import counted, printable
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def doctor(
     ),
     builder: list[str] | None = options.BUILDER,
     as_json: bool = options.JSON,
-    project: Path | None = options.PROJECT,
+    checkout: Project = options.PROJECT,
 ) -> None:
     """Check whether images can be built here, and suggest fixes."""
     from rich.console import Console
@@ -40,7 +40,6 @@ def doctor(
 
     del builder  # imgbuild.settings reads it
     homeless = [*check_home()]
-    checkout = options.open_project(project)
     images = select(checkout, selection)
     settings = load_settings(checkout.settings, new=write)
     check_settings(settings, images[0].matrix)

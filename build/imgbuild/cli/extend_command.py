@@ -11,6 +11,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
 from imgbuild.errors import ImgbuildError, InputError
 from imgbuild.matrix.selection import Selection
+from imgbuild.project import Project
 from imgbuild.text import clock_time, counted, size_text
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from imgbuild.extend.base_image import BaseImage
     from imgbuild.extend.extended import Extended
     from imgbuild.extend.extension import Extension
-    from imgbuild.project import Project
 
 
 @takes_selection(without="everything")
@@ -50,7 +50,7 @@ def extend(
     no_test: bool = flag("--no-test", "Tag without running the base's suites."),
     jobs: int = options.JOBS,
     builder: list[str] | None = options.BUILDER,
-    project: Path | None = options.PROJECT,
+    checkout: Project = options.PROJECT,
 ) -> None:
     """Put packages, files and settings on an image, locked and tested.
 
@@ -82,8 +82,8 @@ def extend(
         raise InputError(f"The base is {extension.base}; leave out what selects another: --tf, …")
     name = file.stem if file else (extension.tag or "extend").rpartition("/")[2].partition(":")[0]
     folder = file.absolute().parent if file else Path.cwd()
-    lock, checkout = lock or folder / f"{name}.lock.txt", options.open_project(project)
     build_options = BuildOptions(test=not no_test, jobs=jobs, make_inputs=False)
+    lock = lock or folder / f"{name}.lock.txt"
     extended = (extension, selection, checkout, folder, lock, build_options)
     _extend(*extended, upgrade=upgrade, print_only=print_only)
 
@@ -91,7 +91,7 @@ def extend(
 def _extend(
     extension: "Extension",
     selection: Selection,
-    project: "Project",
+    project: Project,
     folder: Path,
     lock_path: Path,
     build_options: "BuildOptions",
@@ -152,7 +152,7 @@ def _extend(
             echo(extension_dockerfile(*values).rstrip())
 
 
-def _located(base: "BaseImage", project: "Project") -> "BaseImage":
+def _located(base: "BaseImage", project: Project) -> "BaseImage":
     """Return the base with its id, if there is an engine that has it."""
     from imgbuild.engine.client import open_engine
     from imgbuild.settings import load_settings

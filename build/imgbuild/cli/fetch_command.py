@@ -5,10 +5,10 @@ from pathlib import Path
 
 import typer
 
-from imgbuild.cli import options
-from imgbuild.cli.options import echo, flag, info, select, takes_selection
+from imgbuild.cli.options import PROJECT, echo, flag, info, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
+from imgbuild.project import Project
 from imgbuild.text import aligned, counted, size_text
 
 
@@ -19,7 +19,7 @@ def fetch(
         metavar="DIR", help="The folder; files in it are kept.", show_default=False
     ),
     refresh: bool = flag("--refresh", "Look for newer packages in the archives."),
-    project: Path | None = options.PROJECT,
+    checkout: Project = PROJECT,
 ) -> None:
     """Fetch each input of the selected images for `build --offline`."""
     from imgbuild.build.context import BuildOptions, open_context
@@ -31,7 +31,6 @@ def fetch(
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is not a folder. Give a new or an existing one.")
-    checkout = options.open_project(project)
     images = select(checkout, selection)
     settings = load_settings(checkout.settings)
     sites = Sites(images[0].matrix.upstream_urls, settings)

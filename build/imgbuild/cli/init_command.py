@@ -7,23 +7,23 @@ from pathlib import Path
 
 import typer
 
-from imgbuild.cli.options import PROJECT, echo, open_project
+from imgbuild.cli.options import PROJECT, echo
 from imgbuild.errors import InputError, MachineError
-from imgbuild.project import PARTS
+from imgbuild.project import PARTS, Project
 
 _IGNORED = "/imgbuild.local.yaml\n__pycache__/\n"
 
 
 def init(
     folder: Path = typer.Argument(metavar="DIR", help="A new or empty folder.", show_default=False),
-    project: Path | None = PROJECT,
+    checkout: Project = PROJECT,
 ) -> None:
     """Copy the images into DIR, to make a family of your own.
 
     Copies the matrix, locks, templates, Dockerfiles and suites of the checkout that is in use, or
     of the installed imgbuild.
     """
-    source, target = open_project(project).root, Path(os.path.realpath(folder))
+    source, target = checkout.root, Path(os.path.realpath(folder))
     if target.is_relative_to(source):
         raise InputError(f"{target} is in the family that would be copied. Name a folder outside.")
     if target.exists() and not target.is_dir():

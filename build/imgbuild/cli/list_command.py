@@ -1,12 +1,11 @@
 """``imgbuild list``: the matrix as a table."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imgbuild.cli import options
-from imgbuild.cli.options import flag, print_result, select, takes_selection
+from imgbuild.cli.options import JSON, PROJECT, flag, print_result, select, takes_selection
 from imgbuild.matrix.selection import Selection
+from imgbuild.project import Project
 from imgbuild.text import aligned
 
 if TYPE_CHECKING:
@@ -20,8 +19,8 @@ NOTE = "as-documented: the documented pins that the matrix corrects (`imgbuild s
 def list_images(
     selection: Selection,
     wide: bool = flag("--wide", "Also the oldest driver, the budget of the size, and the tags."),
-    as_json: bool = options.JSON,
-    project: Path | None = options.PROJECT,
+    as_json: bool = JSON,
+    checkout: Project = PROJECT,
 ) -> None:
     """List the images of the matrix, or those that fit the options.
 
@@ -31,7 +30,7 @@ def list_images(
     from imgbuild.matrix.images import as_documented_image
     from imgbuild.matrix.tags import planned_tags
 
-    images = select(options.open_project(project), selection.without_defaults)
+    images = select(checkout, selection.without_defaults)
     if not selection.names:
         others = map(as_documented_image, images)
         images = (*images, *(one for one in others if one.documented and one not in images))

@@ -1,9 +1,8 @@
 """``imgbuild lock``: resolve the packages of images, or check the locks."""
 
-from pathlib import Path
-
-from imgbuild.cli.options import PROJECT, STACK, echo, flag, info, open_project, sites_of
+from imgbuild.cli.options import PROJECT, STACK, echo, flag, info, require_own, sites_of
 from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.project import Project
 from imgbuild.text import counted
 
 
@@ -14,7 +13,7 @@ def lock(
     upgrade: bool = flag(
         "--upgrade", "Like --all, with the newest versions that the matrix allows."
     ),
-    project: Path | None = PROJECT,
+    checkout: Project = PROJECT,
 ) -> None:
     """Lock the Python packages of the images, with their hashes.
 
@@ -25,7 +24,6 @@ def lock(
 
     if check and (everything or upgrade):
         raise InputError("--check cannot be combined with --all or --upgrade, which write locks.")
-    checkout = open_project(project, writer="" if check else "lock")
     matrix, folder = load_matrix(checkout.matrix), checkout.locks
     family = requirements.lock_family(matrix, stack)
     total = counted(len(family.requests) + len(family.pythons), "lock")
@@ -40,6 +38,7 @@ def lock(
             echo(f"note: images/locks/{note}: their channel was not reached.")
         echo(f"{total}: the matrix is satisfied.")
         return
+    require_own(checkout, "lock")
     sites = sites_of(checkout, matrix)
     scope: requirements.Scope = "upgrade" if upgrade else "all" if everything else "stale"
     changed, unread = requirements.write_locks(family, folder, sites, info, scope)

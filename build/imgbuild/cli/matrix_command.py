@@ -1,12 +1,12 @@
 """``imgbuild matrix``: list the images that CI has to build, as its jobs."""
 
 from enum import StrEnum
-from pathlib import Path
 
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
+from imgbuild.project import Project
 
 
 class Format(StrEnum):
@@ -52,7 +52,7 @@ def matrix(
     shard: str | None = option(
         "--shard NUMBER/COUNT", "Only the images of one shard, such as 1/4."
     ),
-    project: Path | None = options.PROJECT,
+    checkout: Project = options.PROJECT,
 ) -> None:
     """List the images that CI has to build.
 
@@ -63,10 +63,10 @@ def matrix(
 
     if shard is not None and shards:
         raise InputError("--shard takes one shard and --shards lists all of them; choose one.")
-    if source is not None and not (missing or outdated):
+    missing = missing or outdated
+    if source is not None and not missing:
         raise InputError("--from needs --missing or --outdated.")
     part = None if shard is None else jobs.parse_shard(shard)
-    checkout = options.open_project(project)
     images = select(checkout, selection.or_everything)
     images = tuple(one for one in images if not (without_gpu and one.variant == "gpu"))
     if not images:

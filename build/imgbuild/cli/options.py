@@ -5,14 +5,14 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from imgbuild.errors import ImgbuildError, InputError
+from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project, find_project
 from imgbuild.text import parse_duration, printable
@@ -51,8 +51,9 @@ def completed(part: str | int) -> Callable[[typer.Context], list[str]]:
     """
 
     def values(ctx: typer.Context) -> list[str]:
-        with suppress(ImgbuildError, OSError):
-            folders = open_project(ctx.params.get("project")).dockerfiles.iterdir()
+        checkout = ctx.params.get("checkout")  # none after an error, which completion hides
+        with suppress(OSError):
+            folders = checkout.dockerfiles.iterdir() if checkout else ()
             names = (_NAME.fullmatch(folder.name) for folder in folders)
             return sorted({found[part] for found in names if found})
         return []
@@ -60,11 +61,6 @@ def completed(part: str | int) -> Callable[[typer.Context], list[str]]:
     return values
 
 
-PROJECT = option(
-    "--project DIR",
-    "The checkout to work on. Default: the one that the current folder is in.",
-    envvar="IMGBUILD_PROJECT",
-)
 STACK = option("--stack STACK", "The stack, such as debian.", autocompletion=completed("stack"))
 JSON = flag("--json", "Print JSON.")
 JOBS = option(
@@ -114,20 +110,43 @@ def print_result(result: Any, lines: Iterable[str], *, as_json: bool) -> None:  
         echo("\n".join(lines))
 
 
-def open_project(path: Path | None, *, writer: str = "") -> Project:
-    """Return the checkout that ``--project`` names; or one around this folder; or the installed.
-
-    ``writer`` is a command that writes into it: then it is not the installed one.
-    """
+def open_project(path: Path | None) -> Project:
+    """Return the checkout that ``--project`` names; or one around this folder; or the installed."""
     if path and not os.path.isdir(path):  # noqa: PTH112 - also of a loop of links
         raise InputError(f"--project {path}: no such folder.")
-    project = find_project(Path(os.path.realpath(path or ".")), or_installed=path is None)
-    if writer and project.is_installed:
+    return find_project(Path(os.path.realpath(path or ".")), or_installed=path is None)
+
+
+def open_project_if_any(path: Path | None) -> Project | None:
+    """Return the same, or None where no checkout is named and there is none."""
+    if path:
+        return open_project(path)
+    with suppress(InputError):
+        return open_project(None)
+    return None
+
+
+def _project(callback: Callable[[Path | None], Project | None]) -> Any:  # noqa: ANN401 - as option
+    return option(
+        "--project DIR",
+        "The checkout to work on. Default: the one that the current folder is in.",
+        envvar="IMGBUILD_PROJECT",
+        parser=Path,
+        callback=callback,
+    )
+
+
+PROJECT = _project(open_project)
+PROJECT_IF_ANY = _project(open_project_if_any)
+
+
+def require_own(project: Project, writer: str) -> None:
+    """Refuse to let a command that writes change the installed family."""
+    if project.is_installed:
         raise InputError(
             f"`{writer}` would change the family that is installed with imgbuild "
             f"({project.root}). Make one of your own with `imgbuild init DIR`, and run it there."
         )
-    return project
 
 
 def sites_of(project: Project, matrix: "Matrix") -> "Sites":
@@ -166,6 +185,31 @@ def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
             "takes another, --all every image."
         )
     return images
+
+
+def check_image(image: object, selection: Selection) -> None:
+    """Refuse ``--image`` beside options that select images of the matrix."""
+    if image and selection != Selection():
+        raise InputError("--image cannot be combined with the selection options.")
+
+
+def engine_images(
+    checkout: Project, selection: Selection, references: Sequence[str]
+) -> "list[tuple[str, Image | None]]":
+    """Return what to look for in the engine: each ``--image``, or the selected images.
+
+    The latter are with their image of the matrix; what is built from stand-ins has another name.
+    """
+    from imgbuild.matrix.images import standin_image
+    from imgbuild.settings import load_settings
+
+    check_image(references, selection)
+    if references:
+        return [(reference, None) for reference in references]
+    images = select(checkout, selection)
+    if load_settings(checkout.settings).standin:
+        images = tuple(map(standin_image, images))
+    return [(image.tags[0], image) for image in images]
 
 
 def _selection(

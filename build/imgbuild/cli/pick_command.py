@@ -10,6 +10,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, option, print_json, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection, by_default, newest_of
+from imgbuild.project import Project
 from imgbuild.text import aligned, ranges, wrapped
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def pick(
         "--requirements FILE", "Only images whose packages satisfy this file."
     ),
     as_json: bool = options.JSON,
-    project: Path | None = options.PROJECT,
+    checkout: Project = options.PROJECT,
 ) -> None:
     """Show which images will run, and why the others will not.
 
@@ -47,7 +48,6 @@ def pick(
     gpus = (choice.gpu_called(gpu_model, driver),) if gpu_model or driver else gpus
     lines = tuple(choice.read_requirements(requirements)) if requirements else ()
     need = choice.Requirements(gpus, no_gpu, choice.python_range(python or ">=0"), lines)
-    checkout = options.open_project(project)
     images = select(checkout, selection.without_defaults)
     if selection.cpu and not selection.gpu:
         need = replace(need, gpus=())

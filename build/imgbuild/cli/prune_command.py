@@ -1,10 +1,9 @@
 """``imgbuild prune``: delete old releases of a repository."""
 
 from contextlib import closing
-from pathlib import Path
 
-from imgbuild.cli import options
-from imgbuild.cli.options import flag, info, option, print_result
+from imgbuild.cli.options import JSON, PROJECT, flag, info, option, print_result, repository
+from imgbuild.project import Project
 from imgbuild.text import counted
 
 
@@ -12,13 +11,13 @@ def prune(
     keep: int = option(
         "--keep COUNT", "How many releases of each image stay, the latest.", default=..., min=1
     ),
-    source: str | None = options.repository("--from", "The repository."),
+    source: str | None = repository("--from", "The repository."),
     cache: bool = flag(
         "--cache", "Also cached wheels, results and images that no release which stays needs."
     ),
     yes: bool = flag("--yes", "Delete what is listed."),
-    as_json: bool = options.JSON,
-    project: Path | None = options.PROJECT,
+    as_json: bool = JSON,
+    checkout: Project = PROJECT,
 ) -> None:
     """List the old releases of a repository; with --yes, delete them.
 
@@ -30,7 +29,7 @@ def prune(
     from imgbuild.registry.repository_client import connect
     from imgbuild.settings import load_settings
 
-    settings = load_settings(options.open_project(project).settings)
+    settings = load_settings(checkout.settings)
     with closing(connect(source, settings, info, "--from")) as registry:
         pruning = Pruning(registry, keep, cache)
         going = pruning.tags()

@@ -1,12 +1,11 @@
 """``imgbuild published``: list what is in a repository. 1 MB is 10⁶ bytes."""
 
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imgbuild.cli import options
-from imgbuild.cli.options import echo, flag, info, print_json
+from imgbuild.cli.options import JSON, PROJECT, echo, flag, info, print_json, repository
 from imgbuild.errors import CheckFailedError
+from imgbuild.project import Project
 from imgbuild.text import table_with_notes
 
 if TYPE_CHECKING:
@@ -14,19 +13,19 @@ if TYPE_CHECKING:
 
 
 def published(
-    source: str | None = options.repository("--from", "The repository."),
+    source: str | None = repository("--from", "The repository."),
     check: bool = flag(
         "--check", "Compare all tags with the records; exit 1 if one is missing or differs."
     ),
-    as_json: bool = options.JSON,
-    project: Path | None = options.PROJECT,
+    as_json: bool = JSON,
+    checkout: Project = PROJECT,
 ) -> None:
     """List what is published, from the registry's tags and records."""
     from imgbuild.publish.record import read_published
     from imgbuild.registry.repository_client import connect
     from imgbuild.settings import load_settings
 
-    settings = load_settings(options.open_project(project).settings)
+    settings = load_settings(checkout.settings)
     with closing(connect(source, settings, info, "--from")) as registry:
         found = read_published(registry)
     if not found.whole:

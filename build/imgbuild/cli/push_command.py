@@ -8,6 +8,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, print_json, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
+from imgbuild.project import Project
 from imgbuild.text import counted, table_with_notes
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def push(
         "--jobs COUNT", "How many images to push at once.", min=1, max=32, default=3
     ),
     as_json: bool = options.JSON,
-    project: Path | None = options.PROJECT,
+    checkout: Project = options.PROJECT,
 ) -> None:
     """Publish images whose suites passed.
 
@@ -64,7 +65,6 @@ def push(
     allowed = {f"{ALLOW_SKIPPED} {suite}" for suite in allow_skipped or ()}
     flags = {ALLOW_SUBSTITUTED: allow_substituted, ALLOW_CACHED: allow_cached}
     allowed |= {name for name, is_set in flags.items() if is_set}
-    checkout = options.open_project(project)
     if not selection.named:  # a published tag cannot be taken back
         raise InputError("Say which images to publish: IMAGE, --tf VERSION or --all.")
     if sign_key and sign_keyless:

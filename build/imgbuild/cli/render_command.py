@@ -1,14 +1,13 @@
 """``imgbuild render``: write what is made of the matrix, or check that it is current."""
 
-from pathlib import Path
-
-from imgbuild.cli.options import PROJECT, echo, flag, open_project
+from imgbuild.cli.options import PROJECT, echo, flag, require_own
 from imgbuild.errors import CheckFailedError
+from imgbuild.project import Project
 
 
 def render(
     check: bool = flag("--check", "Write nothing; exit 1 if a file differs."),
-    project: Path | None = PROJECT,
+    checkout: Project = PROJECT,
 ) -> None:
     """Write Dockerfiles, layers of locks, schema and table of images."""
     from imgbuild.catalog.page import readme_texts
@@ -16,12 +15,12 @@ def render(
     from imgbuild.matrix.images import whole_family
     from imgbuild.matrix.load import SCHEMA_NAME, load_matrix, schema_text
 
-    checkout = open_project(project, writer="" if check else "render")
     matrix = load_matrix(checkout.matrix)
     rendered = render_all(whole_family(matrix), checkout.templates, checkout.dockerfiles)
     rendered |= readme_texts(checkout.root, matrix)
     rendered[checkout.root / "images" / SCHEMA_NAME] = schema_text()
     if not check:
+        require_own(checkout, "render")
         changed = write_all(rendered, checkout.dockerfiles)
         for path in changed:
             echo(f"{'written' if path.exists() else 'deleted'}  {path.relative_to(checkout.root)}")

@@ -2,14 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, option, print_result, select, takes_selection
+from imgbuild.cli.options import info, option, print_result, takes_selection
 from imgbuild.cli.size_command import instruction
-from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.selection import Selection
+from imgbuild.project import Project
 
 if TYPE_CHECKING:
     from imgbuild.layer_files import Differences
@@ -27,27 +27,18 @@ def reproduce(
     ),
     builder: list[str] | None = options.BUILDER,
     as_json: bool = options.JSON,
-    project: Path | None = options.PROJECT,
+    checkout: Project = options.PROJECT,
 ) -> None:
     """Build images again; exit 1 if one differs from the first.
 
     Each image must be in the engine, or be a published one (--image). It is built from nothing,
     with the inputs that its labels name; tags and imgbuild's caches stay as they are.
     """
-    from imgbuild.matrix.images import standin_image
     from imgbuild.reproduction import reproduce as compare
-    from imgbuild.settings import load_settings
 
     del builder  # imgbuild.settings reads it
-    if image and selection != Selection():
-        raise InputError("--image cannot be combined with the selection options.")
-    checkout = options.open_project(project)
-    if image:
-        found = [compare(checkout, image, info)]
-    else:
-        standin = load_settings(checkout.settings).standin
-        images = [standin_image(one) if standin else one for one in select(checkout, selection)]
-        found = [compare(checkout, one.tags[0], info, one) for one in images]
+    images = options.engine_images(checkout, selection, [image] if image else [])
+    found = [compare(checkout, reference, info, planned) for reference, planned in images]
     lines = (line for one in found for line in _lines(one))
     print_result([one.as_json() for one in found], lines, as_json=as_json)
     if different := [one.reference for one in found if not one.same]:

@@ -2,20 +2,19 @@
 
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 
 import typer
 
-from imgbuild.cli import options
-from imgbuild.cli.options import info, option
+from imgbuild.cli.options import PROJECT, info, option, repository
 from imgbuild.errors import InputError
+from imgbuild.project import Project
 
 
 def retire(
     tags: list[str] = typer.Argument(metavar="TAG...", help="Published tags of the images."),
     reason: str = option("--reason TEXT", "Why, in one line, for those who use them.", default=...),
-    source: str | None = options.repository("--from", "The repository."),
-    project: Path | None = options.PROJECT,
+    source: str | None = repository("--from", "The repository."),
+    checkout: Project = PROJECT,
 ) -> None:
     """Mark published images as retired; nothing is deleted.
 
@@ -28,7 +27,7 @@ def retire(
 
     if len(reason) > 200 or not reason.isprintable():
         raise InputError("--reason: one line of at most 200 characters.")
-    settings = load_settings(options.open_project(project).settings)
+    settings = load_settings(checkout.settings)
     with closing(connect(source, settings, info, "--from")) as registry:
         for tag in life_cycle.retire(registry, tags, reason, datetime.now(UTC).date()):
             info(f"{registry.name}:{tag} is retired.")

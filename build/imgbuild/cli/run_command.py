@@ -12,15 +12,14 @@ import typer
 import typer.core
 
 from imgbuild.addresses import has_registry
-from imgbuild.cli import options
-from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
+from imgbuild.cli.options import PROJECT, echo, flag, info, option, seconds, select, takes_selection
 from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.selection import Selection
+from imgbuild.project import Project
 
 if TYPE_CHECKING:
     from imgbuild.matrix.components import Flavour
     from imgbuild.matrix.images import Image
-    from imgbuild.project import Project
     from imgbuild.training.training_job import TrainingJob
 
 
@@ -127,7 +126,7 @@ def run(
         "The name of the job and its container; --exec adds a random end.",
         default="train",
     ),
-    project: Path | None = options.PROJECT,
+    checkout: Project = PROJECT,
 ) -> None:
     """Print the `docker run` command for a training job, or run it.
 
@@ -135,7 +134,6 @@ def run(
     """
     from imgbuild.training import training_job as training
 
-    checkout = options.open_project(project)
     names = (*takewhile("--".__ne__, words or ()),)
     command = (words or [])[len(names) + 1 :]
     selection = replace(selection, names=selection.names + names)
@@ -173,7 +171,7 @@ def run(
         shm_bytes=training.parse_size(shm_size)
         if shm_size
         else training.shared_memory(-(-count // nodes)),
-        seconds=round(options.seconds("--time-limit", time_limit) or 0),
+        seconds=round(seconds("--time-limit", time_limit) or 0),
         further=tuple(map(training.parse_mount, mount or ())),
         overrides=tuple(map(training.parse_variable, env or ())),
         checkpoints=checkpoints and training.parse_source(checkpoints, "--checkpoints"),
@@ -227,7 +225,7 @@ def _file(form: JobFormat, job: "TrainingJob") -> str:
 
 
 def _image(
-    project: "Project", reference: str | None, selection: Selection
+    project: Project, reference: str | None, selection: Selection
 ) -> "tuple[str, bool, Flavour, Image | None]":
     """Return the image's reference, whether it is for GPUs, its MPI; and it, if the matrix's."""
     if reference is None:

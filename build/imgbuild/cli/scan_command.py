@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
 from imgbuild.cli.options import info, option, print_result, select, takes_selection
-from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.selection import Selection
+from imgbuild.project import Project
 from imgbuild.text import aligned, counted
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def scan(
     ),
     sarif: Path | None = option("--sarif FILE", "Also write the findings as SARIF, for GitHub."),
     as_json: bool = options.JSON,
-    project: Path | None = options.PROJECT,
+    checkout: Project = options.PROJECT,
 ) -> None:
     """Show the security fixes that images lack; exit 1 if one does.
 
@@ -53,9 +54,7 @@ def scan(
     from imgbuild.trust.scan import keep_scan
     from imgbuild.trust.scan import sarif as sarif_document
 
-    if image and selection != Selection():
-        raise InputError("--image cannot be combined with the selection options.")
-    checkout = options.open_project(project)
+    options.check_image(image, selection)
     # Of an image that the matrix does not have, any says how this machine builds.
     images = all_images(load_matrix(checkout.matrix))[:1] if image else select(checkout, selection)
     require_docker_client()
@@ -96,7 +95,6 @@ def _asker(file: Path | None, sites: "Sites") -> Ask:
 
 
 def _scanned(reference: str, planned: "Image | None", ask: Ask, context: "BuildContext") -> "Scan":
-    """Scan one image of the engine."""
     from imgbuild.dockerfile.labels import NAME
     from imgbuild.matrix.images import whole_family
     from imgbuild.suites.runner import folder_name

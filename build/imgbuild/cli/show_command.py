@@ -4,9 +4,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imgbuild.cli import options
-from imgbuild.cli.options import print_result, select, takes_selection
+from imgbuild.cli.options import JSON, PROJECT, print_result, select, takes_selection
 from imgbuild.matrix.selection import Selection
+from imgbuild.project import Project
 from imgbuild.text import WIDTH, wrapped
 
 if TYPE_CHECKING:
@@ -20,11 +20,8 @@ GPU_TITLE = (
 
 
 @takes_selection()
-def show(
-    selection: Selection, as_json: bool = options.JSON, project: Path | None = options.PROJECT
-) -> None:
+def show(selection: Selection, as_json: bool = JSON, checkout: Project = PROJECT) -> None:
     """Show the pins of an image, each with its reason, and its GPUs."""
-    checkout = options.open_project(project)
     shown = [described(image, checkout.locks) for image in select(checkout, selection)]
     print_result(shown, ["\n\n".join(map(image_text, shown))], as_json=as_json)
 

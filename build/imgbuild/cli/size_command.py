@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imgbuild.cli import options
-from imgbuild.cli.options import option, print_result, select, takes_selection
+from imgbuild.cli.options import JSON, PROJECT, engine_images, option, print_result, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
+from imgbuild.project import Project
 from imgbuild.text import aligned
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ def size(
     image: list[str] | None = option(
         "--image IMAGE", "An image of the engine, by name or id; repeatable."
     ),
-    as_json: bool = options.JSON,
-    project: Path | None = options.PROJECT,
+    as_json: bool = JSON,
+    checkout: Project = PROJECT,
 ) -> None:
     """Show the layers of images; exit 1 if one exceeds its budget.
 
@@ -34,21 +33,16 @@ def size(
     """
     from imgbuild import sizes
     from imgbuild.engine.client import open_engine
-    from imgbuild.matrix.images import standin_image
     from imgbuild.settings import load_settings
 
-    if image and selection != Selection():
-        raise InputError("--image cannot be combined with the selection options.")
-    checkout = options.open_project(project)
     settings = load_settings(checkout.settings)
-    images = () if image else select(checkout, selection.or_everything)
-    if settings.standin:
-        images = tuple(map(standin_image, images))
-    # What is built from stand-ins has no budget.
-    named = [(one.name, one.tags[0], None if settings.standin else one.budget) for one in images]
-    named += [(reference, reference, None) for reference in image or ()]
+    images = engine_images(checkout, selection if image else selection.or_everything, image or ())
     with open_engine(settings.engine) as engine:
-        found = [sizes.measure(name, tag, engine, budget) for name, tag, budget in named]
+        found = []
+        for reference, one in images:
+            # What is built from stand-ins has no budget.
+            budget = one.budget if one and not settings.standin else None
+            found.append(sizes.measure(one.name if one else reference, reference, engine, budget))
     missing = ", ".join(one.name for one in found if one.image_id is None)
     if missing and (image or not any(one.image_id for one in found)):
         what = f"no image {missing}" if image else f"none of the selected images: {missing}"

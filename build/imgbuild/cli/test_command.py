@@ -9,11 +9,11 @@ from imgbuild.cli import options
 from imgbuild.cli.options import flag, info, option, print_result, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
+from imgbuild.project import Project, state_dir
 from imgbuild.text import aligned
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
-    from imgbuild.project import Project
     from imgbuild.suites.catalog import Suite
     from imgbuild.suites.results import Report
     from imgbuild.suites.runner import TestOptions
@@ -43,7 +43,7 @@ def test(
         file_okay=False,
     ),
     as_json: bool = options.JSON,
-    project: Path | None = options.PROJECT,
+    checkout: Project = options.PROJECT,
 ) -> None:
     """Run the test suites in built images; exit 1 if a check fails.
 
@@ -54,7 +54,6 @@ def test(
     from imgbuild.suites.expectation import known_facts
     from imgbuild.suites.runner import TestOptions
 
-    checkout = options.open_project(project)
     if list_suites:
         suites = read_suites(checkout.suites)
         print_result([one.as_json() for one in suites], suite_lines(suites), as_json=as_json)
@@ -85,7 +84,7 @@ def test(
     raise_failures(run, require_gpu=require_gpu)
 
 
-def _labelled(project: "Project", reference: str) -> "tuple[Image, ...]":
+def _labelled(project: Project, reference: str) -> "tuple[Image, ...]":
     """Return the image of the matrix that the label of an image, or of its base, names."""
     from imgbuild.dockerfile.labels import NAME
     from imgbuild.engine.client import open_engine
@@ -103,7 +102,7 @@ def _labelled(project: "Project", reference: str) -> "tuple[Image, ...]":
 
 
 def _test_family(
-    project: "Project",
+    project: Project,
     images: "tuple[Image, ...]",
     reference: str | None,
     test_options: "TestOptions",
@@ -136,7 +135,7 @@ def _test_family(
 
 
 def _test_external(
-    project: "Project",
+    project: Project,
     reference: str,
     expect: list[str],
     test_options: "TestOptions",
@@ -147,7 +146,6 @@ def _test_external(
     from imgbuild.build.display import BuildDisplay
     from imgbuild.engine.client import open_engine
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.project import state_dir
     from imgbuild.settings import load_settings
     from imgbuild.suites.container import read_contents, remove_leftovers
     from imgbuild.suites.expectation import external_target, parse_expect

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from imgbuild.cli import options
-from imgbuild.cli.options import flag, info, option, print_result
+from imgbuild.cli.options import JSON, PROJECT, flag, info, option, print_result
 from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.project import Project
 
 _WHOSE = "Which signatures do you trust? Give --key KEY, or --identity NAME --issuer URL."
 
@@ -29,8 +29,8 @@ def verify(
     ),
     issuer: str | None = option("--issuer URL", "Who confirms that identity."),
     rebuild: bool = flag("--rebuild", "Also build it once more and compare, as `reproduce` does."),
-    as_json: bool = options.JSON,
-    project: Path | None = options.PROJECT,
+    as_json: bool = JSON,
+    checkout: Project = PROJECT,
 ) -> None:
     """Verify a published image: who signed it, and what it holds.
 
@@ -43,7 +43,6 @@ def verify(
     from imgbuild.settings import load_settings
     from imgbuild.suites.container import require_docker_client
 
-    checkout = options.open_project(project)
     settings = load_settings(checkout.settings)
     trust = trust_of(settings)
     if key or identity or issuer:

@@ -12,15 +12,13 @@ from project_copy import NO_ENGINE, command
 from published_images import publish
 
 from imgbuild.catalog import entries
-from imgbuild.catalog.page import BEGIN, END, images_table, with_images_table
+from imgbuild.catalog.page import BEGIN, END, with_images_table
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import NEVER_BUILT, Action, PlanItem
 from imgbuild.project import SETTINGS_VARIABLE
 
-IMAGES = ROOT / "docs" / "images.md"
 TAG = "2.2.0-cpu-py38-debian12-openmpi4.1.4-20261120.1"
 
 
@@ -33,13 +31,6 @@ def _no_settings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     settings = tmp_path_factory.mktemp("settings") / "imgbuild.local.yaml"
     settings.write_text("{}\n", encoding="utf-8")
     monkeypatch.setenv(SETTINGS_VARIABLE, str(settings))
-
-
-def test_the_page_of_images_has_the_table() -> None:
-    table = images_table(load_matrix(ROOT / "matrix.yaml"))
-    assert with_images_table(IMAGES, table) == IMAGES.read_text(encoding="utf-8"), (
-        "the table of images is out of date: `make derived` writes it"
-    )
 
 
 def test_the_table_is_written_and_nothing_else(tmp_path: Path) -> None:

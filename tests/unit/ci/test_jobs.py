@@ -1,4 +1,4 @@
-"""The images that CI has to build: changed, missing, both, in shards, in each format."""
+"""The images that CI has to build: changed, missing, both, in shards, in each format; `matrix`."""
 
 import json
 from dataclasses import replace
@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from conftest import ROOT
 from git_checkout import GitCheckout, checkout, committed
 from memory_registry import MemoryRegistry
+from project_copy import NO_ENGINE, command
 
 from imgbuild.ci.changed import this_checkout
 from imgbuild.ci.jobs import (
@@ -24,7 +26,7 @@ from imgbuild.ci.jobs import (
     select_jobs,
     shards,
 )
-from imgbuild.errors import InputError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.inputs import build_inputs as inputs
 from imgbuild.inputs.base import BaseRecipe
 from imgbuild.inputs.oci_layout import BaseLayout
@@ -108,7 +110,7 @@ def test_missing_is_by_digest_and_outdated_is_what_lacks_security_fixes_too(
     registry.add_image(input_tag(f"sha256:{'1' * 64}"))
     assert _reasons(checkout, MISSING) == {GPU: NOT_PUBLISHED}
     monkeypatch.setattr("imgbuild.ci.outdated.outdated_images", lambda *_: {ONE: "no openssl"})
-    found = _reasons(checkout, JobOptions(outdated=True, repository=WHERE))
+    found = _reasons(checkout, replace(MISSING, outdated=True))
     assert found == {ONE: "no openssl", GPU: NOT_PUBLISHED}
     _publish(checkout, registry, GPU)
     assert _reasons(checkout, MISSING) == {}
@@ -166,7 +168,6 @@ def test_each_image_is_in_exactly_one_shard(
 ) -> None:
     found = shards([*images.values()], project, count, {})
     assert sorted(image.name for shard in found for image in shard) == sorted(images)
-    assert len(found) == min(count, len(found))
     order = [*images]
     places = [[order.index(image.name) for image in shard] for shard in found]
     assert places == sorted(map(sorted, places)), "the order of the images"
@@ -220,13 +221,8 @@ def test_github_has_one_entry_an_image_or_a_shard_on_one_line(
 ) -> None:
     text = github_text(single)
     assert "\n" not in text
-    entry = json.loads(text)["include"][1]
-    assert {
-        "name": GPU,
-        "images": GPU,
-        "names": f"--name {GPU}",
-        "gpu": True,
-    }.items() <= entry.items()
+    facts = {"name": GPU, "images": GPU, "names": f"--name {GPU}", "gpu": True}
+    assert facts.items() <= json.loads(text)["include"][1].items()
     names = f"--name {ONE} --name {GPU}"
     assert json.loads(github_text(sharded))["include"] == [
         {"shard": "1/4", "images": f"{ONE} {GPU}", "names": names, "gpu": True},
@@ -255,3 +251,48 @@ def test_gitlab_has_one_job_an_image_or_a_shard(single: JobList, sharded: JobLis
     # GitLab takes no pipeline without a job.
     nothing = {"nothing to build": {"extends": ".imgbuild", "script": ["true"]}}
     assert yaml.safe_load(gitlab_text(NOTHING)) == nothing
+
+
+def run(*options: str, project: Path = ROOT, **env: str) -> str:
+    words = ("matrix", *options, "--project", str(project))
+    return command(*words, env={**NO_ENGINE, **env}).stdout
+
+
+def test_github_since_a_revision_without_gpus_and_a_drifted_dockerfile(
+    checkout: GitCheckout,
+) -> None:
+    options = ("--format", "github", "--without-gpu", "--changed-since", "HEAD")
+    assert run(*options, project=checkout.root) == '{"include":[]}\n'
+    checkout.replace("images/templates/partials/mpi-index.j2", "sh /run/mpi", "sh -x /run/mpi")
+    with pytest.raises(InputError, match="imgbuild render"):
+        run(*options, project=checkout.root)
+    checkout.render()
+    text = run(*options, project=checkout.root)
+    assert text.count("\n") == 1
+    assert [one["name"] for one in json.loads(text)["include"]] == [
+        image.name
+        for image in checkout.images
+        if image.mpi.origin == "index" and image.variant == "cpu"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--shard 1/4 --shards 4", "choose one"),
+        ("--from x", "--from needs --missing"),
+        ("--missing", "publishing"),
+        ("--outdated", "publishing"),
+        ("--gpu --without-gpu", "leaves nothing"),
+    ],
+)
+def test_wrong_input_is_refused(options: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        run(*options.split())
+
+
+def test_a_registry_that_cannot_be_reached(tmp_path: Path) -> None:
+    quick = tmp_path / "settings.yaml"
+    quick.write_text("publishing: {attempts: 1, first_wait: 0}\n", encoding="utf-8")
+    with pytest.raises(MachineError, match="localhost:1"):
+        run("--missing", "--from", "localhost:1/x", IMGBUILD_SETTINGS=str(quick))

@@ -1,5 +1,6 @@
-"""A revision read from git's objects, and what is said where git does not have it."""
+"""A revision read from git's objects, what is said where git does not have it, hostile ones."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from imgbuild.ci.changed import PARTS, resolve, revision
 from imgbuild.errors import InputError, MachineError
 from imgbuild.project import Project
 
+FILE, LINK, FOLDER = "100644", "120000", "40000"
 NAMES = ("with blank", "ümlaut", 'quo"te', "new\nline")
 
 
@@ -101,8 +103,46 @@ def test_a_checkout_in_a_folder_of_a_repository(tmp_path: Path) -> None:
 def test_an_object_that_is_missing(root: Path) -> None:
     blob = git(root, "rev-parse", "HEAD:images/run")
     (root / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
-    with (
-        pytest.raises(InputError, match="git cannot read the files there"),
-        _at(root, "HEAD"),
-    ):
+    with pytest.raises(InputError, match="git cannot read the files there"), _at(root, "HEAD"):
         pytest.fail("nothing can be compared with half a revision")
+
+
+def _object(root: Path, kind: str, content: bytes) -> bytes:
+    """Write an object that git itself would refuse to make; return its name's bytes."""
+    words = ("hash-object", "-t", kind, "-w", "--literally", "--stdin")
+    return bytes.fromhex(git(root, *words, content=content))
+
+
+def _tree(root: Path, *entries: tuple[str, str, bytes]) -> bytes:
+    parts = (f"{mode} {name}\0".encode() + digest for mode, name, digest in entries)
+    return _object(root, "tree", b"".join(parts))
+
+
+def _commit(root: Path, *images: tuple[str, str, bytes]) -> str:
+    """Commit a folder of images that has these entries."""
+    matrix = (FILE, "matrix.yaml", _object(root, "blob", b"x"))
+    top = _tree(root, (FOLDER, "images", _tree(root, *images)), matrix)
+    return git(root, "commit-tree", "-m", "x", top.hex())
+
+
+@pytest.mark.parametrize("how", ["parent", "link", "absolute"])
+def test_what_leads_out_of_a_revision_is_refused(root: Path, tmp_path: Path, how: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    text, link = (_object(root, "blob", one) for one in (b"x", os.fsencode(outside)))
+    inner = _tree(root, (FILE, "escaped", text))
+    entries = {
+        "parent": [(FOLDER, "..", _tree(root, (FOLDER, "..", inner)))],
+        "link": [(LINK, "a", link), (FOLDER, "a", inner)],
+        "absolute": [(FILE, f"{outside}/escaped", text)],
+    }
+    made, refused = _commit(root, *entries[how]), "cannot read the files there|leads out"
+    with pytest.raises(InputError, match=refused), _at(root, made):
+        pass
+    assert [*tmp_path.rglob("escaped")] == []
+
+
+def test_a_link_to_elsewhere_is_only_a_link(root: Path) -> None:
+    link = _object(root, "blob", b"../../../matrix.yaml")
+    with _at(root, _commit(root, (LINK, "a", link))) as folder:
+        assert (folder / "images" / "a").is_symlink()

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import Enum
+from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -162,18 +162,15 @@ def _commands(_: Matrix) -> str:
 
 
 def _option(parameter: Any) -> tuple[str, str]:
-    kinds = [str(one.value) for one in type(parameter.default)] if _is_choice(parameter) else []
-    value = parameter.metavar or "|".join(kinds) or parameter.name.upper()
+    default = parameter.default
+    kinds = "|".join(type(default)) if isinstance(default, StrEnum) else ""
+    value = parameter.metavar or kinds or parameter.name.upper()
     spelled = " / ".join((*parameter.opts, *parameter.secondary_opts))
     if not spelled.startswith("-"):
         spelled = value
     elif not parameter.is_flag:
         spelled = f"{spelled} {value}"
     return f"`{spelled}`".replace("|", "\\|"), (parameter.help or "").replace("|", "\\|")
-
-
-def _is_choice(parameter: Any) -> bool:
-    return isinstance(parameter.default, Enum)
 
 
 def _install(_: Matrix) -> str:

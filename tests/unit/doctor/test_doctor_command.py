@@ -14,6 +14,7 @@ from imgbuild.doctor.checks import OWN_HOST, WRITE, Finding, Status
 from imgbuild.doctor.diagnosis import HEADER, write_settings
 from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.selection import Selection
+from imgbuild.project import Project
 from imgbuild.settings import BootstrapBase, EngineSettings, load_settings, local_prefix
 
 pytest_plugins = ("doctor_fixtures",)
@@ -32,7 +33,7 @@ cpython: {{3.6.2: {{from: prefix, path: /opt/other}}}}
 
 def judge(checkout: Path, *words: str, write: bool = False, as_json: bool = False) -> None:
     selection = Selection(words or ("2.2",))
-    unwrap(doctor)(selection=selection, project=checkout, write=write, as_json=as_json)
+    unwrap(doctor)(selection=selection, checkout=Project(checkout), write=write, as_json=as_json)
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_what_the_selection_needs_is_checked(
     monkeypatch.setattr(input_checks, "check_base", check)
     judge(checkout, "1.10", "2.2")
     assert asked == ["debian-12"], "once for all images"
-    unwrap(doctor)(selection=Selection(("1.10",), cpu=True, gpu=True), project=checkout)
+    unwrap(doctor)(selection=Selection(("1.10",), cpu=True, gpu=True), checkout=Project(checkout))
     assert sorted(asked) == ["debian-12", "debian-12", "ubuntu-16.04"]
     with pytest.raises(InputError, match="no such TensorFlow"):
         judge(checkout, "9.9")
