@@ -14,7 +14,7 @@ from faulty_server import QuietHandler
 
 @dataclass
 class SocketServer:
-    """``answers`` are bodies by path; a path that is not there is answered with ``status``."""
+    """``answers`` are bodies by path, with ``status``; None is of what is not there."""
 
     path: Path
     answers: dict[str, object] = field(default_factory=dict)
@@ -36,8 +36,9 @@ def socket_server(path: Path) -> Iterator[SocketServer]:
             parts = urlsplit(self.path)
             server.asked.append((parts.path, parse_qs(parts.query)))
             answer = server.answers.get(parts.path, {"message": "no such answer."})
-            body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-            self.respond(server.status, body, {})
+            said = {"message": "no such thing."} if answer is None else answer
+            body = said if isinstance(said, bytes) else json.dumps(said).encode()
+            self.respond(404 if answer is None else server.status, body, {})
 
     with UnixStreamServer(str(path), Handler) as listening:
         thread = threading.Thread(target=listening.serve_forever, args=(0.01,), daemon=True)

@@ -66,7 +66,9 @@ class Engine:
             self._client.timeout = silence
             yield self._client
 
-    def _get(self, path: str, silence: int = ANSWER_SECONDS, **filters: str) -> Any:  # noqa: ANN401
+    def _get(
+        self, path: str, silence: int = ANSWER_SECONDS, *, may_be_gone: bool = False, **filters: str
+    ) -> Any:  # noqa: ANN401
         """Return the JSON of a list, of what has all ``filters``.
 
         The engine on a socket of this machine is asked without docker-py. Importing that takes
@@ -76,6 +78,8 @@ class Engine:
         values = {name: [value] for name, value in filters.items()}
         path += f"{'&' if '?' in path else '?'}filters={quote(json.dumps(values))}"
         status, body = self._answer(path, silence)
+        if status == http.client.NOT_FOUND and may_be_gone:
+            return []
         if status != http.client.OK:
             said = str(body["message"]).rstrip(".")
             raise answered_error(said, self.host, refused=status < 500)
@@ -149,8 +153,11 @@ class Engine:
         raise InputError(f"The engine at {where} has no image {reference}. {hint}")
 
     def history(self, image_id: str) -> list[HistoryEntry]:
-        """Return the steps that the image was made by, the newest first."""
-        found = self._get(f"/images/{quote(image_id)}/history")
+        """Return the steps that the image was made by, the newest first.
+
+        None where it is gone: another build may have replaced it since it was listed.
+        """
+        found = self._get(f"/images/{quote(image_id)}/history", may_be_gone=True)
         return [HistoryEntry(one["CreatedBy"] or "", one["Size"] or 0) for one in found]
 
     def configuration(self, image_id: str) -> Mapping[str, Any]:

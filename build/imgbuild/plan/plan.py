@@ -164,10 +164,13 @@ def _says_so(image: StoredImage) -> bool:
 
 
 def _goes_on(history: Sequence[HistoryEntry]) -> bool:
-    """Return whether there is more after the labels than a Dockerfile of imgbuild has."""
+    """Return whether there is more after the labels than a Dockerfile of imgbuild has.
+
+    True without a history, which an image that is gone has: it is nobody's.
+    """
     later: list[str] = []
     for entry in history:
         if entry.made_by.startswith("LABEL ") and f"{NAME}=" in entry.made_by:
             return len({*later}) < len(later) or not {*later} <= {"ENTRYPOINT", "CMD"}
         later.append(entry.made_by.partition(" ")[0])
-    return False
+    return not history

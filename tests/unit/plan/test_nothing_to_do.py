@@ -86,6 +86,20 @@ def test_a_nameless_image_that_may_be_the_one_is_asked_for_its_history_alone(
     assert {name: one for name, one in actions.items() if one != "nothing"} == {first: "test"}
 
 
+def test_an_image_that_is_gone_when_it_is_asked_for_is_built(
+    checkout: Checkout, server: SocketServer
+) -> None:
+    listed = server.answers["/images/json"]
+    assert isinstance(listed, list)
+    server.answers = {
+        "/images/json": [*listed[1:], _nameless(checkout, NAMELESS)],
+        f"/images/{quote(NAMELESS)}/history": None,
+    }
+    result = _build(checkout, server, "--plan", "--json")
+    assert result.returncode == 0, result.stderr
+    assert [one["action"] for one in json.loads(result.stdout)].count("build") == 1
+
+
 def test_one_question_tells_that_there_is_nothing_to_do(
     checkout: Checkout, server: SocketServer
 ) -> None:
