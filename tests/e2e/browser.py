@@ -35,6 +35,7 @@ CAPABILITIES = {
         "browserName": "chrome",
         "goog:chromeOptions": {"args": OPTIONS},
         "goog:loggingPrefs": {"performance": "ALL"},
+        "timeouts": {"script": SECONDS * 1000},
     }
 }
 #: Source: WebDriver, "Keyboard actions".

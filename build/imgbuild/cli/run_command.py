@@ -155,7 +155,7 @@ def run(
     if known and not known.horovod and (count > 1 or form == JobFormat.MPIJOB):
         raise InputError(
             f"{known.name} has no MPI to start ranks with: run one process, TensorFlow's own tasks "
-            "(--servers, --format tfjob), or an image with MPI (imgbuild list)."
+            "(--ps, --format tfjob), or an image with MPI (imgbuild list)."
         )
     planned = training.TrainingJob(
         name=job,
