@@ -35,21 +35,9 @@ ALSO_TESTED = ("tf-1.12-cpu-debian-intelmpi",)
 LIMIT = 1800
 
 
-#: Modules whose tests make images of one name, or need the engine with the other image store: one
-#: worker runs them all (pytest -n). Others have a worker a module, broken images a worker each.
-GROUPS = {
-    **dict.fromkeys(("docker_build", "faults", "installed", "reproducible", "secrets"), "copy"),
-    **dict.fromkeys(("builders", "offline", "reproduce"), "other"),
-}
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give every test a limit, and a group; many small ones come last, to keep all workers busy."""
-    items.sort(key=lambda item: item.path.stem == "test_broken")
+    """Give every test a limit."""
     for item in items:
-        name = item.path.stem.removeprefix("test_")
-        if name != "broken":
-            item.add_marker(pytest.mark.xdist_group(GROUPS.get(name, name)))
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LIMIT))
 

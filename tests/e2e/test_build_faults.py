@@ -143,8 +143,8 @@ def test_kill_at_many_moments_and_build_again(
         time.sleep(0.5)
         assert project.ids() == names, "something went on naming"
         project.finish(4, *ONE)
-    # No two builds take the same time, least of all with other tests beside them.
-    assert alive >= moments / 2, f"{alive} of {moments} builds were not over when killed"
+    # No two builds take the same time.
+    assert alive >= moments * 3 / 4, f"{alive} of {moments} builds were not over when killed"
 
 
 def _seconds(project: SmallProject) -> float:

@@ -99,5 +99,6 @@ def _base_of_another_day(checkout: Checkout, engine: Engine, folder: Path) -> tu
     finally:
         checkout.docker("rmi", name)
     with tarfile.open(folder / "base.tar") as archive:
-        archive.extractall(folder / "layout", filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # not before 3.11.4
+        archive.extractall(folder / "layout")  # noqa: S202
     return folder / "layout", count

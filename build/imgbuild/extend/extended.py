@@ -35,6 +35,8 @@ from imgbuild.suites.session import report_on
 HERE = Path(__file__).parent
 #: The stages: what is tested, and the same for another user.
 _TESTED, _FINAL = "extended", "final"
+#: The files of an OCI layout. Source: OCI image specification, image-layout.md.
+_OF_A_LAYOUT = re.compile(r"index\.json|oci-layout|blobs/sha256/[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,10 @@ def _base_context(base: BaseImage, stored: StoredImage, folder: Path, context: B
     with archive.open("wb") as file:
         file.writelines(context.engine.save(stored.id))
     with tarfile.open(archive) as tar:
-        tar.extractall(layout, filter="data")
+        # Only what a layout is made of: Python before 3.11.4 has no filter for names and links.
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)
+        files = [one for one in tar if one.isreg() and _OF_A_LAYOUT.fullmatch(one.name)]
+        tar.extractall(layout, files)  # noqa: S202
     archive.unlink()
     if not (layout / "index.json").is_file():  # Docker before 25
         raise MachineError(
