@@ -233,7 +233,7 @@ def test_how_to_add_a_package_that_no_image_has(
     assert browser.run(ADVICE) == (f"imgbuild extend {command}" if command else "")
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.nightly)])
 def test_every_link_lands_on_its_target(opened: Callable[..., Browser], width: int) -> None:
     for anchor in ("#versions", "#gpus", f"#{PUBLISHED}"):
         browser = opened()
