@@ -76,7 +76,7 @@ def _side_by_side(
             except BuilderLostError as error:
                 names = ", ".join(item.image.name for item in error.left)
                 if len(parts) > 1:
-                    context.say(f"{error} What it has not built goes to the others: {names}.")
+                    context.say(f"{error} Builders that still answer build the rest: {names}.")
                 return error
         return None
 

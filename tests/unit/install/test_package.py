@@ -223,7 +223,7 @@ def test_a_checkout_counts_where_there_is_one_and_has_the_same_inputs(
 
 
 @pytest.mark.parametrize(
-    "command", ["render", "lock", "audit --write", "matrix --changed-since HEAD"]
+    "command", ["render", "lock", "add --tf 2.2.9", "audit --write", "matrix --changed-since HEAD"]
 )
 def test_the_installed_family_is_only_read(installed: Installed, command: str) -> None:
     result = installed.run(*command.split())
