@@ -1,6 +1,5 @@
 """The same inputs make the same layers: images are built once more from nothing, and compared."""
 
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from copied_checkout import change_settings
 from debian_program import unpacked
 
 from imgbuild.engine.client import Engine
+from imgbuild.inputs.oci_layout import unpack_archive
 
 #: The quickest image to build; the other store's is in test_offline.py.
 QUICKEST = "tf-1.10-cpu-debian"
@@ -98,7 +98,5 @@ def _base_of_another_day(checkout: Checkout, engine: Engine, folder: Path) -> tu
         count = len(engine.need(name).layers)
     finally:
         checkout.docker("rmi", name)
-    with tarfile.open(folder / "base.tar") as archive:
-        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # not before 3.11.4
-        archive.extractall(folder / "layout")  # noqa: S202
+    unpack_archive(folder / "base.tar", folder / "layout")
     return folder / "layout", count

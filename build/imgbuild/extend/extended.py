@@ -2,7 +2,6 @@
 
 import json
 import re
-import tarfile
 import threading
 import time
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.extend.base_image import BaseImage
 from imgbuild.extend.extension import Extension
 from imgbuild.files import sha256, work_folder
+from imgbuild.inputs.oci_layout import unpack_archive
 from imgbuild.matrix.images import Image, minor_of
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
@@ -35,8 +35,6 @@ from imgbuild.suites.session import report_on
 HERE = Path(__file__).parent
 #: The stages: what is tested, and the same for another user.
 _TESTED, _FINAL = "extended", "final"
-#: The files of an OCI layout. Source: OCI image specification, image-layout.md.
-_OF_A_LAYOUT = re.compile(r"index\.json|oci-layout|blobs/sha256/[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -167,11 +165,7 @@ def _base_context(base: BaseImage, stored: StoredImage, folder: Path, context: B
     archive, layout = folder / "base.tar", folder / "base"
     with archive.open("wb") as file:
         file.writelines(context.engine.save(stored.id))
-    with tarfile.open(archive) as tar:
-        # Only what a layout is made of: Python before 3.11.4 has no filter for names and links.
-        tar.extraction_filter = getattr(tarfile, "data_filter", None)
-        files = [one for one in tar if one.isreg() and _OF_A_LAYOUT.fullmatch(one.name)]
-        tar.extractall(layout, files)  # noqa: S202
+    unpack_archive(archive, layout)
     archive.unlink()
     if not (layout / "index.json").is_file():  # Docker before 25
         raise MachineError(

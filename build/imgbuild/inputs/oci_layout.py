@@ -7,6 +7,7 @@ config) and the archive that ``docker save`` writes.
 
 import gzip
 import json
+import re
 import shutil
 import tarfile
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ REPOSITORY = "imgbuild/base"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: The files of a layout, and Docker's own. Source: OCI image specification, image-layout.md.
+_FILE = re.compile(r"index\.json|manifest\.json|oci-layout|blobs/sha256/[0-9a-f]{64}")
 
 
 class DamagedLayoutError(InputError):
@@ -155,6 +158,15 @@ def write_archive(folder: Path, target: Path) -> None:
     with tarfile.open(target, "w", format=tarfile.USTAR_FORMAT) as archive:
         for path in sorted(folder.iterdir()):
             archive.add(path, path.name, filter=of_nobody)
+
+
+def unpack_archive(archive: Path, folder: Path) -> None:
+    """Write the layout that an archive of ``docker save`` holds; what is none of it is left out."""
+    with tarfile.open(archive) as tar:
+        # No name leads out of the folder: Python before 3.11.4 has no filters to see to that.
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)
+        files = [one for one in tar if one.isreg() and _FILE.fullmatch(one.name)]
+        tar.extractall(folder, files)  # noqa: S202
 
 
 def short_id(digest: str) -> str:

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from imgbuild.inputs.oci_layout import (
     DamagedLayoutError,
     read_layout,
+    unpack_archive,
     write_archive,
     write_layout,
 )
@@ -47,6 +49,19 @@ def test_same_input_gives_the_same_archive(layout: Path, tmp_path: Path, rootfs:
     assert gzip.decompress(packed) == rootfs.read_bytes()
     assert packed[4:8] == bytes(4), "the time in the gzip header"
     assert any(b'"created":"2026-01-01T00:00:00Z"' in content for content in blobs)
+
+
+def test_an_archive_is_unpacked_without_what_is_no_layout(layout: Path, tmp_path: Path) -> None:
+    archive, folder = tmp_path / "saved.tar", tmp_path / "inside" / "unpacked"
+    write_archive(layout, archive)
+    with tarfile.open(archive, "a") as tar:
+        tar.addfile(tarfile.TarInfo("../outside"))
+        link = tarfile.TarInfo("oci-layout")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    unpack_archive(archive, folder)
+    assert read_layout(folder) == replace(read_layout(layout), path=folder)
+    assert [*folder.parent.iterdir()] == [folder]
 
 
 @pytest.mark.usefixtures("no_collection")
