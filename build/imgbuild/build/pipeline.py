@@ -1,7 +1,7 @@
 """Do what the plan of a build says: take from stores, build, test, tag, and keep in stores."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from imgbuild.build.bake_images import BakeJob
 from imgbuild.build.builders import build_all
@@ -25,9 +25,9 @@ def carry_out(planned: Sequence[PlanItem], stores: RemoteStores, context: BuildC
     if images := [item.image for item in _with(items, Action.BUILD)]:
         context.builders  # noqa: B018 - a missing one ends the build before anything is fetched
         require_disk_space(images, context.engine)
-        based = with_bases(images, context)
-        if based is not context:  # other bases are other inputs
-            context = based
+        settings, inputs = with_bases(images, context)
+        if inputs is not context.inputs:  # another base is another input
+            context = replace(context, settings=settings, inputs=inputs)
             planned = context.plan(test=context.options.test)
             items = take_from_stores(planned, stores, context)
     context.display.on_event(ImagesPlanned({item.image.name: str(item.action) for item in items}))

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,11 +12,11 @@ from imgbuild.engine.faults import DOCTOR, EngineUnusableError
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.inputs.base import MADE_IN_PLACE, find_base, missing_packages
-from imgbuild.inputs.build_inputs import BaseInput, base_recipe, prepare_inputs
+from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, base_recipe, prepare_inputs
 from imgbuild.inputs.download import Download, DownloadError, downloads_context, shown_progress
 from imgbuild.inputs.oci_layout import write_archive
 from imgbuild.matrix.images import Image
-from imgbuild.settings import RegistryBase
+from imgbuild.settings import RegistryBase, Settings
 from imgbuild.sites import Sites
 from imgbuild.text import counted
 
@@ -157,20 +156,20 @@ def load_base(base: BaseInput, engine: Engine) -> None:
             engine.load(stream)
 
 
-def with_bases(images: Iterable[Image], context: BuildContext) -> BuildContext:
+def with_bases(images: Iterable[Image], context: BuildContext) -> tuple[Settings, BuildInputs]:
     """Let the engine have the base images of ``images`` that can be made here as well.
 
-    Return the context of the build: another, where no registry answers and a base image is made
-    here, which is another input; later commands take the same. What the settings name is left to
-    the build.
+    Return the build's settings and inputs: others, where no registry answers and a base image is
+    made here; later commands take the same. What the settings name is left to the build.
 
     CheckFailedError: a registry answers and does not give the image.
     MachineError: none answers, and the image cannot be made here.
     """
+    settings, inputs = context.settings, context.inputs
     for image in {one.os_name: one for one in images}.values():
-        base = context.settings.base_for(image.os_name, image.os.image)
+        base = settings.base_for(image.os_name, image.os.image)
         if (
-            image.os_name in context.settings.base
+            image.os_name in settings.base
             or image.os.distribution not in MADE_IN_PLACE
             or not isinstance(base, RegistryBase)
         ):
@@ -181,12 +180,11 @@ def with_bases(images: Iterable[Image], context: BuildContext) -> BuildContext:
                 f"No registry answers ({why}): {archive} gives the base image {image.os_name} in "
                 f"place of {base.image}, until --refresh-base."
             )
-            settings = context.settings.with_made(base.image)
+            settings = settings.with_made(base.image)
             options = (context.say, True, context.options.refresh_base)
             inputs = prepare_inputs(context.images, settings, context.project, *options)
             settings.remember_made()
-            context = replace(context, settings=settings, inputs=inputs)
-    return context
+    return settings, inputs
 
 
 def _pull(reference: str, image: Image, context: BuildContext) -> str:

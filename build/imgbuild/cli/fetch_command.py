@@ -38,9 +38,10 @@ def fetch(
     known = {image.name: None if refresh else known_listing(image, job) for image in images}
     new = tuple(image for image in images if known[image.name] is None)
     if new:
-        with open_context(checkout, new, BuildOptions(), info) as opened_context:
-            context = with_bases(new, opened_context)
-            job = replace(job, settings=context.settings)
+        with open_context(checkout, new, BuildOptions(), info) as opened:
+            settings, inputs = with_bases(new, opened)
+            context = replace(opened, settings=settings, inputs=inputs)
+            job = replace(job, settings=settings)
             with context.display:
                 known |= {image.name: plan_listing(image, job, context) for image in new}
     with shown_progress() as progress:

@@ -38,7 +38,8 @@ class Unsettled:
     def settle(self, context: BuildContext | None = None) -> BuildContext:
         """Return the context of a build that has its bases."""
         context = context or self.bench.context
-        return with_bases(context.images, context)
+        settings, inputs = with_bases(context.images, context)
+        return replace(context, settings=settings, inputs=inputs)
 
     def pulls_fail(self, error: ImgbuildError) -> None:
         self.patch.setattr(self.bench.engine, "pull", Mock(side_effect=error))
