@@ -48,9 +48,12 @@ demo: machine
 quick: machine base-tools check
 	$(BIN)/pytest tests/e2e/test_faults.py -k test_only_what_changed_is_rebuilt
 
+# Of the end-to-end tests those which make the others' images, or watch the clock or all containers.
+FIRST := $(patsubst %,tests/e2e/test_%.py,build run_job running_suites sbom tutorial)
+
 test: machine base-tools browser compose check
-	$(BIN)/pytest tests/e2e -m "not nightly" --ignore tests/e2e/test_broken.py
-	$(BIN)/pytest -n 2 tests/e2e/test_broken.py -m "not nightly"
+	$(BIN)/pytest $(FIRST) -m "not nightly"
+	$(BIN)/pytest -n 2 --dist loadgroup tests/e2e $(FIRST:%=--ignore=%) -m "not nightly"
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -17,7 +17,9 @@ from imgbuild.project import Project
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
 
 ROOT = SOURCE
-COPY_REPOSITORY = "imgbuild-e2e/tensorflow"
+#: Of several workers (pytest -n) each has names of its own.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+COPY_REPOSITORY = f"imgbuild-e2e-{WORKER}/tensorflow"
 #: Where inputs come from does not change what tests find; settings, log format and project do.
 _KEPT = ("IMGBUILD_MIRRORS",)
 #: What the examples print that learn a line; the last digits differ from run to run.

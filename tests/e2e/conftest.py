@@ -35,9 +35,18 @@ ALSO_TESTED = ("tf-1.12-cpu-debian-intelmpi",)
 LIMIT = 1800
 
 
+#: Modules that use the engine with the other image store: one worker runs them all (pytest -n).
+OTHER_STORE = ("builders", "offline", "reproduce")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist, which reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give every test a limit."""
+    """Give every test a limit, and a group for one worker: its module; broken images have none."""
     for item in items:
+        name = item.path.stem.removeprefix("test_")
+        if name != "broken":
+            group = "other store" if name in OTHER_STORE else name
+            item.add_marker(pytest.mark.xdist_group(group))
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LIMIT))
 

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkout import Checkout
+from checkout import WORKER, Checkout
 from copied_checkout import SUITES, TEMPLATE, copied_checkout, substitute_cpython, tiny
 
 from imgbuild.dockerfile.labels import REPOSITORY as REPOSITORY_LABEL
@@ -21,7 +21,7 @@ from imgbuild.files import is_locked
 from imgbuild.project import cache_dir
 from imgbuild.suites.container import CONTAINER_LABEL
 
-REPOSITORY = "imgbuild-small/tensorflow"
+REPOSITORY = f"imgbuild-small-{WORKER}/tensorflow"
 #: What is built: two images, for faults between them, or the first alone.
 NAMES = ("tf-1.10-cpu-debian", "tf-1.11-cpu-debian")
 BUILD = ("build", "--tf", "1.10", "--tf", "1.11", "--jobs", "2")
