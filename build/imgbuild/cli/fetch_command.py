@@ -38,9 +38,9 @@ def fetch(
     known = {image.name: None if refresh else known_listing(image, job) for image in images}
     new = tuple(image for image in images if known[image.name] is None)
     if new:
-        with open_context(checkout, new, BuildOptions(), info) as opened:
-            settings, inputs = with_bases(new, opened)
-            context = replace(opened, settings=settings, inputs=inputs)
+        with open_context(checkout, new, BuildOptions(), info) as opened_context:
+            settings, inputs = with_bases(new, opened_context)
+            context = replace(opened_context, settings=settings, inputs=inputs)
             job = replace(job, settings=settings)
             with context.display:
                 known |= {image.name: plan_listing(image, job, context) for image in new}
