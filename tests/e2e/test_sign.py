@@ -18,6 +18,7 @@ from own_dockerd import OwnDockerd, own_dockerd
 from own_registry import OwnRegistry, own_registry
 from publishing_project import IMMUTABLE, MOVING, ONE, TWO, PublishingProject, publishing_project
 from referrers_registry import referrers_registry
+from sigstore_services import IDENTITY, ISSUER, Sigstore, sigstore
 
 from imgbuild.registry.repository_client import RegistryClient
 
@@ -85,6 +86,13 @@ def with_cosign(project: PublishingProject, programs: Path) -> PublishingProject
 
 
 @pytest.fixture
+def services(tmp_path: Path) -> Iterator[Sigstore]:
+    (tmp_path / "sigstore").mkdir()
+    with sigstore(tmp_path / "sigstore") as running:
+        yield running
+
+
+@pytest.fixture
 def client(project: PublishingProject, registry: OwnRegistry) -> Iterator[RegistryClient]:
     with project.client(registry.host) as opened:
         yield opened
@@ -137,6 +145,42 @@ def test_what_is_pushed_is_signed_and_every_cosign_verifies_it(
         ).returncode
     assert _discovered(project, f"{client.name}@{digest}") >= len(TYPES)
     assert PASSWORD not in project.log()
+
+
+@pytest.mark.parametrize(
+    ("project", "version"),
+    [pytest.param(SUITES[0], 2, marks=pytest.mark.nightly), (SUITES[1], 3)],
+    indirect=["project"],
+)
+def test_who_has_no_key_signs_as_who_they_are(
+    project: PublishingProject,
+    version: int,
+    registry: OwnRegistry,
+    client: RegistryClient,
+    services: Sigstore,
+) -> None:
+    """Certificates and the public log are stand-ins; both versions of cosign verify who signed."""
+    own = {**project.variables, **services.variables(version)}
+    somebody = replace(project, variables=own)
+    push = ("--sign-keyless", "--json")
+    for done in (["pushed", "signed"], []):
+        found = json.loads(somebody.push(registry.host, *push, selection=ONE).stdout)
+        assert [one["done"][:2] for one in found["published"]] == [done]
+    reference = f"{client.name}:{_tag(client, '1.10')}"
+    verify = ("verify", reference, "--issuer", ISSUER, "--identity")
+    assert {one["problem"] for one in somebody.json(*verify, IDENTITY)} == {""}
+    problems = {one["name"]: one["problem"] for one in somebody.json(*verify, "me@x.org", code=1)}
+    assert all("somebody else" in problems[name] for name in ("signature", "SBOM", "provenance"))
+    exact = f"{client.name}@{client.head(_tag(client, '1.10'))}"
+    trust = (f"--certificate-identity={IDENTITY}", f"--certificate-oidc-issuer={ISSUER}", exact)
+    for suite, major in zip(SUITES, (2, 3), strict=True):
+        anybody = replace(project, variables={**project.variables, **services.variables(major)})
+        cosign = str(debian_program("cosign", suite) / "cosign")
+        anybody.typed([cosign, "verify", *trust])
+        for kind in TYPES:
+            anybody.typed([cosign, "verify-attestation", f"--type={kind}", *trust])
+    assert _discovered(project, exact) >= len(TYPES)
+    assert services.token not in project.log()
 
 
 @NEWER_ALWAYS

@@ -36,10 +36,11 @@ _MISSING = (
 )
 #: Of cosign's answers, what each means; the rest is told in its own words.
 _REASONS = {
+    "none of the expected identities matched": "somebody else signed it",
+    "no matching CertificateIdentity found": "somebody else signed it",
     "no signatures found": "it has no signature",
     "no matching attestations": "nothing of the kind has a signature that is trusted",
     "invalid signature": "the signature is of another key, or of something else",
-    "none of the expected identities matched": "somebody else signed it",
 }
 
 
@@ -98,10 +99,9 @@ class Signer:
             self._call("sign", *form, reference)
 
     def _call(self, command: str, *words: str) -> None:
-        options: list[str] = []
-        if self.key:
-            options = [f"--key={self.key}", "--tlog-upload=false"]
-            options += ["--use-signing-config=false"] if self.cosign.has_signing_config else []
+        options = [f"--key={self.key}", "--tlog-upload=false"] if self.key else []
+        if self.cosign.has_signing_config:  # with which it writes one of the two forms alone
+            options.append("--use-signing-config=false")
         found = self.cosign.call(command, "--yes", *options, *words)
         if not found.ok:
             raise CheckFailedError(f"cosign {command} failed for {words[-1]}: {found.last()}")
