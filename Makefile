@@ -53,7 +53,7 @@ FIRST := $(patsubst %,tests/e2e/test_%.py,build run_job running_suites sbom tuto
 
 test: machine base-tools browser compose check
 	$(BIN)/pytest $(FIRST) -m "not nightly"
-	$(BIN)/pytest -n 2 --dist loadgroup tests/e2e $(FIRST:%=--ignore=%) -m "not nightly"
+	$(BIN)/pytest -n 2 tests/e2e $(FIRST:%=--ignore=%) -m "not nightly"
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -18,6 +18,8 @@ from copied_checkout import copied_checkout, remove_images
 from own_dockerd import OwnDockerd, own_dockerd
 from small_project import SmallProject, small_project
 from store_trip import OtherEngine, other_engine
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import DEFAULT_HOST, resolve_host
@@ -33,20 +35,27 @@ from standin.server import StandInServer, serve
 ALSO_TESTED = ("tf-1.12-cpu-debian-intelmpi",)
 #: The limit of a test that has none of its own, in seconds; the first of a session builds images.
 LIMIT = 1800
-
-
-#: Modules that use the engine with the other image store: one worker runs them all (pytest -n).
+#: Modules that use the engine with the other image store: of several workers one runs them all.
 OTHER_STORE = ("builders", "offline", "reproduce")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist, which reads the groups
+class ByModule(LoadScopeScheduling):  # type: ignore[misc] # of a package without types
+    """Each module's tests go to one worker (pytest -n), but those of broken images to any."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        name = Path(file).stem.removeprefix("test_")
+        return "other store" if name in OTHER_STORE else nodeid if name == "broken" else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByModule:
+    """Divide tests so. The marker xdist_group has no effect in pytest-xdist 3.8 on pytest 9.2."""
+    return ByModule(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give every test a limit, and a group for one worker: its module; broken images have none."""
+    """Give every test a limit."""
     for item in items:
-        name = item.path.stem.removeprefix("test_")
-        if name != "broken":
-            group = "other store" if name in OTHER_STORE else name
-            item.add_marker(pytest.mark.xdist_group(group))
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LIMIT))
 
