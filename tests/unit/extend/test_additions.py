@@ -11,11 +11,13 @@ from shutil import copy
 
 import pytest
 from bench import NEW
+from conftest import ROOT
 
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.errors import InputError, MachineError
 from imgbuild.extend.additions import empty_wheel, lock_additions
 from imgbuild.extend.base_image import BaseImage, family_base
+from imgbuild.extend.extension import read_extension, wanted_packages
 from imgbuild.files import file_sha256
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
@@ -152,3 +154,18 @@ def test_wheels_are_for_the_systems_glibc() -> None:
         "": "x86_64-manylinux2014",
     }.items():
         assert replace(BASE, glibc=glibc).platform == platform
+
+
+@pytest.mark.parametrize(
+    "lock", sorted((ROOT / "examples").glob("*/*.lock.txt")), ids=lambda one: one.name
+)
+def test_extend_takes_the_lock_of_an_example_as_it_is(
+    lock: Path, images: dict[str, Image], tmp_path: Path
+) -> None:
+    """Of another request it would be made anew, from an index that is not here."""
+    extension = read_extension(next(lock.parent.glob("*.yaml")))
+    base = family_base(images[f"tf-{extension.tf}-cpu-debian"], Project(ROOT))
+    wanted = wanted_packages(extension, lock.parent, base.python)
+    copied = Path(copy(lock, tmp_path))
+    lock_additions(wanted, base, copied, {**os.environ, "UV_OFFLINE": "1", "UV_NO_CACHE": "1"})
+    assert copied.read_bytes() == lock.read_bytes()
