@@ -62,7 +62,7 @@ def _reached(project: SmallProject, place: str, images: int) -> bool:
         return project.log().count(MARKS[place]) >= images
     if place == "end":  # after the suite's second container
         wait_for(project.in_suite)
-        return not project.in_suite()
+        return wait_for(lambda: not project.in_suite())
     return project.in_suite()
 
 
