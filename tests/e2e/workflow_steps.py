@@ -26,6 +26,8 @@ done
 exec "$@"
 """
 FILES = ("GITHUB_OUTPUT", "GITHUB_ENV", "GITHUB_STEP_SUMMARY")
+#: The expression that tells the jobs of a matrix apart.
+INDEX = "strategy.job-index"
 _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 
 
@@ -73,7 +75,7 @@ class WorkflowMachine:
             run.results[name] = "skipped"
             return
         if "uses" in step:
-            run.succeeded = self._used(step["uses"], step["with"]) and run.succeeded
+            run.succeeded = self._used(step["uses"], step["with"], known) and run.succeeded
             return
         told = {**env, **_texts(step.get("env", {}), known)}
         code, run.printed[name] = self._script(step["run"], told)
@@ -84,20 +86,21 @@ class WorkflowMachine:
         for key, value in _lines(self.folder / "GITHUB_OUTPUT").items():
             known[f"steps.{step['id']}.outputs.{key}"] = value
 
-    def _used(self, action: str, given: Mapping[str, str]) -> bool:
+    def _used(self, action: str, given: Mapping[str, str], known: Mapping[str, str]) -> bool:
         """Do what an action does; an artifact that is missing is a failure, a cache is not."""
         if action.startswith("actions/checkout@"):
             self._checkout(int(given.get("fetch-depth", "1")))
             return True
         name = given.get("name", given.get("pattern", given.get("key", "")))
-        kept = self.folder / "kept" / re.split(r"\$\{\{|\*", name)[0]
-        kept.parent.mkdir(exist_ok=True)
-        place = self.folder / "clone" / given["path"]
+        name = name.replace(f"${{{{ {INDEX} }}}}", known.get(INDEX, "")).partition("${{")[0]
+        kept, place = self.folder / "kept", self.folder / "clone" / given["path"]
+        kept.mkdir(exist_ok=True)
         writes = "/upload-" in action or "/save@" in action
-        source, target = (place, kept) if writes else (kept, place)
-        if source.exists():
-            shutil.copytree(source, target, dirs_exist_ok=True)
-        return target.exists() or "actions/cache/" in action
+        for source in [place] if writes else sorted(kept.glob(name)):
+            target = kept / name if writes else place
+            if source.exists():
+                shutil.copytree(source, target, dirs_exist_ok=True)
+        return (kept / name if writes else place).exists() or "actions/cache/" in action
 
     def _checkout(self, depth: int) -> None:
         clone = self.folder / "clone"
