@@ -1,7 +1,7 @@
 """Stand-ins for Sigstore's two services, for signatures without a key: Fulcio and Rekor, version 1.
 
-Fulcio certifies the key of whoever has a token, after no check at all; certificates are as the real
-one's, with a timestamp of a log in them. Rekor keeps nothing: each entry is a tree of its own.
+Fulcio certifies the key of whoever has the one token; certificates are as the real one's, with a
+timestamp of a log in them. Rekor keeps nothing: each entry is a tree of its own.
 Sources: RFC 6962; cosign 2.5 and 3.1, sigstore-go 1.2, the specification of Fulcio's certificates.
 """
 
@@ -10,6 +10,7 @@ import datetime as dt
 import hashlib
 import json
 import struct
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
+from debian_program import debian_program
 
 ISSUER, IDENTITY = "https://issuer.test", "release@example.org"
 _OWN = "1.3.6.1.4.1.57264.1"  # of Fulcio's extensions
@@ -42,12 +44,15 @@ def _compact(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def identity_token() -> str:
-    """Return the token of `IDENTITY`; its signature is none, and nobody looks at it."""
+def _token() -> str:
     claims = {"iss": ISSUER, "sub": IDENTITY, "email": IDENTITY, "email_verified": True}
     parts = ({"alg": "ES256"}, {**claims, "aud": "sigstore", "exp": 1 << 32})
     coded = [base64.urlsafe_b64encode(_compact(one)).rstrip(b"=").decode() for one in parts]
     return ".".join([*coded, "bm9uZQ"])
+
+
+#: Whose it is, it says; its signature is none, and nobody looks at it.
+TOKEN = _token()
 
 
 @dataclass
@@ -79,7 +84,6 @@ class Sigstore:
     certificates: Log = field(default_factory=Log)
     entries: Log = field(default_factory=Log)
     logged: int = 0
-    token: str = field(default_factory=identity_token)
 
     @cached_property
     def root(self) -> x509.Certificate:
@@ -96,54 +100,49 @@ class Sigstore:
         known = {
             "COSIGN_FULCIO_URL": self.url,
             "COSIGN_REKOR_URL": self.url,
-            "SIGSTORE_ID_TOKEN": self.token,
+            "SIGSTORE_ID_TOKEN": TOKEN,
             "TUF_ROOT": str(self.folder / "tuf"),  # not the user's
         }
+        old = {name: str(path) for name, path in self._keys.items()}
+        return {**known, **(old if version == 2 else {"COSIGN_TRUSTED_ROOT": self._trusted_root})}
+
+    @cached_property
+    def _keys(self) -> Mapping[str, Path]:
+        """The files that version 2 has for what it trusts, by their variables."""
         files = {
             "SIGSTORE_ROOT_FILE": self.root.public_bytes(_PEM),
             "SIGSTORE_REKOR_PUBLIC_KEY": self.entries.public(_PEM),
             "SIGSTORE_CT_LOG_PUBLIC_KEY_FILE": self.certificates.public(_PEM),
-            "COSIGN_TRUSTED_ROOT": _compact(self._trusted_root()),
         }
         for name, content in files.items():
-            path = self.folder / name
-            path.write_bytes(content)
-            if (name == "COSIGN_TRUSTED_ROOT") == (version > 2):
-                known[name] = str(path)
-        return known
+            (self.folder / name).write_bytes(content)
+        return {name: self.folder / name for name in files}
 
-    def _trusted_root(self) -> Mapping[str, Any]:
-        start = {"start": "2020-01-01T00:00:00Z"}
+    @cached_property
+    def _trusted_root(self) -> str:
+        """The file that version 3 has for the same, and makes of them."""
+        root, entries, certificates = self._keys.values()
+        made, since = str(self.folder / "trusted_root.json"), "start-time=2020-01-01T00:00:00Z"
+        services = (
+            f"--fulcio=url={self.url},certificate-chain={root},{since}",
+            f"--rekor=url={self.url},public-key={entries},{since}",
+            f"--ctfe=url={self.url},public-key={certificates},{since}",
+        )
+        cosign = str(debian_program("cosign", "sid") / "cosign")
+        words = [cosign, "trusted-root", "create", *services, f"--out={made}"]
+        subprocess.run(words, check=True, capture_output=True)
+        return made
 
-        def log(one: Log) -> Mapping[str, Any]:
-            key = {"rawBytes": _b64(one.public()), "keyDetails": "PKIX_ECDSA_P256_SHA_256"}
-            return {
-                "baseUrl": self.url,
-                "hashAlgorithm": "SHA2_256",
-                "publicKey": {**key, "validFor": start},
-                "logId": {"keyId": _b64(one.id)},
-            }
-
-        chain = {"certificates": [{"rawBytes": _b64(self.root.public_bytes(_DER))}]}
-        return {
-            "mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
-            "tlogs": [log(self.entries)],
-            "ctlogs": [log(self.certificates)],
-            "certificateAuthorities": [{"uri": self.url, "certChain": chain, "validFor": start}],
-        }
-
-    def certificate(self, key: str, token: str) -> list[str]:
+    def certificate(self, key: str) -> list[str]:
         """Return the chain for a public key: a certificate for ten minutes, and the root."""
-        claims = token.split(".")[1]
-        known = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
         public = serialization.load_pem_public_key(key.encode())
         assert isinstance(public, ec.EllipticCurvePublicKey)
         builder = _builder(x509.Name([]), self.root.subject, public, 0)
-        issuer = known["iss"].encode()
+        issuer = ISSUER.encode()
         for extension, critical in (
             (x509.KeyUsage(True, *[False] * 8), True),
             (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), False),
-            (x509.SubjectAlternativeName([x509.RFC822Name(known["email"])]), True),
+            (x509.SubjectAlternativeName([x509.RFC822Name(IDENTITY)]), True),
             (x509.UnrecognizedExtension(ObjectIdentifier(f"{_OWN}.1"), issuer), False),
             (x509.UnrecognizedExtension(ObjectIdentifier(f"{_OWN}.8"), _tlv(12, issuer)), False),
         ):
@@ -239,16 +238,17 @@ def sigstore(folder: Path) -> Iterator[Sigstore]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            token = self.headers.get("Authorization", "").removeprefix("Bearer ")
             if self.path == "/api/v1/log/entries":
                 name, entry = made.entry(given)
                 self._answer(201, _compact({name: entry}), name)
+            elif self.headers["Authorization"] != f"Bearer {TOKEN}":
+                self._answer(401, b"{}")
             elif self.path == "/api/v1/signingCert":  # of cosign 2
                 key = base64.b64decode(given["publicKey"]["content"]).decode()
-                self._answer(201, "".join(made.certificate(key, token)).encode())
+                self._answer(201, "".join(made.certificate(key)).encode())
             else:
                 key = given["publicKeyRequest"]["publicKey"]["content"]
-                chain = {"chain": {"certificates": made.certificate(key, token)}}
+                chain = {"chain": {"certificates": made.certificate(key)}}
                 self._answer(200, _compact({"signedCertificateEmbeddedSct": chain}))
 
         def _answer(self, code: int, content: bytes, name: str = "") -> None:

@@ -18,7 +18,7 @@ from own_dockerd import OwnDockerd, own_dockerd
 from own_registry import OwnRegistry, own_registry
 from publishing_project import IMMUTABLE, MOVING, ONE, TWO, PublishingProject, publishing_project
 from referrers_registry import referrers_registry
-from sigstore_services import IDENTITY, ISSUER, Sigstore, sigstore
+from sigstore_services import IDENTITY, ISSUER, TOKEN, Sigstore, sigstore
 
 from imgbuild.registry.repository_client import RegistryClient
 
@@ -180,7 +180,7 @@ def test_who_has_no_key_signs_as_who_they_are(
         for kind in TYPES:
             anybody.typed([cosign, "verify-attestation", f"--type={kind}", *trust])
     assert _discovered(project, exact) >= len(TYPES)
-    assert services.token not in project.log()
+    assert TOKEN not in project.log()
 
 
 @NEWER_ALWAYS

@@ -96,11 +96,11 @@ class WorkflowMachine:
         kept, place = self.folder / "kept", self.folder / "clone" / given["path"]
         kept.mkdir(exist_ok=True)
         writes = "/upload-" in action or "/save@" in action
+        target = kept / name if writes else place
         for source in [place] if writes else sorted(kept.glob(name)):
-            target = kept / name if writes else place
             if source.exists():
                 shutil.copytree(source, target, dirs_exist_ok=True)
-        return (kept / name if writes else place).exists() or "actions/cache/" in action
+        return target.exists() or "actions/cache/" in action
 
     def _checkout(self, depth: int) -> None:
         clone = self.folder / "clone"
