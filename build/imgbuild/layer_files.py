@@ -1,9 +1,10 @@
 """Compare the files of layers, as they stream out of the archives that an engine saves."""
 
+import gzip
 import hashlib
 import json
-import re
 import tarfile
+import zlib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -12,9 +13,27 @@ from typing import Any, NamedTuple
 
 from imgbuild.catalog.comparison import differing
 
-#: Where Debian's package manager has what is installed, and a package there.
+#: Where Debian's package manager has what is installed.
 _STATUS = "var/lib/dpkg/status"
-_PACKAGE = re.compile(r"^Package: (.+)\n(?:.+\n)*?Version: (.+)$", re.MULTILINE)
+#: Limit for that file, in bytes. It has 3 MB on a desktop with 3,000 packages. A larger one is
+#: compared like any other file, and no packages are read from it.
+_STATUS_LIMIT = 64 << 20
+#: Limit for one file, in bytes: tarfile seeks in a stream by reading, also behind its end.
+_FILE_LIMIT = 1 << 36
+#: Limit for the extended headers of a file, in bytes. Source: Go's archive/tar, which engines read
+#: layers with.
+_HEADER_LIMIT = 1 << 20
+_HEADERS = {
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+}
+#: What reading something else than a layer ends in.
+_DAMAGE = (
+    *(tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError),
+    *(ValueError, OverflowError, RecursionError),
+)
+_PIECE = 1 << 18
+_GZIP = b"\x1f\x8b"
 _TYPES = {tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "symbolic link", tarfile.LNKTYPE: "hard link"}
 #: What differs, by name: as it was and as it is, None where it is missing.
 Differences = Mapping[str, tuple[str | int | None, str | int | None]]
@@ -46,9 +65,9 @@ def read_layers(pieces: Iterable[bytes], same: Collection[str]) -> list[LayerFil
             if member.name == "manifest.json":
                 order = json.load(file)[0]["Layers"]
             elif file and f"sha256:{member.name.rpartition('/')[2]}" not in same:
-                # Another file than a layer is no tar file.
-                with suppress(tarfile.ReadError), tarfile.open(fileobj=file, mode="r|*") as layer:
-                    found[member.name] = _read_layer(layer)
+                # Another file than a layer is no tar file, and some layers are damaged.
+                with suppress(*_DAMAGE):
+                    found[member.name] = _read_layer(file)
     return [found.get(name) for name in order]
 
 
@@ -66,23 +85,82 @@ def file_differences(
     return {path: differences for path, differences in found.items() if differences}
 
 
-def _read_layer(layer: tarfile.TarFile) -> LayerFiles:
+class _LayerMember(tarfile.TarInfo):
+    """A file of a layer, with the limits that an engine has when it reads or writes one."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        """Read one header.
+
+        tarfile reads extended headers whole, whatever size they have. A sparse file of a few bytes
+        has any size when it is read, and engines write none.
+
+        ReadError: a size is wrong, or the file is sparse.
+        """
+        limit = _HEADER_LIMIT if self.type in _HEADERS else _FILE_LIMIT
+        if not 0 <= self.size <= limit:
+            raise tarfile.ReadError("a header has a wrong size")
+        # Of one file; an extended header before it may name another size.
+        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        if member.issparse() or not 0 <= member.size <= _FILE_LIMIT:
+            raise tarfile.ReadError("a file is sparse, or has a wrong size")
+        return member
+
+
+def _read_layer(file: Any) -> LayerFiles:  # noqa: ANN401 - what tarfile extracts
+    """Return the files of a layer, packed by gzip or not at all.
+
+    It raises one of `_DAMAGE` if it is no such layer, or damaged.
+    """
+    # Engines also pack by zstd, which tarfile cannot read. It would read bzip2 and LZMA, and unpack
+    # a piece of these whole.
+    packed = file.peek(len(_GZIP)).startswith(_GZIP)
+    stream: Any = gzip.GzipFile(fileobj=file) if packed else file
+    with tarfile.open(fileobj=stream, mode="r|", tarinfo=_LayerMember) as layer:
+        return _layer_files(layer)
+
+
+def _layer_files(layer: tarfile.TarFile) -> LayerFiles:
     files, packages = dict[str, Mapping[str, str]](), dict[str, str]()
     for member in layer:
         content = member.linkname or f"{member.devmajor}:{member.devminor}"
         file: Any = layer.extractfile(member) if member.isreg() else None
         if file and member.name == _STATUS:
-            status = file.read()
-            content = hashlib.sha256(status).hexdigest()
-            packages = dict(_PACKAGE.findall(status.decode(errors="replace")))
+            status = file.read(_STATUS_LIMIT + 1)
+            digest = hashlib.sha256(status)
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+            content = digest.hexdigest()
+            packages = _package_versions(status) if len(status) <= _STATUS_LIMIT else {}
         elif file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         files[member.name] = {
             "type": "file" if file else _TYPES.get(member.type, "device"),
             "content": content,
-            "time": datetime.fromtimestamp(member.mtime, UTC).isoformat(),
+            "time": _time_text(member.mtime),
             "mode": f"{member.mode:o}",
             "owner": f"{member.uid}:{member.gid}",
             **{key: value for key, value in member.pax_headers.items() if "xattr" in key},
         }
     return LayerFiles(files, packages)
+
+
+def _package_versions(status: bytes) -> dict[str, str]:
+    """Return the versions of the packages in dpkg's list, by name."""
+    versions, name = dict[str, str](), ""
+    for line in status.decode(errors="replace").split("\n"):
+        field, _, value = line.partition(": ")
+        if not line:
+            name = ""  # a package ends with an empty line
+        elif field == "Package":
+            name = value
+        elif field == "Version" and name:
+            versions[name] = value
+    return versions
+
+
+def _time_text(seconds: float) -> str:
+    """Return a time of a file; a header may have any number, also none."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return str(seconds)

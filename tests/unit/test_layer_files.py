@@ -1,5 +1,6 @@
 """Layers are read out of saved archives of both image stores, and every kind of difference seen."""
 
+import bz2
 import gzip
 import io
 import json
@@ -9,7 +10,9 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
+from bombs import UNPACKED, memory_below
 
+from imgbuild import layer_files
 from imgbuild.layer_files import NOTHING, LayerFiles, file_differences, read_layers
 
 STATUS = """\
@@ -46,6 +49,11 @@ def saved(layers: Iterable[bytes]) -> bytes:
     config = {"blobs/sha256/" + "c" * 64: b'{"config": {}}', "index.json": b"{}"}
     last = {"manifest.json": json.dumps([{"Layers": [*blobs]}]).encode()}
     return layer({**blobs, **config, **last})
+
+
+def unread(content: bytes) -> bool:
+    """Return whether a layer is not read, as one that is no tar file."""
+    return read_layers(pieces(saved([content]), 1 << 20), ()) == [None]
 
 
 def pieces(archive: bytes, size: int = 1000) -> Iterator[bytes]:
@@ -127,3 +135,91 @@ def test_contents_are_compared_and_files_of_one_layer_found() -> None:
     moved = {**LINK, "linkname": "c"}
     found = differences(layer({"a": b""}, **LINK), layer({"a": b""}, **moved))
     assert found == {"a": {"content": ("b", "c")}}
+
+
+@pytest.mark.parametrize("time", ["1e12", "nan", "inf", "-inf", "-1e20", "1e400"])
+def test_read_layers_with_a_time_that_is_none(time: str) -> None:
+    found = read_one(layer({"a": b"x"}, pax_headers={"mtime": time}))
+    assert found.files["a"]["time"] == str(float(time))
+
+
+def test_read_layers_with_odd_numbers() -> None:
+    """A header has numbers of 96 bits; extended ones are of any length."""
+    headers = {"uid": "9" * 30, "gid": "-1"}
+    found = read_one(layer({"a": b"x"}, mode=-1, pax_headers=headers))
+    assert found.files["a"]["owner"] == f"{'9' * 30}:-1"
+    assert found.files["a"]["content"] == sha256(b"x").hexdigest()
+
+
+def test_read_layers_reads_packages_of_dpkg() -> None:
+    found = read_one(layer({"var/lib/dpkg/status": STATUS.format(version="2.36").encode()}))
+    assert found.packages == {"libc6": "2.36", "bash": "5.2.15-2"}
+
+
+@pytest.mark.timeout(20)
+def test_read_layers_reads_packages_in_linear_time() -> None:
+    """A package without a version is none, and the next one is not searched for it."""
+    status = b"Package: a\n x\n" * 300_000 + b"\nVersion: 1\n\nPackage: b\nVersion: 2\n"
+    assert read_one(layer({"var/lib/dpkg/status": status})).packages == {"b": "2"}
+
+
+def test_read_layers_reads_no_packages_above_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = STATUS.format(version="2.36").encode()
+    for limit, count in ((len(status), 2), (len(status) - 1, 0)):
+        monkeypatch.setattr(layer_files, "_STATUS_LIMIT", limit)
+        found = read_one(layer({"var/lib/dpkg/status": status}))
+        assert len(found.packages) == count
+        assert found.files["var/lib/dpkg/status"]["content"] == sha256(status).hexdigest()
+
+
+def member(kind: bytes, size: int = 0, content: bytes = b"") -> bytes:
+    """Return a header that says it has ``size`` bytes, its content, and a file after it."""
+    header = tarfile.TarInfo("a")
+    header.type, header.size = kind, size
+    padding = bytes(-len(content) % tarfile.BLOCKSIZE)
+    return header.tobuf(tarfile.GNU_FORMAT) + content + padding + layer({"b": b""})
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_read_layers_limits_extended_headers(kind: bytes) -> None:
+    """Python's tarfile reads them whole, and gzip makes them small."""
+    content = gzip.compress(member(kind, UNPACKED, bytes(UNPACKED)))
+    with memory_below(UNPACKED // 2):
+        assert unread(content)
+
+
+@pytest.mark.parametrize("size", [1 << 62, -1024])
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.DIRTYPE, b"V"])
+def test_read_layers_refuses_sizes_that_no_file_has(kind: bytes, size: int) -> None:
+    """Python's tarfile would seek through an exabyte behind the end of the layer."""
+    assert unread(member(kind, size))
+
+
+def test_read_layers_refuses_a_size_of_an_extended_header() -> None:
+    assert unread(layer({"a": b"x"}, pax_headers={"size": str(1 << 62)}))
+    assert unread(layer({"a": b"x"}, pax_headers={"size": "-4096"}))
+
+
+def test_read_layers_refuses_sparse_files() -> None:
+    """A few bytes would be read as an exabyte."""
+    sparse = {"GNU.sparse.map": "0,1", "GNU.sparse.size": str(1 << 62)}
+    assert unread(layer({"a": b"x"}, pax_headers=sparse))
+
+
+def test_read_layers_unpacks_gzip_alone() -> None:
+    """Python's tarfile unpacks each piece of bzip2 and LZMA whole."""
+    packed = bz2.compress(layer({"a": bytes(UNPACKED)}))
+    with memory_below(UNPACKED // 2):
+        assert unread(packed)
+
+
+@pytest.mark.parametrize("end", [2, 3, 9, 20, 60])
+def test_read_layers_of_gzip_that_is_cut_off(end: int) -> None:
+    assert unread(gzip.compress(layer({"a": b"text" * 9000, "b": b""}))[:end])
+
+
+def test_read_layers_of_very_many_extended_headers() -> None:
+    """Python's tarfile reads each one in a call of its own."""
+    header = tarfile.TarInfo("a")
+    header.type = tarfile.XHDTYPE
+    assert unread(header.tobuf(tarfile.GNU_FORMAT) * 3000 + layer({"b": b""}))
