@@ -13,7 +13,7 @@ from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.files import parse_json
+from imgbuild.files import parse_strict_json
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
 from imgbuild.plan.plan import NEVER_BUILT
@@ -181,7 +181,8 @@ def published_image(
     try:
         manifest = registry.manifest(record.digest)
         sizes = manifest.sizes()[1:] if manifest else ()
-        history = parse_json(registry.blob(manifest.config_digest))["history"] if manifest else []
+        config = parse_strict_json(registry.blob(manifest.config_digest)) if manifest else {}
+        history = config.get("history", ())
         steps = [str(one.get("created_by", "")) for one in history if not one.get("empty_layer")]
         layers = tuple(Layer(None, *pair) for pair in zip(sizes, steps, strict=True))
     except (CheckFailedError, AttributeError, KeyError, TypeError, ValueError):

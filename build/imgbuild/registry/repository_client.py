@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from imgbuild.addresses import moved
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.files import parse_json
+from imgbuild.files import parse_strict_json
 from imgbuild.http import LARGEST_ANSWER, Answer, HttpClient, RetryPolicy, TransientError
 from imgbuild.parallel import in_parallel
 from imgbuild.registry import repository
@@ -129,7 +129,7 @@ class RegistryClient(RegistryConnection):
             if answer is None:
                 break
             try:
-                found.update(str(tag) for tag in parse_json(answer.body)["tags"] or ())
+                found.update(str(tag) for tag in parse_strict_json(answer.body)["tags"] or ())
             except (ValueError, KeyError, TypeError) as error:
                 raise CheckFailedError(
                     f"{self.name}: its answer is not a list of tags. Is it a registry?"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.files import json_sha256, parse_json, work_folder
+from imgbuild.files import json_sha256, parse_strict_json, work_folder
 from imgbuild.process import NOT_FOUND, Finished, run
 from imgbuild.registry.repository import split_reference
 from imgbuild.settings import Settings
@@ -167,8 +167,8 @@ def _predicates(output: str, kind: str, digest: str) -> Iterator[Mapping[str, An
     """Yield the predicates of this type, about this digest, of what cosign has verified."""
     for line in output.splitlines():
         try:
-            payload = parse_json(line.encode())["payload"]
-            statement = parse_json(base64.b64decode(payload))
+            payload = parse_strict_json(line.encode())["payload"]
+            statement = parse_strict_json(base64.b64decode(payload))
             subjects = [one["digest"]["sha256"] for one in statement["subject"]]
             same = statement["_type"] in _STATEMENTS and statement["predicateType"] == kind
             predicate = statement["predicate"]
