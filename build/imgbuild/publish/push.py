@@ -41,6 +41,7 @@ from imgbuild.registry.signing import signer_of
 from imgbuild.settings import load_settings
 from imgbuild.suites.container import remove_leftovers
 from imgbuild.trust.attachments import Attachments, predicates
+from imgbuild.trust.provenance import Publication, configuration_of
 from imgbuild.trust.sbom import system_packages
 
 #: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
@@ -172,12 +173,17 @@ def _push_shown(
         show(State.PUSHING, tag)
         Uploader(engine, push.registry, note, progress).push(image.stored.id, tag)
 
+    def documents(record: Record, manifest: Manifest) -> Mapping[str, bytes]:
+        configuration = configuration_of(push.registry, manifest)
+        published = Publication(record.release, record.tag, record.moving, configuration)
+        return predicates(image, engine, context, published)
+
     try:
         with closing(Engine(context.host)) as engine:
             note = note_of(context.state, engine, image.name)
             remove_left_tag(engine, note)
             show(State.CHECKING)
-            pushed = push.push(image, upload, lambda: predicates(image, engine, context))
+            pushed = push.push(image, upload, documents)
     except ImgbuildError as error:
         show(State.FAILED)
         return error
@@ -200,7 +206,7 @@ class Push:
         self,
         image: PushCandidate,
         upload: Callable[[str], None],
-        documents: Callable[[], Mapping[str, bytes]],
+        documents: Callable[[Record, Manifest], Mapping[str, bytes]],
     ) -> PushedImage:
         """Push one image; ``upload`` sends its content under a tag, ``documents`` are about it.
 
@@ -216,7 +222,7 @@ class Push:
             manifest = self._uploaded(image, existing.tag)
         record = self._record(image, existing, manifest)
         if self.attachments.word in planned.work:
-            found = documents()
+            found = documents(record, manifest)
             self.attachments.put(manifest, found)
             record = replace(record, system=system_packages(parse_json(found["cyclonedx"])))
         if record != existing.record:

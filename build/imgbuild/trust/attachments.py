@@ -13,7 +13,7 @@ from imgbuild.files import parse_json
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.registry.signing import TYPES, Signer
-from imgbuild.trust.provenance import provenance, statement
+from imgbuild.trust.provenance import Publication, provenance, statement
 from imgbuild.trust.sbom import SBOM_MEDIA_TYPE, image_sbom
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ _MEDIA_TYPES = {
 
 
 def predicates(
-    candidate: "PushCandidate", engine: Engine, context: BuildContext
+    candidate: "PushCandidate", engine: Engine, context: BuildContext, publication: Publication
 ) -> Mapping[str, bytes]:
     """Return what is attested of an image, by cosign's name of the type; its lock must be held."""
     image, project = candidate.image, context.project
     sbom = image_sbom(candidate.name, candidate.stored, engine, project, image.matrix)
     wheel = wheel_key(image, project, context.inputs)
-    made = provenance(candidate, project, context.settings, sbom, wheel)
+    made = provenance(candidate, project, context.settings, sbom, publication, wheel)
     return {
         "cyclonedx": sbom.encode(),
         "slsaprovenance1": json.dumps(made, indent=1, sort_keys=True).encode(),

@@ -4,14 +4,13 @@ What is cut off or does not arrive is tried with a real registry, in tests/e2e/t
 a plan in tests/e2e/test_push.py.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from memory_registry import MemoryRegistry
+from memory_registry import MemoryRegistry, configuration_bytes
 from published_images import publish
 
 from imgbuild.engine.types import StoredImage
@@ -37,7 +36,7 @@ SNAPSHOT = {"imgbuild.snapshot.debian": "20261101T000000Z"}
 
 def id_of(content: str) -> str:
     """Return the id, on a graph driver, of the image that this word stands for."""
-    return digest_of(json.dumps({"tag": content}).encode())
+    return digest_of(configuration_bytes(content))
 
 
 def input_of(content: str) -> str:
@@ -140,7 +139,7 @@ def test_content_then_record_then_input_tag_then_moving_tags(bench: Bench) -> No
     assert found.record.packages == PACKAGES
     assert found.record.snapshots == {"debian": "20261101T000000Z"}
     assert (found.record.image_id, found.record.release) == (id_of("one"), "20261120.1")
-    assert found.record.size == len(b'{"tag": "one"}layer')
+    assert found.record.size == len(configuration_bytes("one") + b"layer")
     assert found.record.build_seconds > 0
     assert [one.verdict for one in found.record.suites] == ["passed"]
 
