@@ -23,7 +23,6 @@ from imgbuild.publish.existing import (
 from imgbuild.publish.record import Record, put_record, suite_record
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.registry.signing import Trust
 from imgbuild.trust.attachments import Attachments
 from imgbuild.trust.provenance import immutable_tags
 from imgbuild.trust.sbom import system_packages
@@ -59,8 +58,8 @@ class PushedImage:
 class Push:
     """One push into one repository. ``tags`` are all that the repository has at its start.
 
-    ``trust`` is whose signatures tell an image that was published before; ``machine`` is a short
-    name of this machine and state folder, whose pushes of one image never run at once.
+    ``machine`` is a short name of this machine and state folder, whose pushes of one image never
+    run at once.
     """
 
     registry: RegistryClient
@@ -68,7 +67,6 @@ class Push:
     release: str | None
     log: Callable[[str], None]
     attachments: Attachments
-    trust: Trust | None = None
     machine: str = ""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
@@ -174,14 +172,10 @@ class Push:
         )
 
     def _is_signed(self, planned: PushedImage) -> bool:
-        """Return whether what is there is the engine's image by our signature, or nobody signs.
-
-        Without a key, somebody's signature is there, and nobody can tell whose.
-        """
-        signer = self.attachments.signer
-        return signer is None or (
-            signer.key is not None and self.attachments.word not in planned.work
-        )
+        """Return whether what is there was signed as we sign, or nobody signs."""
+        if self.attachments.signer is None:
+            return True
+        return bool(self.attachments.trust) and self.attachments.word not in planned.work
 
     def _send(
         self, image: PushCandidate, existing: ExistingImage, upload: Callable[[str], str]
@@ -248,11 +242,12 @@ class Push:
 
         CheckFailedError: it was not, or it is not known whose signature counts.
         """
-        if self.trust is None:
+        trust = self.attachments.trust
+        if trust is None:
             raise CheckFailedError("it is not known whose signature counts (--sign-key).")
         exact = f"{self.registry.name}@{manifest.digest}"
-        self.trust.require_signature(exact)
-        if tag not in immutable_tags(self.trust.attested(exact, "slsaprovenance1")):
+        trust.require_signature(exact)
+        if tag not in immutable_tags(trust.attested(exact, "slsaprovenance1")):
             raise CheckFailedError(f"{exact}: its provenance does not name this tag.")
 
     def _moved_text(self, tag: str, manifest: Manifest | None, record: Record | None) -> str:

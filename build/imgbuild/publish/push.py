@@ -110,14 +110,14 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
             remove_leftovers([image.name for image in options.images], context.engine)
         candidates = approve(context, options.allowed)
         signer = signer_of(options.sign_key, settings, keyless=options.sign_keyless)
-        attachments = Attachments(registry, signer)
+        trust = signer.trust if signer and signer.key else trust_of(settings)
+        attachments = Attachments(registry, signer, trust)
         push = Push(
             registry,
             registry.tags(),
             options.release,
             log,
             attachments,
-            trust=signer.trust if signer and signer.key else trust_of(settings),
             machine=place_of(context.state),
         )
         if options.plan:

@@ -62,8 +62,8 @@ class SignedBench(Bench):
 
     def session(self, *arguments: Any) -> Push:
         signer: Any = self.signer
-        attachments = Attachments(self.registry, signer)
-        return replace(super().session(*arguments), attachments=attachments, trust=signer)
+        attachments = Attachments(self.registry, signer, signer if self.key else None)
+        return replace(super().session(*arguments), attachments=attachments)
 
     def push_signed(self, content: str = "one", release: str | None = None) -> Any:
         session = self.session(release)
