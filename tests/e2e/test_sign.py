@@ -209,7 +209,7 @@ def test_a_tag_of_another_image_a_changed_layer_and_an_unsigned_image_are_refuse
     assert other
     client.put_manifest("1.10-cpu", other.content, other.media_type)
     found = _checks(project, f"{client.name}:1.10-cpu", own, code=1)
-    assert found["record"]
+    assert found["tag"]
     assert not found["signature"]
     # And puts an image of their own there, with the attestations of the right one.
     document: dict[str, Any] = json.loads(other.content)
@@ -220,7 +220,7 @@ def test_a_tag_of_another_image_a_changed_layer_and_an_unsigned_image_are_refuse
         assert copied
         client.put_manifest(f"{forged.replace(':', '-')}{end}", copied.content, copied.media_type)
     found = _checks(project, f"{client.name}:1.10-cpu", own, code=1)
-    assert all(found[name] for name in ("signature", "SBOM", "provenance", "record"))
+    assert all(found[name] for name in ("signature", "SBOM", "provenance", "tag", "record"))
 
 
 #: Runs cosign, but kills who called it before the call of this number that writes.
