@@ -144,6 +144,17 @@ def test_what_is_pushed_is_signed_and_every_cosign_verifies_it(
             [cosign, "verify", f"--key={other}", trust[1], exact], code=None
         ).returncode
     assert _discovered(project, f"{client.name}@{digest}") >= len(TYPES)
+    # A retirement is signed, and counts whatever the record says.
+    words = ("retire", _tag(client, "1.10"), "--from", client.name, "--reason", "a hole")
+    assert "--sign-key" in project.run(*words, code=2).stderr
+    recorded = client.head(f"{_tag(client, '1.10')}.record")
+    project.run(*words, *sign)
+    for record in (None, client.manifest(str(recorded))):
+        if record:
+            client.put_manifest(f"{_tag(client, '1.10')}.record", record.content, record.media_type)
+        problems = _checks(project, reference, own, code=1)
+        assert {name for name, problem in problems.items() if problem} == {"retirement"}
+        assert "a hole" in problems["retirement"]
     assert PASSWORD not in project.log()
 
 

@@ -81,6 +81,14 @@ IDENTITY = option(
     "--identity NAME", "For keyless signatures, a mail address or a workflow that you trust."
 )
 ISSUER = option("--issuer URL", "Who confirms that identity.")
+SIGN_KEY = option(
+    "--sign-key KEY",
+    "Sign with cosign and this key: a file (its password in COSIGN_PASSWORD), or the address of a "
+    "KMS.",
+)
+SIGN_KEYLESS = flag(
+    "--sign-keyless", "Sign with cosign as who you are, by Sigstore: in CI, as the workflow."
+)
 
 
 def _use_builders(names: list[str] | None) -> list[str] | None:
@@ -157,6 +165,14 @@ def require_own(project: Project, writer: str) -> None:
             f"`{writer}` would change the family that is installed with imgbuild "
             f"({project.root}). Make one of your own with `imgbuild init DIR`, and run it there."
         )
+
+
+def check_signer(key: str | None, keyless: bool) -> None:
+    """Raise InputError if the options name two signers, or a key that is not there."""
+    if key and keyless:
+        raise InputError("Use either --sign-key or --sign-keyless.")
+    if key and "://" not in key and not Path(key).is_file():
+        raise InputError(f"--sign-key {key}: no such file.")
 
 
 def choose_trust(

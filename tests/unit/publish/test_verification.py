@@ -101,6 +101,9 @@ class Bench:
         self.cosign.signatures.add(("public own", reference))
         self.cosign.attest(reference, "cyclonedx", SBOM)
         self.attest(record, change)
+        stem = manifest.digest.replace(":", "-")
+        for end in (".sig", ".att"):
+            self.registry.add_manifest(f"{stem}{end}", {"schemaVersion": 2}, OCI_MANIFEST)
         self.offer(manifest, config)
         return record
 
