@@ -20,6 +20,7 @@ from publishing_project import IMMUTABLE, MOVING, ONE, TWO, PublishingProject, p
 from referrers_registry import referrers_registry
 from sigstore_services import IDENTITY, ISSUER, TOKEN, Sigstore, sigstore
 
+from imgbuild.registry.repository import descriptor
 from imgbuild.registry.repository_client import RegistryClient
 
 #: Debian's suites with version 2 and version 3 of cosign.
@@ -116,6 +117,45 @@ def _discovered(project: PublishingProject, reference: str) -> int:
     oras = str(debian_program("oras", "sid") / "oras")
     listed = project.typed([oras, "discover", "--plain-http", "--format=json", reference]).stdout
     return len(json.loads(listed)["referrers"])
+
+
+@NEWER_ALWAYS
+def test_push_signs_no_image_of_somebody_else(
+    project: PublishingProject, registry: OwnRegistry, client: RegistryClient, keys: Path
+) -> None:
+    """Who may write, but has no key, puts manifests under the tag that name our image as well."""
+    sign = ("--sign-key", str(keys / "own.key"))
+    project.push(registry.host)
+    tag = _tag(client, "1.10")
+    true = client.manifest(tag)
+    assert true
+    config = json.loads(client.blob(true.config_digest))
+    config["config"]["Entrypoint"] = ["/bytes"]
+    document, layer = dict(true.document()), b"somebody's files"
+    foreign = {}
+    for name, content in (("config", json.dumps(config).encode()), ("layer", layer)):
+        kind = document["config"]["mediaType"] if name == "config" else "text/plain"
+        foreign[name] = descriptor(kind, content)
+        client.put_blob(content)
+    layers = [*document["layers"], foreign["layer"]]
+    cosign = str(debian_program("cosign", SUITES[1]) / "cosign")
+    trust = (f"--key={keys / 'own.pub'}", "--insecure-ignore-tlog=true")
+    for changes in (
+        {"Config": foreign["config"], "Layers": layers},
+        {"layers": layers},
+        {"annotations": {"somebody": "else"}},
+    ):
+        content = json.dumps({**document, **changes}).encode()
+        digest = client.put_manifest(tag, content, true.media_type)
+        moved = client.heads([one for one in client.tags() if one in MOVING["1.10"]])
+        failed = project.push(registry.host, *sign, code=1)
+        assert tag in failed.stderr or digest in failed.stderr
+        verified = [cosign, "verify", *trust, f"{client.name}@{digest}"]
+        assert project.typed(verified, code=None).returncode
+        assert client.heads([*moved]) == moved
+    client.put_manifest(tag, true.content, true.media_type)
+    project.push(registry.host, *sign)
+    project.typed([cosign, "verify", *trust, f"{client.name}@{true.digest}"])
 
 
 def test_what_is_pushed_is_signed_and_every_cosign_verifies_it(

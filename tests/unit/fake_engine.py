@@ -98,7 +98,9 @@ class FakeEngine(Engine):
     ) -> None:
         self.calls.append("push")
         on_message({"status": "Pushing", "id": "one", "progressDetail": {"current": 1, "total": 2}})
-        self.registry[reference] = replace(self._need(reference), tags=(reference,))
+        pushed = self._need(reference)
+        self.registry[reference] = replace(pushed, tags=(reference,))
+        on_message({"status": f"{reference}: digest: {pushed.id} size: 855"})
 
     def start(
         self,

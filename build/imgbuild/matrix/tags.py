@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from imgbuild.files import sha256
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rule_model import Part
 from imgbuild.yaml_file import Fault, Location
@@ -27,6 +28,8 @@ PLACEHOLDER = "RELEASE"
 RECORD_SUFFIX = ".record"
 #: Before the input digest, in the tag by which an image is found.
 INPUT_PREFIX = "input-"
+#: Of the tags under which pushes send an image before it has its immutable tag.
+PUSH_PREFIX = "push-"
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,23 @@ def record_tag(immutable: str) -> str:
 def input_tag(digest: str) -> str:
     """Return the tag by which an image is found that was built from inputs with this digest."""
     return f"{INPUT_PREFIX}{digest.removeprefix('sha256:')}"
+
+
+def push_tag(immutable: str, image_id: str, machine: str) -> str:
+    """Return the tag under which a machine sends an image that is to get an immutable tag.
+
+    It is the same for another try of the same machine, and differs for other images and machines.
+    """
+    return f"{push_prefix(immutable)}{_short(f'{image_id} {machine}')}"
+
+
+def push_prefix(immutable: str) -> str:
+    """Return the beginning of `push_tag` for every image that is to get this immutable tag."""
+    return f"{PUSH_PREFIX}{_short(immutable)}-"
+
+
+def _short(text: str) -> str:
+    return sha256(text.encode())[:24]
 
 
 def parts_of(image: "Image") -> dict[Part, str]:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from imgbuild.build.artifact_store import VERDICTS_PREFIX, WHEEL_PREFIX
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.matrix.tags import INPUT_PREFIX, record_tag
+from imgbuild.matrix.tags import INPUT_PREFIX, PUSH_PREFIX, record_tag
 from imgbuild.parallel import in_parallel
 from imgbuild.publish.record import PublishedRepository, Record, put_record, read_published
 from imgbuild.publish.signed_image import read_provenances
@@ -24,7 +24,8 @@ from imgbuild.registry.signing import RETIREMENT, Signer, Trust
 #: the list of what refers to it. Source: cosign, "Signature specification"; OCI distribution
 #: specification 1.1, "Referrers Tag Schema".
 _OF_DIGEST = re.compile(r"sha256-([0-9a-f]{64})(\.[a-z]+)?")
-_CACHED = (INPUT_PREFIX, VERDICTS_PREFIX, WHEEL_PREFIX)
+#: What a push leaves is no longer of use to anybody once the image has its record.
+_CACHED = (INPUT_PREFIX, PUSH_PREFIX, VERDICTS_PREFIX, WHEEL_PREFIX)
 
 
 def retire(  # noqa: PLR0913 - which images, why, and who signs that
@@ -143,7 +144,7 @@ class Pruning:
             about = f"sha256:{signed[1]}" if signed else subjects.get(tag, "")
             if about in gone:
                 beside[tag] = gone[about]
-            elif tag.startswith(INPUT_PREFIX) and digest in gone:
+            elif tag.startswith((INPUT_PREFIX, PUSH_PREFIX)) and digest in gone:
                 images[tag] = gone[digest]
         images |= {one.tag: one.tag for one in self.old if self.digests.get(one.tag) == one.digest}
         records = {record_tag(one.tag): one.tag for one in self.old}

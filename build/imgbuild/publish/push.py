@@ -3,15 +3,24 @@
 Every image passes the gate before any is pushed. Then, for each image, in this order, so that
 nothing incomplete is visible:
 
-1. its content and immutable tag, by the engine: a registry shows a tag when all layers are there;
+1. its content, by the engine, under a tag of this push alone, which announces the immutable tag;
+   then the immutable tag, if it is free and no other push has announced it;
 2. its SBOM and its provenance, and with a signer the signatures of all three;
 3. its record, under the immutable tag with ``.record``: from now on it counts as published;
 4. its suites' verdicts and its input tag, by which ``imgbuild build --pull`` and CI find it;
 5. its moving tags.
 
-What is there already is left as it is, so a push that was cut off is completed by another. An
-immutable tag never moves. In the end all tags are read again: one that another push moved meanwhile
-is an error. Two pushes of the same images at once are for CI to prevent.
+What is there already is left as it is, so a push that was cut off is completed by another. In the
+end all tags are read again: one that another push moved meanwhile is an error.
+
+Only a digest is signed that the engine has just sent. A manifest of the registry may say that it is
+our image and be another; so an image without our signature is pushed again, and its digest
+compared.
+
+An immutable tag never moves. Registries cannot write a tag only if it is free, so a push announces
+it first: of two pushes that announce the same tag, at least one sees the other's announcement and
+gives way before it writes the tag. A record without its tag is a fault, which is put right if the
+recorded image is signed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,21 +36,29 @@ from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.events import ImageNote, ImagesPlanned, ImageState, State
 from imgbuild.files import parse_json
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.tags import input_tag
+from imgbuild.matrix.tags import input_tag, push_tag
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 from imgbuild.publish.candidate import PushCandidate, approve, check_allowed
 from imgbuild.publish.contents import check_contents
-from imgbuild.publish.existing import ExistingImage, check_release, existing_record, look_up
+from imgbuild.publish.existing import (
+    ExistingImage,
+    check_release,
+    existing_record,
+    look_up,
+    other_pushes,
+    tag_is_announced,
+    tag_is_taken,
+)
 from imgbuild.publish.record import Record, put_record, suite_record
 from imgbuild.publish.upload import Uploader, note_of, remove_left_tag
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.registry.signing import signer_of
+from imgbuild.registry.signing import Trust, signer_of, trust_of
 from imgbuild.settings import load_settings
-from imgbuild.suites.container import remove_leftovers
+from imgbuild.suites.container import place_of, remove_leftovers
 from imgbuild.trust.attachments import Attachments, predicates
-from imgbuild.trust.provenance import Publication, configuration_of
+from imgbuild.trust.provenance import Publication, configuration_of, immutable_tags
 from imgbuild.trust.sbom import system_packages
 
 #: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
@@ -131,9 +148,17 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
         candidates = approve(context, options.allowed)
         signer = signer_of(options.sign_key, settings, keyless=options.sign_keyless)
         attachments = Attachments(registry, signer)
-        push = Push(registry, registry.tags(), options.release, log, attachments)
+        push = Push(
+            registry,
+            registry.tags(),
+            options.release,
+            log,
+            attachments,
+            trust=signer.trust if signer and signer.key else trust_of(settings),
+            machine=place_of(context.state),
+        )
         if options.plan:
-            planned = [push.planned(candidate)[1] for candidate in candidates]
+            planned = [push.planned(candidate) for candidate in candidates]
             return PushResult(registry.name, tuple(planned), {})
         return push_all(push, candidates, context, options.jobs)
 
@@ -167,11 +192,11 @@ def _push_shown(
             raise KeyboardInterrupt  # that of the main thread
         context.display.on_event(ImageNote(image.name, text))
 
-    def upload(tag: str) -> None:
+    def upload(tag: str) -> str:
         progress("")
         check_contents(image.image, image.stored.id, engine)
         show(State.PUSHING, tag)
-        Uploader(engine, push.registry, note, progress).push(image.stored.id, tag)
+        return Uploader(engine, push.registry, note, progress).push(image.stored.id, tag)
 
     def documents(record: Record, manifest: Manifest) -> Mapping[str, bytes]:
         configuration = configuration_of(push.registry, manifest)
@@ -193,33 +218,43 @@ def _push_shown(
 
 @dataclass(frozen=True)
 class Push:
-    """One push into one repository. ``tags`` are all that the repository has at its start."""
+    """One push into one repository. ``tags`` are all that the repository has at its start.
+
+    ``trust`` is whose signatures tell an image that was published before; ``machine`` is a short
+    name of this machine and state folder, whose pushes of one image never run at once.
+    """
 
     registry: RegistryClient
     tags: tuple[str, ...]
     release: str | None
     log: Callable[[str], None]
     attachments: Attachments
+    trust: Trust | None = None
+    machine: str = ""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def push(
         self,
         image: PushCandidate,
-        upload: Callable[[str], None],
+        upload: Callable[[str], str],
         documents: Callable[[Record, Manifest], Mapping[str, bytes]],
     ) -> PushedImage:
         """Push one image; ``upload`` sends its content under a tag, ``documents`` are about it.
 
+        ``upload`` returns the digest that the engine sent.
+
         CheckFailedError: the immutable tag belongs to another image; a tag was moved by someone
             else meanwhile.
         """
-        existing, planned = self.planned(image)
+        existing = self._look_up(image)
+        if existing.is_moved:
+            raise self._put_back(existing.tag, existing.manifest, existing.record)
+        planned = self._planned(image, existing)
         if not planned.steps:
             return planned
         manifest = existing.manifest
-        if manifest is None:
-            upload(existing.tag)
-            manifest = self._uploaded(image, existing.tag)
+        if manifest is None or not self._is_signed(planned):
+            manifest = self._send(image, existing, upload)
         record = self._record(image, existing, manifest)
         if self.attachments.word in planned.work:
             found = documents(record, manifest)
@@ -240,9 +275,20 @@ class Push:
         self._require_unmoved(record, dict.fromkeys(tags, record.digest))
         return replace(planned, record=record)
 
-    def planned(self, image: PushCandidate) -> tuple[ExistingImage, PushedImage]:
-        """Return what is there of an image, and what is to do; the registry is only read."""
-        existing = look_up(self.registry, self.tags, image, self.release, self.now().date())
+    def planned(self, image: PushCandidate) -> PushedImage:
+        """Return what is to do for an image; the registry is only read."""
+        existing = self._look_up(image)
+        if existing.is_moved:
+            raise CheckFailedError(
+                self._moved_text(existing.tag, existing.manifest, existing.record)
+            )
+        return self._planned(image, existing)
+
+    def _look_up(self, image: PushCandidate) -> ExistingImage:
+        today = self.now().date()
+        return look_up(self.registry, self.tags, image, self.release, today, self.machine)
+
+    def _planned(self, image: PushCandidate, existing: ExistingImage) -> PushedImage:
         manifest = existing.manifest
         record = self._record(image, existing, manifest)
         recorded = manifest and record == existing.record and existing.input == manifest.digest
@@ -250,7 +296,7 @@ class Push:
         attached = manifest and self.attachments.are_there(manifest.digest)
         there = {"push": manifest, self.attachments.word: attached, "record": recorded}
         work = tuple(step for step, found in there.items() if not found)
-        return existing, PushedImage(record, work, tuple(existing.to_move(manifest)), kept)
+        return PushedImage(record, work, tuple(existing.to_move(manifest)), kept)
 
     def _record(
         self, image: PushCandidate, existing: ExistingImage, manifest: Manifest | None
@@ -288,27 +334,95 @@ class Push:
             retired_reason=old.retired_reason,
         )
 
-    def _uploaded(self, image: PushCandidate, tag: str) -> Manifest:
-        manifest = self.registry.manifest(tag)
+    def _is_signed(self, planned: PushedImage) -> bool:
+        """Return whether what is there is the engine's image by our signature, or nobody signs.
+
+        Without a key, somebody's signature is there, and nobody can tell whose.
+        """
+        signer = self.attachments.signer
+        return signer is None or (
+            signer.key is not None and self.attachments.word not in planned.work
+        )
+
+    def _send(
+        self, image: PushCandidate, existing: ExistingImage, upload: Callable[[str], str]
+    ) -> Manifest:
+        """Send the image, and give it its immutable tag; return what the engine sent.
+
+        CheckFailedError: another image has the tag, or another push has announced it.
+        """
+        announced = push_tag(existing.tag, image.stored.id, self.machine)
+        digest = upload(announced)
+        manifest = self.registry.manifest(digest)
         if manifest is None:
             raise CheckFailedError(
-                f"{self.registry.name}:{tag} is not there although the engine pushed "
-                f"{image.name}: does the engine know this registry under another address? Look "
-                "into its log."
+                f"{self.registry.name} has no {digest} although the engine pushed {image.name}: "
+                "does the engine know this registry under another address? Look into its log."
             )
-        if not manifest.is_image(image.stored.id):
-            raise self._lost(tag, manifest.digest, image.stored.id)
+        name = f"{self.registry.name}:{existing.tag}"
+        at = self.registry.head(existing.tag)
+        others = [
+            other
+            for other in other_pushes(self.registry.tags(), existing.tag, announced)
+            if self.registry.head(other) != digest
+        ]
+        there = at or (existing.record.digest if existing.record else None)
+        if there not in {None, digest}:
+            raise tag_is_taken(name, existing.release, str(there), digest)
+        if at is None and others:
+            raise tag_is_announced(name, existing.release, others[0])
+        if at is None:
+            self._point(existing.tag, manifest)
         return manifest
 
     def _require_own(self, record: Record, *allowed: Record | None) -> None:
-        """Refuse to go on if another push recorded another image; it gets its tag back."""
+        """Refuse to go on if the record is another image's."""
         found = existing_record(self.registry, record.tag)
         if found in allowed or (found and found.digest == record.digest):
             return
-        winner = self.registry.manifest(found.digest) if found else None
-        if winner:
-            self._point(record.tag, winner)
-        raise self._lost(record.tag, found.digest if found else "nothing", record.digest)
+        raise self._put_back(record.tag, self.registry.manifest(record.tag), found)
+
+    def _put_back(
+        self, tag: str, manifest: Manifest | None, record: Record | None
+    ) -> CheckFailedError:
+        """Return the error for a tag without its record, or a record without its tag.
+
+        The tag is put back to the recorded image if that is signed, under this very tag, by whom
+        this push trusts. Nothing else is changed.
+        """
+        text = self._moved_text(tag, manifest, record)
+        recorded = record and self.registry.manifest(record.digest)
+        if not record or not recorded or (manifest and manifest.digest == record.digest):
+            return CheckFailedError(text)
+        try:
+            self._require_published(recorded, tag)
+        except CheckFailedError as error:
+            return CheckFailedError(f"{text} The recorded image is no proof: {error}")
+        self._point(tag, recorded)
+        return CheckFailedError(
+            f"{text} The signature and the provenance of the recorded image are right, so the tag "
+            "was put back to it. Run again; another image gets the next release."
+        )
+
+    def _require_published(self, manifest: Manifest, tag: str) -> None:
+        """Return if an image was signed as what this immutable tag stands for.
+
+        CheckFailedError: it was not, or it is not known whose signature counts.
+        """
+        if self.trust is None:
+            raise CheckFailedError("it is not known whose signature counts (--sign-key).")
+        exact = f"{self.registry.name}@{manifest.digest}"
+        self.trust.require_signature(exact)
+        if tag not in immutable_tags(self.trust.attested(exact, "slsaprovenance1")):
+            raise CheckFailedError(f"{exact}: its provenance does not name this tag.")
+
+    def _moved_text(self, tag: str, manifest: Manifest | None, record: Record | None) -> str:
+        there = manifest.digest if manifest else "not there"
+        recorded = record.digest if record else "nothing"
+        return (
+            f"{self.registry.name}:{tag} is {there}, and its record names {recorded}: somebody "
+            "moved one of them, or two pushes ran at once."
+        )
 
     def _require_unmoved(self, record: Record, expected: Mapping[str, str | None]) -> None:
         """Refuse to go on if a tag is neither where it is expected nor at the image."""
@@ -325,10 +439,3 @@ class Push:
 
     def _point(self, tag: str, manifest: Manifest) -> None:
         self.registry.put_manifest(tag, manifest.content, manifest.media_type)
-
-    def _lost(self, tag: str, theirs: str, mine: str) -> CheckFailedError:
-        return CheckFailedError(
-            f"{self.registry.name}:{tag} was published by someone else at the same time: it is "
-            f"{theirs}, and here it is {mine}. Run again; the image gets the next release, unless "
-            "--release asks for this one."
-        )

@@ -3,6 +3,7 @@
 Sources: OCI image specification 1.1, with "Guidelines for Artifact Usage"; Docker's schema 2.
 """
 
+import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,7 @@ _DESCRIPTOR_KEYS = {
 }
 #: The configuration of an artifact.
 EMPTY_TYPE, EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 #: No blob has so many bytes; what says more is damaged, or means harm.
 LARGEST_BLOB = 1 << 50
 
@@ -100,7 +102,12 @@ class Manifest:
 
     def _digest_of(self, key: str) -> str:
         described = self.document().get(key)
-        return str(described.get("digest", "")) if isinstance(described, Mapping) else ""
+        if not isinstance(described, Mapping):
+            return ""
+        digest = str(described.get("digest", ""))
+        if not DIGEST.fullmatch(digest):
+            raise DamagedError(f"The manifest {self.digest}: its {key} has no sha256.")
+        return digest
 
     def sizes(self) -> tuple[int, ...]:
         """Return the bytes of the configuration and of each layer, as the registry holds them.
@@ -118,7 +125,9 @@ class Manifest:
         return sizes
 
     def is_image(self, image_id: str) -> bool:
-        """Return whether an engine gives its image this id.
+        """Return whether an engine gives its image this id, by what the manifest says.
+
+        That is no proof: the layers may be others. Sign what the engine has pushed.
 
         The id is the digest of the configuration in a graph driver, that of the manifest in the
         containerd store.

@@ -46,8 +46,9 @@ class RegistryClient(RegistryConnection):
         answer = self._read("HEAD", f"/manifests/{tag}", f"asking for {tag}")
         if answer is None:
             return None
-        if found := answer.headers.get("Docker-Content-Digest"):
-            return found
+        digest = answer.headers.get("Docker-Content-Digest", "")
+        if repository.DIGEST.fullmatch(digest):
+            return digest
         manifest = self.manifest(tag)  # the header is optional
         return manifest.digest if manifest else None
 

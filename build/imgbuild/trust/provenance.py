@@ -5,7 +5,7 @@ of a file have the short digest of the label ``imgbuild.inputs``, which is copie
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,16 @@ def configuration_of(registry: RegistryClient, manifest: Manifest) -> dict[str, 
     if len(layers) != count:
         raise DamagedError(f"{what} names {len(layers)} layers, but the manifest has {count}.")
     return configuration
+
+
+def immutable_tags(predicates: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the immutable tags that provenances name; earlier imgbuilds named none."""
+    tags = set()
+    for predicate in predicates:
+        parameters = predicate.get("buildDefinition", {}).get("externalParameters", {})
+        if tag := parameters.get("tags", {}).get("immutable"):
+            tags.add(str(tag))
+    return tags
 
 
 def statement(name: str, digest: str, predicate: Mapping[str, Any]) -> dict[str, Any]:
