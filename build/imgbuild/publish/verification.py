@@ -70,6 +70,7 @@ class Verification:
 
         InputError: the reference is none, or the registry has nothing there.
         """
+        matrix = load_matrix(self.project.matrix)
         repository, tag, digest = split_reference(self.reference)
         with closing(connect(repository, self.settings, self.say, "verify")) as registry:
             reference = digest or tag or "latest"
@@ -77,7 +78,7 @@ class Verification:
             if manifest is None:
                 raise InputError(f"{registry.name} has no image {reference}.")
             tag = tag or ("" if digest else reference)
-            image = PublishedImage(registry, manifest, tag, self.trust, self.project, self.say)
+            image = PublishedImage(registry, manifest, tag, self.trust, matrix, self.say)
             return VerifiedImage(image.reference, (*self._facts(image),))
 
     def _facts(self, image: "PublishedImage") -> list[VerifiedFact]:
@@ -95,20 +96,21 @@ class Verification:
         attempt("signature", self.trust.require_signature, image.reference)
         sboms = attempt("SBOM", self.trust.attested, image.reference, "cyclonedx")
         provenances = attempt("provenance", image.read_provenances) or (None,)
-        signed = attempt("tag", image.require_tag, provenances) or provenances[-1]
+        signed = attempt("tag", image.require_tag, provenances, image.tag) or provenances[-1]
         record = attempt("record", image.require_record, signed)
         configuration = attempt("configuration", image.require_configuration, signed)
         attempt("retirement", image.require_in_use, record)
         if signed and configuration:
-            attempt("contents", self._contents, image.reference, configuration, sboms or ())
+            attempt("contents", self._contents, image, configuration, sboms or ())
         if signed and record and image.tag:
             image.note_newer_release(signed, record)
         return facts
 
     def _contents(
-        self, reference: str, configuration: Mapping[str, Any], sboms: Predicates
+        self, image: "PublishedImage", configuration: Mapping[str, Any], sboms: Predicates
     ) -> None:
         """Compare the running image with what is signed; an image pulled for it is removed."""
+        reference = image.reference
         with open_engine(self.settings.engine) as engine:
             there = engine.inspect(reference)
             if there is None:
@@ -117,8 +119,7 @@ class Verification:
             stored = there or engine.need(reference)
             try:
                 _compare_configuration(stored, engine, configuration)
-                matrix = load_matrix(self.project.matrix)
-                sbom = locked_sbom(reference, stored, engine, self.project, matrix)
+                sbom = locked_sbom(reference, stored, engine, self.project, image.matrix)
                 _compare(json.loads(sbom), sboms)
             finally:
                 if there is None:
@@ -133,16 +134,12 @@ class PublishedImage:
     manifest: Manifest
     tag: str
     trust: Trust
-    project: Project
+    matrix: Matrix
     say: Say
 
     @property
     def reference(self) -> str:
         return f"{self.registry.name}@{self.manifest.digest}"
-
-    @cached_property
-    def matrix(self) -> Matrix:
-        return load_matrix(self.project.matrix)
 
     @cached_property
     def tags(self) -> tuple[str, ...]:
@@ -152,20 +149,20 @@ class PublishedImage:
     def read_provenances(self) -> tuple[SignedImage, ...]:
         return read_provenances(self.trust.attested(self.reference, "slsaprovenance1"))
 
-    def require_tag(self, provenances: Sequence[SignedImage | None]) -> SignedImage:
-        """Return the latest publication that may have the tag.
+    def require_tag(self, provenances: Sequence[SignedImage | None], tag: str) -> SignedImage:
+        """Return the latest publication that may have a tag, or the latest for no tag.
 
         CheckFailedError: none may, or there is none.
         """
         for signed in reversed(provenances):
-            if signed and (not self.tag or signed.may_have(self.tag, self.matrix)):
+            if signed and (not tag or signed.may_have(tag, self.matrix)):
                 return signed
         signed = provenances[-1]
         if signed is None:
             raise CheckFailedError("there is no trusted provenance that says which tags it has")
         known = (signed.tags(self.matrix).immutable, *signed.tags(self.matrix).moving)
         raise CheckFailedError(
-            f"the tag {self.tag} is none of the signed tags of this image, {signed.image}: "
+            f"the tag {tag} is none of the signed tags of this image, {signed.image}: "
             f"{', '.join(known)}; somebody moved it here"
         )
 
@@ -255,21 +252,30 @@ class PublishedImage:
 
         CheckFailedError: it is retired, or the registry could not be asked.
         """
+        retirement = self.require_same_retirement(record)
+        if retirement:
+            raise CheckFailedError(str(retirement))
+
+    def require_same_retirement(self, record: Record | None) -> Retirement | None:
+        """Return the signed retirement of the image, if any; its record must say the same.
+
+        CheckFailedError: it differs, or the registry could not be asked.
+        """
         signed = read_retirements(self.registry, self.trust, self.manifest.digest)
-        texts = [str(retirement) for retirement in signed]
-        recorded = ""
+        recorded = None
         if record and record.retired:
-            recorded = str(Retirement(record.retired, record.retired_reason))
-        if texts and recorded in texts:
-            raise CheckFailedError(recorded)
-        if texts:
+            recorded = Retirement(record.retired, record.retired_reason)
+        if recorded in signed:
+            return recorded
+        if signed and record:
             said = f"says: {recorded}" if recorded else "does not say so"
-            raise CheckFailedError(f"{texts[-1]}; its record {said}")
+            raise CheckFailedError(f"{signed[-1]}; its record {said}")
         if recorded:
             raise CheckFailedError(
                 f"{recorded}; only its record says so, and no trusted signature. If it is so, "
                 "sign it: imgbuild retire --sign-key KEY"
             )
+        return signed[-1] if signed else None
 
     def note_newer_release(self, signed: SignedImage, record: Record) -> None:
         """Say that a moving tag is not at the newest release of its image, if so.
