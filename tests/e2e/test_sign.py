@@ -184,6 +184,17 @@ def test_what_is_pushed_is_signed_and_every_cosign_verifies_it(
             [cosign, "verify", f"--key={other}", trust[1], exact], code=None
         ).returncode
     assert _discovered(project, f"{client.name}@{digest}") >= len(TYPES)
+    # A retirement is signed, and counts whatever the record says.
+    words = ("retire", _tag(client, "1.10"), "--from", client.name, "--reason", "a hole")
+    assert "--sign-key" in project.run(*words, code=2).stderr
+    recorded = client.head(f"{_tag(client, '1.10')}.record")
+    project.run(*words, *sign)
+    for record in (None, client.manifest(str(recorded))):
+        if record:
+            client.put_manifest(f"{_tag(client, '1.10')}.record", record.content, record.media_type)
+        problems = _checks(project, reference, own, code=1)
+        assert {name for name, problem in problems.items() if problem} == {"retirement"}
+        assert "a hole" in problems["retirement"]
     assert PASSWORD not in project.log()
 
 
@@ -249,7 +260,7 @@ def test_a_tag_of_another_image_a_changed_layer_and_an_unsigned_image_are_refuse
     assert other
     client.put_manifest("1.10-cpu", other.content, other.media_type)
     found = _checks(project, f"{client.name}:1.10-cpu", own, code=1)
-    assert found["record"]
+    assert found["tag"]
     assert not found["signature"]
     # And puts an image of their own there, with the attestations of the right one.
     document: dict[str, Any] = json.loads(other.content)
@@ -260,7 +271,7 @@ def test_a_tag_of_another_image_a_changed_layer_and_an_unsigned_image_are_refuse
         assert copied
         client.put_manifest(f"{forged.replace(':', '-')}{end}", copied.content, copied.media_type)
     found = _checks(project, f"{client.name}:1.10-cpu", own, code=1)
-    assert all(found[name] for name in ("signature", "SBOM", "provenance", "record"))
+    assert all(found[name] for name in ("signature", "SBOM", "provenance", "tag", "record"))
 
 
 #: Runs cosign, but kills who called it before the call of this number that writes.

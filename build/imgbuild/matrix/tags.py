@@ -42,7 +42,29 @@ class PlannedTags:
 
 def planned_tags(image: "Image", release: str = PLACEHOLDER) -> PlannedTags:
     """Return all tags of an image in one release, each moving one once."""
-    scheme, parts = image.matrix.tags, {**parts_of(image), "release": release}
+    return _planned(image, {**parts_of(image), "release": release})
+
+
+def tags_with_pins(image: "Image", pins: Mapping[str, str]) -> PlannedTags:
+    """Return the tags that an image had when these were its pins; `PLACEHOLDER` is the release."""
+    parts = {**parts_of(image), "release": PLACEHOLDER}
+    own = {pin.component: pin.version for pin in image.pins}
+    changed = {name: version for name, version in pins.items() if own.get(name) != version}
+    if version := changed.get("tensorflow"):
+        parts |= {"tensorflow": version, "minor": ".".join(version.split(".")[:2])}
+    if version := changed.get("python"):
+        parts["python"] = python_part(version)
+    if version := changed.get("cuda"):
+        parts["cuda"] = f"cuda{version}"
+    if version := changed.get("mpi"):  # openmpi-4.1.4
+        parts["mpi"] = version.replace("-", "", 1)
+    if version := changed.get("os"):
+        parts["os"] = f"{image.os.distribution}{version}"
+    return _planned(image, parts)
+
+
+def _planned(image: "Image", parts: Mapping[Part, str]) -> PlannedTags:
+    scheme = image.matrix.tags
     moving = dict.fromkeys(_joined(entry, parts) for entry in scheme.moving)
     return PlannedTags(_joined(scheme.immutable, parts), tuple(moving))
 

@@ -7,6 +7,7 @@ With a key, nothing is sent to a public log. Sources: cosign 2.5 and 3.1, ``--he
 """
 
 import base64
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,13 +27,22 @@ TYPES = {
     "cyclonedx": "https://cyclonedx.org/bom",
     "slsaprovenance1": "https://slsa.dev/provenance/v1",
 }
+#: The type of a predicate that says since when an image should not be used, and why.
+RETIREMENT = "urn:imgbuild:retirement:1"
 #: In the name of each suite in a provenance.
 _BYPRODUCT = "suite "
 #: What the type of a statement may be; cosign writes the older one.
 _STATEMENTS = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
+_FORMS = (["--new-bundle-format=true"], ["--new-bundle-format=false"])
 _MISSING = (
     "cosign is not on PATH: it signs images and verifies signatures. Install it (Debian 13 and "
     "Ubuntu 25.04: apt-get install cosign; others: its releases at github.com/sigstore/cosign)."
+)
+#: cosign's answers, as whole lines, if it could ask the registry and no attestation is there: none
+#: at all, or none of the type. If one cannot be read or is not trusted, more follows the colon.
+_NO_ATTESTATION = re.compile(
+    "^Error: (no matching attestations: *|none of the attestations matched the predicate type.*)$",
+    re.MULTILINE,
 )
 #: Of cosign's answers, what each means; the rest is told in its own words.
 _REASONS = {
@@ -83,20 +93,26 @@ class Signer:
         return Trust(self.cosign, public_key=found.output)
 
     def sign(self, reference: str, predicates: Mapping[str, bytes]) -> None:
-        """Attest the predicates, by cosign's name of their type, and sign; ``reference`` by digest.
+        """Attest the predicates, as `attest` does, and sign the image.
 
         CheckFailedError: cosign fails; its words are told.
         """
-        forms = [["--new-bundle-format=true"], ["--new-bundle-format=false"]]
+        self.attest(reference, predicates)
+        for form in _FORMS if self.cosign.has_signing_config else [[]]:  # version 2 signs in one
+            self._call("sign", *form, reference)
+
+    def attest(self, reference: str, predicates: Mapping[str, bytes]) -> None:
+        """Attest predicates, by cosign's name of their type, of the image at a digest.
+
+        CheckFailedError: cosign fails; its words are told.
+        """
         with work_folder("sign") as folder:
-            for form in forms:
+            path = folder / "predicate"
+            for form in _FORMS:
                 for kind, content in predicates.items():
-                    path = folder / kind
                     path.write_bytes(content)
                     named = [f"--type={kind}", f"--predicate={path}"]
                     self._call("attest", *form, *named, reference)
-        for form in forms if self.cosign.has_signing_config else [[]]:  # version 2 signs in one
-            self._call("sign", *form, reference)
 
     def _call(self, command: str, *words: str) -> None:
         options = [f"--key={self.key}", "--tlog-upload=false"] if self.key else []
@@ -130,25 +146,30 @@ class Trust:
         self._call("verify", reference)
 
     def attested(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the predicates of a type that are attested of an image.
+        """Return the predicates of a type, one of `TYPES` or a URI, that are attested of an image.
 
         CheckFailedError: none is, or only by somebody else.
         """
-        found = self._call("verify-attestation", f"--type={kind}", reference)
-        digest = reference.rpartition(":")[2]
-        predicates = [*_predicates(found.output, TYPES[kind], digest)]
-        if not predicates:
-            raise CheckFailedError(f"{reference}: no attestation of the type {kind} is about it.")
-        return tuple(predicates)
+        return _attested(
+            self._call("verify-attestation", f"--type={kind}", reference), kind, reference
+        )
+
+    def attested_if_any(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
+        """Return the same, or nothing if the registry has no attestation of the type.
+
+        CheckFailedError: the registry could not be asked, or one is there that is not trusted.
+        """
+        found = self._run("verify-attestation", f"--type={kind}", reference)
+        if not found.ok and _NO_ATTESTATION.search(found.errors):
+            return ()
+        return _attested(_require(found, reference), kind, reference)
 
     def _call(self, command: str, *words: str) -> Finished:
+        return _require(self._run(command, *words), words[-1])
+
+    def _run(self, command: str, *words: str) -> Finished:
         with work_folder("verify") as folder:
-            found = self.cosign.call(command, *self._options(folder), *words)
-        if found.ok:
-            return found
-        said = found.last(1)
-        reasons = (text for sign, text in _REASONS.items() if sign in found.errors)
-        raise CheckFailedError(f"{words[-1]}: {next(reasons, said)}.")
+            return self.cosign.call(command, *self._options(folder), *words)
 
     def _options(self, folder: Path) -> Sequence[str]:
         key = self.key
@@ -161,6 +182,23 @@ class Trust:
             f"--certificate-identity={self.identity}",
             f"--certificate-oidc-issuer={self.issuer}",
         ]
+
+
+def _require(found: Finished, reference: str) -> Finished:
+    """Return what cosign has verified; CheckFailedError with the reason if it has not."""
+    if found.ok:
+        return found
+    reasons = (text for sign, text in _REASONS.items() if sign in found.errors)
+    raise CheckFailedError(f"{reference}: {next(reasons, found.last(1))}.")
+
+
+def _attested(found: Finished, kind: str, reference: str) -> tuple[Mapping[str, Any], ...]:
+    """Return the predicates of a type that cosign has verified; CheckFailedError for none."""
+    digest = reference.rpartition(":")[2]
+    predicates = (*_predicates(found.output, TYPES.get(kind, kind), digest),)
+    if not predicates:
+        raise CheckFailedError(f"{reference}: no attestation of the type {kind} is about it.")
+    return predicates
 
 
 def _predicates(output: str, kind: str, digest: str) -> Iterator[Mapping[str, Any]]:
