@@ -22,6 +22,8 @@ SITE_VENV := $(VENV)/site
 SITE_REQUIREMENTS := build/requirements-site.txt
 SITE ?= site
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# imgbuild uses the checkout of another user only if it is named.
+export IMGBUILD_PROJECT := $(CURDIR)
 
 # Tried by running it: a name on PATH may be a version manager's shim for nothing.
 FIND_PYTHON = for name in python3.13 python3.12 python3.11 python3; do \

@@ -1,6 +1,9 @@
 """Paths: the files of a checkout or of the installed family; this user's caches and state."""
 
 import os
+import pwd
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from imgbuild.errors import InputError, MachineError
@@ -11,6 +14,10 @@ SETTINGS_VARIABLE = "IMGBUILD_SETTINGS"
 INSTALLED = Path(os.path.realpath(__file__)).with_name("family")
 #: What a family is made of; the file that makes a folder one is the last.
 PARTS = ("LICENSE", "NOTICE", "images", "tests/image", "matrix.yaml")
+#: The settings beside the matrix.
+SETTINGS_FILE = "imgbuild.local.yaml"
+#: The parts of a checkout that name programs, or hold some that run on this machine.
+_CHECKED = ("matrix.yaml", SETTINGS_FILE, "images", "tests", "tests/image")
 #: Holds the commit that an installed family is of.
 REVISION = "REVISION"
 
@@ -46,7 +53,7 @@ class Project:
         ``doctor --write`` writes it; it is never committed.
         """
         folder = _user_folder("XDG_CONFIG_HOME", ".config") if self.is_installed else self.root
-        return Path(os.environ.get(SETTINGS_VARIABLE) or folder / "imgbuild.local.yaml")
+        return Path(os.environ.get(SETTINGS_VARIABLE) or folder / SETTINGS_FILE)
 
     @property
     def is_installed(self) -> bool:
@@ -54,20 +61,83 @@ class Project:
         return self.root == INSTALLED
 
 
-def find_project(start: Path, *, or_installed: bool = False) -> Project:
-    """Return the checkout around ``start``, or the installed family if there is none.
-
-    InputError: neither ``start`` nor any folder above it holds ``matrix.yaml``.
-    """
+def find_root(start: Path) -> Path | None:
+    """Return the folder of the checkout around ``start``, or None if there is none."""
     for folder in (start, *start.parents):
         if os.path.isfile(folder / "matrix.yaml"):  # noqa: PTH113 - no error, whatever its name is
-            return Project(folder)
+            return folder
+    return None
+
+
+def find_project(start: Path, *, or_installed: bool = False, named: bool = False) -> Project:
+    """Return the checkout around ``start``, or the installed family if there is none.
+
+    ``named`` says that the user named ``start``; a checkout found elsewhere needs a trusted owner.
+
+    InputError: neither ``start`` nor any folder above it holds ``matrix.yaml``, or what does
+    belongs to another user.
+    """
+    root = find_root(start)
+    if root:
+        project = Project(root)
+        if not (named and root == start):
+            _require_trusted_owner(project)
+        return project
     if or_installed and INSTALLED.is_dir():
         return Project(INSTALLED)
     raise InputError(
         f"No matrix.yaml in {start} or any folder above it. Run imgbuild inside a checkout, "
         "or name one with --project DIR."
     )
+
+
+def _require_trusted_owner(project: Project) -> None:
+    """Refuse a checkout that another user may have put around the current folder.
+
+    Its settings name programs that run as this user, and its suites are such programs. The rule is
+    that of Git's ``safe.directory``; root is trusted as well.
+    """
+    trusted = {os.geteuid(), 0}
+    sudo_user = os.environ.get("SUDO_UID", "")
+    if os.geteuid() == 0 and sudo_user.isascii() and sudo_user.isdecimal():
+        trusted.add(int(sudo_user))
+    for path in _owned_paths(project):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            owner = os.lstat(path).st_uid
+            if owner not in trusted:
+                raise InputError(
+                    f"{path} belongs to {_user_name(owner)}, and imgbuild runs as "
+                    f"{_user_name(os.geteuid())}: it uses no checkout of another user that nobody "
+                    f"named, because a checkout names programs to run. If you trust the files in "
+                    f"{project.root}, name it: --project {project.root}, or "
+                    f"IMGBUILD_PROJECT={project.root}."
+                )
+
+
+def _owned_paths(project: Project) -> Iterator[Path]:
+    """Yield the paths whose owner decides what a checkout holds.
+
+    These are its folder, and the files and folders that commands read first: in a folder like /tmp
+    they may belong to somebody else than the folder does. Of a link it is the link, because its
+    owner chose the target, the real file, and the folder of the real file, whose owner can replace
+    it.
+    """
+    yield project.root
+    for part in _CHECKED:
+        # Settings that are named with --settings, or in a variable, are used whoever owns them.
+        if part == SETTINGS_FILE and os.environ.get(SETTINGS_VARIABLE):
+            continue
+        path = project.root / part
+        yield path
+        if path.is_symlink():
+            real = Path(os.path.realpath(path))
+            yield from (real, real.parent)
+
+
+def _user_name(number: int) -> str:
+    with suppress(KeyError):
+        return f"the user {pwd.getpwuid(number).pw_name}"
+    return f"the user {number}"
 
 
 def home() -> Path:

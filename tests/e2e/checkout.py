@@ -66,7 +66,9 @@ class Checkout:
         docker = {"DOCKER_HOST": self.host} if self.host else {}
         cache = {"XDG_CACHE_HOME": str(self.cache)} if self.cache else {}
         own = {"XDG_STATE_HOME": str(self.state), "COLUMNS": "200"}
-        return {**not_imgbuilds(os.environ), **docker, **cache, **own}
+        # The tests' own checkout may belong to another user, and must be named then.
+        named = {"IMGBUILD_PROJECT": str(ROOT)} if self.root == ROOT else {}
+        return {**not_imgbuilds(os.environ), **docker, **cache, **own, **named}
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-c", "from imgbuild.cli import main; main()", *arguments]

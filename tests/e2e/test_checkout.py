@@ -19,8 +19,8 @@ def test_the_user_s_own_imgbuild_is_another(
     """Settings that name another engine would let a test stop that one."""
     for name in ("LOG_FORMAT", "PROJECT", "SETTINGS", "MIRRORS"):
         monkeypatch.setenv(f"IMGBUILD_{name}", "/nowhere")
-    found = {name for name in checkout.environment if name.startswith("IMGBUILD_")}
-    assert found == {"IMGBUILD_MIRRORS"}
+    found = {n: value for n, value in checkout.environment.items() if n.startswith("IMGBUILD_")}
+    assert found == {"IMGBUILD_MIRRORS": "/nowhere", "IMGBUILD_PROJECT": str(checkout.root)}
     assert checkout.environment["PATH"] == os.environ["PATH"]
 
 

@@ -21,7 +21,7 @@ from uv import find_uv_bin
 from imgbuild.engine.discovery import resolve_host
 from imgbuild.matrix.images import all_images, standin_image
 from imgbuild.matrix.load import load_matrix
-from imgbuild.project import find_project
+from imgbuild.project import Project
 from imgbuild.settings import load_settings
 from imgbuild.suites.expectation import expectation
 
@@ -40,7 +40,7 @@ def main(words: list[str]) -> None:
     name, folder = options.image, options.folder
     if folder.exists():
         parser.error(f"{folder} is there already: name a new folder, or remove it.")
-    project = find_project(HERE)
+    project = Project(HERE.parents[1])
     settings = load_settings(project.settings)
     host = resolve_host(settings.engine)
     if host:

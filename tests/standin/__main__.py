@@ -54,12 +54,14 @@ def gateway(context: Context) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m standin", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR")
-    parser.add_argument("--project", type=Path, default=HERE, help="a checkout, or a folder in it")
+    parser.add_argument(
+        "--project", type=Path, default=HERE.resolve().parents[1], help="a checkout"
+    )
     parser.add_argument("--address", help="where to listen; default: the engine's bridge")
     parser.add_argument("--port", type=int, default=DEFAULT_PORT)
     parser.add_argument("--serve", action="store_true", help="serve until this is interrupted")
     arguments = parser.parse_args()
-    context = open_context(find_project(arguments.project.resolve()))
+    context = open_context(find_project(arguments.project.resolve(), named=True))
     address = arguments.address or gateway(context)
     folder = arguments.folder.resolve()
     started = time.monotonic()

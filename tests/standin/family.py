@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imgbuild.project import Project, find_project
+from imgbuild.project import Project
 from standin.__main__ import gateway, open_context, prepare
 from standin.context import HERE
 from standin.server import serve
@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="all twenty; default: four corners")
     parser.add_argument("--report", type=Path, help="where reports stay; default: nowhere")
     arguments = parser.parse_args()
-    project = find_project(HERE.resolve())
+    project = Project(HERE.resolve().parents[1])
     context = open_context(project)
     with tempfile.TemporaryDirectory(prefix="imgbuild-standin-") as name:
         folder = Path(name)

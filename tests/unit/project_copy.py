@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from conftest import ROOT
 from typer.testing import CliRunner, Result
 
 from imgbuild.cli import app, register
@@ -87,10 +88,13 @@ def imgbuild(
 
 
 def command(*words: str, env: Mapping[str, str] | None = None) -> Result:
-    """Run a command line in this process, which must succeed; an error of imgbuild's is raised."""
+    """Run a command line in this process, which must succeed; an error of imgbuild's is raised.
+
+    It works on the tests' own checkout, unless a word names another.
+    """
     if not app.registered_commands:
         register(app)
-    result = CliRunner().invoke(app, words, env=env)
+    result = CliRunner().invoke(app, words, env={"IMGBUILD_PROJECT": str(ROOT), **(env or {})})
     if isinstance(result.exception, ImgbuildError):
         raise result.exception
     assert result.exit_code == 0, result.output

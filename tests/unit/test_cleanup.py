@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 from fake_engine import FakeEngine
 from typer.testing import CliRunner, Result
 
@@ -54,6 +55,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: Path) -> Fake
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("DOCKER_HOST", HOST)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
+    monkeypatch.setenv("IMGBUILD_PROJECT", str(ROOT))
     monkeypatch.setenv("IMGBUILD_SETTINGS", str(tmp_path / "settings.yaml"))
     (tmp_path / "settings.yaml").touch()
     ReportStore(state / "reports").import_results(image(1).id, {})

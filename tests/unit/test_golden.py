@@ -117,5 +117,5 @@ def test_help(command: str) -> None:
 
 @pytest.mark.parametrize("words", ["list --tf 2.2 --json", "show --tf 2.2 --gpu --json"])
 def test_json_output(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("IMGBUILD_PROJECT", str(ROOT))
     _compare(f"{re.sub('[^a-z0-9]+', '-', words)}.json", run(*words.split()).output)

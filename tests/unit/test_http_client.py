@@ -1,14 +1,17 @@
 """The HTTP client: what is tried again, what is refused, who gets a login."""
 
+import gzip
 import io
 import socket
 import threading
+import zlib
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from math import inf
 
 import pytest
 import requests
+from bombs import UNPACKED, memory_below
 from faulty_server import FaultyServer, Reply, dripping, faulty_server
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPResponse
@@ -64,6 +67,15 @@ def test_answers_and_redirects_without_end_are_refused(server: FaultyServer) -> 
     url = server.give("/x", Reply(b"", 302, headers={"Location": "/x"}))
     with pytest.raises(MachineError, match="too many redirects"):
         HttpClient().get(url)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_answer_that_unpacks_to_too_much(server: FaultyServer, coding: str) -> None:
+    """The limit counts what was unpacked, and no piece of the answer unpacks to more."""
+    body = gzip.compress(bytes(UNPACKED)) if coding == "gzip" else zlib.compress(bytes(UNPACKED))
+    url = server.give("/x", Reply(body, headers={"Content-Encoding": coding}))
+    with memory_below(16 << 20), pytest.raises(MachineError, match="more than 1 MiB"):
+        HttpClient().get(url, limit=1 << 20)
 
 
 def test_authorization_stays_at_its_site_and_off_plain_http(server: FaultyServer) -> None:

@@ -82,6 +82,7 @@ def test_a_build_is_objects() -> None:
 def test_errors_and_warnings_are_objects_too(tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").write_text("{}")
     own = {**NO_ENGINE, "IMGBUILD_SETTINGS": f"{tmp_path}/settings.yaml"}
+    own["IMGBUILD_PROJECT"] = str(ROOT)
 
     def run(*words: str, **variables: str) -> tuple[int, list[dict[str, Any]]]:
         result = imgbuild(ROOT, "build", *words, env={**own, **variables})

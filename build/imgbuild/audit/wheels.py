@@ -13,6 +13,7 @@ import io
 import re
 import struct
 import zipfile
+import zlib
 from email import message_from_bytes
 from typing import IO, Any
 
@@ -22,11 +23,15 @@ from imgbuild.addresses import shown
 from imgbuild.audit.package_index import BLOCK, RemoteFile
 from imgbuild.errors import MachineError
 from imgbuild.matrix.evidence import WheelFacts, WheelTag
+from imgbuild.unpacking import TooLargeError, open_member, read_member
 
 #: One request of this many bytes where a library is read to its end.
 _LARGE_BLOCK = 16 << 20
 #: How much of ``_pywrap_tensorflow_internal.so`` is unpacked at most: its string table ends at 25.
 _MOST = 160 << 20
+#: Limits for what is unpacked, in bytes: of a text, of a library that is read at once, and of a
+#: library that is read in pieces. TensorFlow 1.4 to 2.21 has at most 5 kB, 165 MB and 1.3 GB.
+_TEXT_LIMIT, _LIBRARY_LIMIT, _STREAM_LIMIT = 4 << 20, 512 << 20, 4 << 30
 _FRAMEWORK = tuple(f"/libtensorflow_framework.so{end}" for end in ("", ".1", ".2"))
 _INTERNAL = ("/python/_pywrap_tensorflow_internal.so",)
 _BUILD_INFO = "/python/platform/build_info.py"
@@ -60,7 +65,11 @@ _ENTRY = re.compile(rb"([\x01\x02])\0\x01\x01[\x40-\xa0]\0\0\0.{20}([\x1e-\x7f])
 #: An entry's first bytes may be the last ones of a piece.
 _ENTRY_BYTES, PIECE = 32, 4 << 20
 #: What reading something else than such a wheel ends in.
-_DAMAGE = (zipfile.BadZipFile, NotImplementedError, EOFError, struct.error, ValueError, LookupError)
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, struct.error, ValueError, LookupError),
+    *(ArithmeticError, AttributeError, TypeError),  # pyelftools, of wrong sections
+    RuntimeError,  # an encrypted archive, or an unknown way of packing
+)
 #: A function that takes a string's address and returns is a dozen bytes, some without a size.
 _SHORT = 16
 
@@ -74,6 +83,10 @@ class Library:
         sections: dict[str, Any] = {
             one.name: one for one in ELFFile(io.BytesIO(content)).iter_sections()
         }
+        for name in (".text", ".rodata", ".dynamic", ".dynsym", ".dynstr"):
+            # pyelftools gives such a section as many bytes as its header says.
+            if sections[name].compressed or sections[name]["sh_type"] == "SHT_NOBITS":
+                raise ValueError(f"the section {name} is packed or empty")
         self._text, self._data = (
             (sections[name]["sh_addr"], sections[name].data()) for name in (".text", ".rodata")
         )
@@ -128,10 +141,10 @@ def read_wheel(
 
 
 def _facts(wheel: zipfile.ZipFile) -> dict[str, Any]:
-    metadata = message_from_bytes(wheel.read(_member(wheel, ".dist-info/METADATA")))
-    tags = message_from_bytes(wheel.read(_member(wheel, ".dist-info/WHEEL")))
+    metadata = message_from_bytes(_text(wheel, ".dist-info/METADATA"))
+    tags = message_from_bytes(_text(wheel, ".dist-info/WHEEL"))
     built = _build_info(wheel)
-    library = Library(wheel.read(_member(wheel, *_FRAMEWORK)))
+    library = Library(read_member(wheel, _member(wheel, *_FRAMEWORK), _LIBRARY_LIMIT))
     libraries, loading = _gpu_libraries(wheel, library)
     cuda_build = built.get("is_cuda_build")
     return {
@@ -154,7 +167,7 @@ def _gpu_code(remote: RemoteFile) -> tuple[str, ...]:
     again = RemoteFile(remote.client, remote.url)
     with (
         zipfile.ZipFile(io.BufferedReader(again, _LARGE_BLOCK)) as wheel,
-        wheel.open(_member(wheel, *_INTERNAL)) as library,
+        open_member(wheel, _member(wheel, *_INTERNAL)) as library,
     ):
         found = compute_capabilities(library)
     remote.bytes_read += again.bytes_read
@@ -164,9 +177,15 @@ def _gpu_code(remote: RemoteFile) -> tuple[str, ...]:
 
 
 def compute_capabilities(library: IO[bytes]) -> tuple[str, ...]:
-    """Return them as build_info.py does: ``sm_70``, or ``compute_70`` if there is PTX, too."""
-    native, ptx, end = set[int](), set[int](), b""
+    """Return them as build_info.py does: ``sm_70``, or ``compute_70`` if there is PTX, too.
+
+    TooLargeError: the library is larger than any of TensorFlow.
+    """
+    native, ptx, end, size = set[int](), set[int](), b"", 0
     while piece := library.read(PIECE):
+        size += len(piece)
+        if size > _STREAM_LIMIT:
+            raise TooLargeError(_INTERNAL[0], _STREAM_LIMIT)
         for entry in _ENTRY.finditer(end + piece):
             (ptx if entry[1] == b"\1" else native).add(entry[2][0])
         end = piece[1 - _ENTRY_BYTES :]
@@ -180,6 +199,11 @@ def _member(wheel: zipfile.ZipFile, *ends: str) -> str:
             if name.endswith(end):
                 return name
     raise LookupError(f"it has no {ends[0]}")
+
+
+def _text(wheel: zipfile.ZipFile, end: str) -> bytes:
+    """Return the content of the first member whose path ends in ``end``."""
+    return read_member(wheel, _member(wheel, end), _TEXT_LIMIT)
 
 
 def _gpu_libraries(wheel: zipfile.ZipFile, library: Library) -> tuple[set[str], str]:
@@ -218,7 +242,7 @@ def _sonames(wheel: zipfile.ZipFile) -> set[str]:
     The linker adds the C library's name and its versions last of all.
     """
     beginning = b""
-    with wheel.open(_member(wheel, *_INTERNAL)) as stream:
+    with open_member(wheel, _member(wheel, *_INTERNAL)) as stream:
         while len(beginning) < _MOST and (piece := stream.read(BLOCK)):
             beginning += piece
             if b"\0libc.so.6\0" in beginning and b"\0GLIBC_2." in beginning:
@@ -229,7 +253,9 @@ def _sonames(wheel: zipfile.ZipFile) -> set[str]:
 def _compiler(wheel: zipfile.ZipFile, library: Library) -> str:
     """Return the compiler that TensorFlow reports, such as ``7.3.1`` or ``clang-17.0.2``."""
     if _COMPILER not in library.exported:
-        if constant := _COMPILER_CONSTANT.search(wheel.read(_member(wheel, _SESSION))):
+        if constant := _COMPILER_CONSTANT.search(
+            read_member(wheel, _member(wheel, _SESSION), _LIBRARY_LIMIT)
+        ):
             return ("clang-" if constant[1] else "") + constant[2].decode()
         raise LookupError("_pywrap_tf_session.so names no compiler")
     for text in library.strings_of(_COMPILER):
@@ -255,8 +281,8 @@ def _build_info(wheel: zipfile.ZipFile) -> dict[str, Any]:
 
     From 2.4 on the mapping is ``collections.OrderedDict([…])``.
     """
-    name = next((one for one in wheel.namelist() if one.endswith(_BUILD_INFO)), None)
-    source = wheel.read(name).decode("utf-8", "replace") if name else ""
+    there = any(name.endswith(_BUILD_INFO) for name in wheel.namelist())
+    source = _text(wheel, _BUILD_INFO).decode("utf-8", "replace") if there else ""
     values = {}
     line = re.compile(r"^(\w+) = (?:collections\.OrderedDict)?(.+)$", re.MULTILINE)
     for key, text in line.findall(source):

@@ -21,13 +21,18 @@ from imgbuild.files import file_sha256, sha256, stored_folder, work_folder
 from imgbuild.inputs.build_inputs import SUPPLIED, BuildInputs
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
+from imgbuild.unpacking import open_member, read_member
 
 #: The stage whose only file is the wheel.
 STAGE = "horovod-wheel"
 #: Enough of a key to tell two wheels apart.
 KEY_DIGITS = 16
-#: Of what a wheel unpacks to, in bytes; Horovod's, with code for every GPU, is far smaller.
+#: Limit for the unpacked size of a wheel, in bytes. Horovod's, with code for every GPU, is far
+#: smaller.
 UNPACKED_LIMIT = 1 << 28
+#: Limit for the file WHEEL, in bytes.
+_TEXT_LIMIT = 1 << 20
+_PIECE = 1 << 20
 #: The folder of the cache with wheels from remote stores.
 TAKEN = "taken"
 #: Stages that the compiler's stage stands on or copies from, known by more than their instructions:
@@ -128,11 +133,15 @@ def wheel_file_name(wheel: bytes) -> str | None:
             if sum(file.file_size for file in archive.infolist()) > UNPACKED_LIMIT:
                 return None
             (path,) = (name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
-            tag = re.search(r"^Tag: (\S+)\s*$", archive.read(path).decode(), re.MULTILINE)
-            damaged = archive.testzip()
+            text = read_member(archive, path, _TEXT_LIMIT).decode()
+            tag = re.search(r"^Tag: (\S+)\s*$", text, re.MULTILINE)
+            for member in archive.infolist():
+                with open_member(archive, member) as stream:
+                    while stream.read(_PIECE):  # the end compares its checksum
+                        pass
     except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error):
         return None
-    name = f"{path.partition('.dist-info')[0]}-{tag[1]}.whl" if tag and not damaged else ""
+    name = f"{path.partition('.dist-info')[0]}-{tag[1]}.whl" if tag else ""
     return name if name and Path(name).name == name else None
 
 

@@ -14,7 +14,7 @@ import typer
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project, find_project
+from imgbuild.project import INSTALLED, Project, find_project, find_root
 from imgbuild.text import parse_duration, printable
 
 if TYPE_CHECKING:
@@ -132,15 +132,15 @@ def open_project(path: Path | None) -> Project:
     """Return the checkout that ``--project`` names; or one around this folder; or the installed."""
     if path and not os.path.isdir(path):  # noqa: PTH112 - also of a loop of links
         raise InputError(f"--project {path}: no such folder.")
-    return find_project(Path(os.path.realpath(path or ".")), or_installed=path is None)
+    named = path is not None
+    return find_project(Path(os.path.realpath(path or ".")), or_installed=not named, named=named)
 
 
 def open_project_if_any(path: Path | None) -> Project | None:
     """Return the same, or None where no checkout is named and there is none."""
-    if path:
+    here = Path(os.path.realpath("."))
+    if path or INSTALLED.is_dir() or find_root(here):
         return open_project(path)
-    with suppress(InputError):
-        return open_project(None)
     return None
 
 

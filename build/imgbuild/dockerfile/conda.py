@@ -9,7 +9,6 @@
 built. A comment after ``#`` says where a hash was seen, if not in the channel itself.
 """
 
-import bz2
 import difflib
 import json
 import re
@@ -23,11 +22,13 @@ from imgbuild.addresses import shown
 from imgbuild.dockerfile.lockfile import UnreadableLockError, lock_text
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.components import CondaPython, Python
+from imgbuild.unpacking import unpack_bz2
 
 if TYPE_CHECKING:  # a Dockerfile is rendered without settings
     from imgbuild.sites import Sites
 
-#: conda-forge's largest channel has 60 MB packed and 300 MB unpacked.
+#: Limit for the index of a channel, packed or unpacked, in bytes. conda-forge's largest channel has
+#: 60 MB packed and 300 MB unpacked.
 _LIMIT = 1 << 30
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 HEADER = "# Written by `imgbuild lock`: the conda packages of Python {version}, by sha256.\n"
@@ -159,12 +160,13 @@ def _repodata(channel: str, sites: "Sites") -> str:
         what = f"{shown(answer.url)} answered {answer.status}."
         raise MachineError(f"{what} Name a mirror that has it (docs/guide.md).")
     try:
-        return (bz2.decompress(answer.body) if packed else answer.body).decode("utf-8", "replace")
-    except (OSError, ValueError) as error:
+        content = unpack_bz2(answer.body, _LIMIT) if packed else answer.body
+    except (OSError, EOFError, ValueError) as error:
         where = f"{channel}/repodata.json.bz2"
         raise MachineError(
             f"{where} is not the packed index of a conda channel: {error}."
         ) from error
+    return content.decode("utf-8", "replace")
 
 
 def _find(repodata: str, url: str, channel: str) -> str:

@@ -279,6 +279,8 @@ def call_uv(options: Sequence[str], folder: Path, environment: Mapping[str, str]
     # A virtual environment that happens to be active must not decide anything.
     env = {name: value for name, value in environment.items() if name != "VIRTUAL_ENV"}
     command = [find_uv_bin(), "pip", "compile", *options]
+    # uv looks for this file in the folders above, one of which may be everybody's, such as /tmp.
+    (folder / "uv.toml").touch()
     result = run(command, timeout=TIMEOUT_SECONDS, env=env, cwd=folder)
     if result.code == TIMED_OUT:
         raise MachineError(

@@ -162,7 +162,7 @@ def write_archive(folder: Path, target: Path) -> None:
 
 def unpack_archive(archive: Path, folder: Path) -> None:
     """Write the layout that an archive of ``docker save`` holds; what is none of it is left out."""
-    with tarfile.open(archive) as tar:
+    with tarfile.open(archive, "r:") as tar:  # engines pack no such archive as a whole
         # No name leads out of the folder: Python before 3.11.4 has no filters to see to that.
         tar.extraction_filter = getattr(tarfile, "data_filter", None)
         files = [one for one in tar if one.isreg() and _FILE.fullmatch(one.name)]

@@ -186,6 +186,8 @@ def run_suites(
             *("-p", "testinfra.plugin"),  # and none that this machine happens to have
             "--tb=short",  # the arguments of a test can be the whole list of an image's files
             *(f"--rootdir={session.project.root}", f"--hosts=docker://{container.id}"),
+            # Without it, pytest runs the conftest.py of every folder above the checkout.
+            f"--confcutdir={session.project.suites}",
             *(f"--expect={expect}", "-o", f"junit_suite_name={target.name}"),
             *("-o", "junit_family=xunit1"),  # xunit2 has no place for what a check records
             *(["--exitfirst"] if options.fail_fast else []),

@@ -7,6 +7,7 @@ in files, a Debian or Ubuntu version is compared by name alone: OSV's records li
 import json
 import re
 import zipfile
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from packaging.version import InvalidVersion, Version
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.files import parse_json
 from imgbuild.sites import Sites
+from imgbuild.unpacking import TooLargeError, read_member
 
 if TYPE_CHECKING:
     from imgbuild.http import Answer
@@ -27,8 +29,14 @@ if TYPE_CHECKING:
 UPSTREAM = "osv"
 #: The API takes so many queries at once.
 BATCH = 1000
-#: Of one record, in bytes. The longest of 2026 have a few MB.
-LARGEST_RECORD = 1 << 26
+#: Limits for one record and for all of a file, unpacked, in bytes. The longest records of 2026 have
+#: a few MB, and the files of all ecosystems together some GB.
+LARGEST_RECORD, LARGEST_FILE = 1 << 26, 1 << 35
+#: What reading another file ends in; an encrypted one in a RuntimeError.
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, RuntimeError, EOFError),
+    *(ValueError, KeyError, TypeError, AttributeError),
+)
 _PURL = re.compile(r"pkg:(pypi|deb/[a-z]+)/([^@]+)@([^?]+)\??(.*)")
 _DISTRIBUTIONS = {"deb/debian": "Debian:{}", "deb/ubuntu": "Ubuntu:{}:LTS"}
 
@@ -120,13 +128,18 @@ def read(packages: Iterable[Package], path: Path) -> Known:
     found = defaultdict[Package, set[str]](set)
     try:
         with zipfile.ZipFile(path) as archive:
-            for file in archive.infolist():
-                if file.file_size > LARGEST_RECORD:
-                    raise InputError(f"--osv {path}: {file.filename} is larger than a record.")
-                record = parse_json(archive.read(file))
+            members = archive.infolist()
+            if sum(member.file_size for member in members) > LARGEST_FILE:
+                raise InputError(f"--osv {path} unpacks to more than {LARGEST_FILE >> 30} GiB.")
+            for member in members:
+                record = parse_json(read_member(archive, member, LARGEST_RECORD))
                 for package in _affected(record, requested):
                     found[package].add(str(record["id"]))
-    except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError) as error:
+    except TooLargeError as error:
+        raise InputError(
+            f"--osv {path}: {error}. Use a file of OSV's own, such as the all.zip of an ecosystem."
+        ) from None
+    except (OSError, *_DAMAGE) as error:
         raise InputError(
             f"--osv {path}: {type(error).__name__}: it is not a ZIP file of OSV's records, such as "
             "the all.zip of an ecosystem."

@@ -4,16 +4,19 @@ import io
 import re
 import struct
 import sys
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from bombs import UNPACKED, memory_below, replaced, understated
+from elftools.common.exceptions import ELFError
 from fake_wheel import CPU, GPU_11_2, FakeWheel
 from faulty_server import FaultyServer, Reply
 
-from imgbuild.audit import package_index
+from imgbuild.audit import package_index, wheels
 from imgbuild.audit.package_index import OfferedFile, RemoteFile, index_url, read_project
-from imgbuild.audit.wheels import PIECE, compute_capabilities, read_wheel
+from imgbuild.audit.wheels import PIECE, Library, compute_capabilities, read_wheel
 from imgbuild.errors import InputError, MachineError
 from imgbuild.http import HttpClient
 from imgbuild.matrix.evidence import WheelFacts
@@ -69,6 +72,56 @@ def read(server: FaultyServer, client: HttpClient) -> Read:
         return read_wheel(remote, FakeWheel().file, "00" * 32, ("cp36",))
 
     return from_server
+
+
+INFO = "tensorflow_gpu-2.2.0.dist-info"
+LIBRARY = "tensorflow/libtensorflow_framework.so.2"
+INTERNAL = "tensorflow/python/_pywrap_tensorflow_internal.so"
+SESSION = "tensorflow/python/client/_pywrap_tf_session.so"
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        (f"{INFO}/METADATA", zipfile.ZIP_DEFLATED),
+        (f"{INFO}/WHEEL", zipfile.ZIP_DEFLATED),
+        ("tensorflow/python/platform/build_info.py", zipfile.ZIP_DEFLATED),
+        (LIBRARY, zipfile.ZIP_DEFLATED),
+        (INTERNAL, zipfile.ZIP_DEFLATED),
+        (SESSION, zipfile.ZIP_DEFLATED),
+        (f"{INFO}/METADATA", zipfile.ZIP_BZIP2),
+        (INTERNAL, zipfile.ZIP_BZIP2),
+    ],
+)
+def test_read_wheel_that_unpacks_to_too_much(
+    read: Read, monkeypatch: pytest.MonkeyPatch, name: str, method: int
+) -> None:
+    monkeypatch.setattr(wheels, "_LIBRARY_LIMIT", 4 << 20)
+    monkeypatch.setattr(wheels, "_STREAM_LIMIT", 4 << 20)
+    fake = FakeWheel(recent=name == SESSION)
+    reply = Reply(replaced(fake.content(), {name: bytes(UNPACKED)}, method))
+    reason = "unpacks to more than" if method == zipfile.ZIP_DEFLATED else "another method"
+    with memory_below(UNPACKED), pytest.raises(MachineError, match=reason):
+        read(reply)
+
+
+def test_read_wheel_of_an_understated_size(read: Read) -> None:
+    name = f"{INFO}/METADATA"
+    wheel = replaced(FakeWheel().content(), {name: bytes(UNPACKED)}, zipfile.ZIP_DEFLATED)
+    with memory_below(UNPACKED // 2), pytest.raises(MachineError, match="or damaged"):
+        read(Reply(understated(wheel, name)))
+
+
+@pytest.mark.parametrize(("field", "value"), [(4, 8), (8, 0x800)], ids=["no content", "packed"])
+@pytest.mark.parametrize("section", range(1, 6))
+def test_library_with_a_section_of_any_size(section: int, field: int, value: int) -> None:
+    """Its size, of a terabyte, is in its header alone, or in that of what is packed."""
+    content = bytearray(FakeWheel().library())
+    header = struct.unpack_from("<Q", content, 40)[0] + 64 * section
+    struct.pack_into("<I", content, header + field, value)
+    struct.pack_into("<Q", content, header + 32, 1 << 40)
+    with pytest.raises((ValueError, ELFError)):
+        Library(bytes(content))
 
 
 def test_a_gpu_and_a_cpu_wheel_with_a_loader(read: Read) -> None:

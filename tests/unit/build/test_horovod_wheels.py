@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from bench import NEW, OLD, Bench
+from bombs import UNPACKED, memory_below, replaced, understated
 from project_copy import copied
 
 from imgbuild.build.horovod_wheels import UNPACKED_LIMIT, WheelCache, wheel_key
@@ -17,6 +18,7 @@ from imgbuild.engine.bake import BakeTarget
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
+WHEEL_FILE = "horovod-0.19.5.dist-info/WHEEL"
 WHEEL_NAME = "horovod-0.19.5-cp36-cp36m-linux_x86_64.whl"
 
 
@@ -32,6 +34,11 @@ def make_wheel(
     return content.getvalue()
 
 
+def with_text(method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """Return a wheel whose WHEEL unpacks to much."""
+    return replaced(make_wheel(), {WHEEL_FILE: bytes(UNPACKED)}, method)
+
+
 WHEEL = make_wheel()
 KEY = "a" * 64
 
@@ -44,13 +51,17 @@ KEY = "a" * 64
         b"no archive",
         make_wheel("../horovod-1"),
         pytest.param(make_wheel(size=UNPACKED_LIMIT + 1), id="unpacks to too much"),
+        pytest.param(with_text(zipfile.ZIP_DEFLATED), id="WHEEL unpacks to too much"),
+        pytest.param(with_text(zipfile.ZIP_BZIP2), id="bzip2"),
+        pytest.param(understated(with_text(), WHEEL_FILE), id="an understated size"),
     ],
 )
 def test_a_damaged_wheel_is_not_kept_and_one_that_is_kept_is_replaced(
     tmp_path: Path, damaged: bytes
 ) -> None:
     wheels = WheelCache(tmp_path)
-    wheels.keep(KEY, damaged)
+    with memory_below(UNPACKED // 2):
+        wheels.keep(KEY, damaged)
     assert wheels.find(KEY) is None
     wheels.keep(KEY, WHEEL)
     folder = wheels.find(KEY)

@@ -23,6 +23,8 @@ from imgbuild.project import Project
 from imgbuild.scalars import Megabytes
 from imgbuild.settings import load_settings
 
+#: The tests' own checkout may belong to another user.
+NAMED = {"IMGBUILD_PROJECT": str(ROOT)}
 LOGIN = "https://me:s3cret@example.org/x"
 
 
@@ -96,7 +98,7 @@ def test_of_a_long_line_that_drifted_the_beginning_is_shown(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("words", [("list", LOGIN), (LOGIN,), ("list", "--stack", LOGIN)])
 def test_no_login_is_quoted(words: tuple[str, ...]) -> None:
-    done = imgbuild(ROOT, *words)
+    done = imgbuild(ROOT, *words, env=NAMED)
     assert done.returncode == 2
     assert "example.org/x" in done.stderr
     assert "s3cret" not in done.stderr
@@ -108,7 +110,7 @@ def test_the_exit_code_is_the_same_where_no_error_can_be_written(
     words: tuple[str, ...], form: str
 ) -> None:
     command = [sys.executable, "-c", "from imgbuild.cli import main; main()", *words]
-    environment = {**os.environ, "IMGBUILD_LOG_FORMAT": form}
+    environment = {**os.environ, **NAMED, "IMGBUILD_LOG_FORMAT": form}
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(command, cwd=ROOT, stderr=full, env=environment, check=False)
     assert done.returncode == 2

@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from bombs import BZ2, memory_below
 from faulty_server import FaultyServer, Reply
 
+from imgbuild.dockerfile import conda
 from imgbuild.dockerfile.conda import (
     conda_downloads,
     conda_problems,
@@ -152,6 +154,16 @@ def test_a_channel_that_cannot_be_read(
 ) -> None:
     server.give("/m/repodata.json.bz2", reply)
     assert re.search(expected, _resolve(server, tmp_path, XZ))
+
+
+def test_channel_that_unpacks_to_too_much(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conda, "_LIMIT", 1 << 20)
+    server.give("/m/repodata.json.bz2", Reply(BZ2))
+    with memory_below(16 << 20):
+        said = _resolve(server, tmp_path, XZ)
+    assert "unpacks to more than 1,048,576 bytes" in said
 
 
 def test_an_unreachable_channel_leaves_only_its_packages(

@@ -1,5 +1,6 @@
 """Locks: what they must satisfy, how they are read and resolved, and every way --check fails."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from imgbuild.dockerfile.lockfile import HEADER, lock_text, package_layers, pars
 from imgbuild.dockerfile.requirements import (
     LockFamily,
     LockRequest,
+    call_uv,
     family_problems,
     lock_family,
     lock_problems,
@@ -39,6 +41,16 @@ def _entry(name: str, version: str) -> str:
 
 FINE, PIP = _entry("six", "1.0"), _entry("pip", "21.3.1")
 WRITE_PIP = f"cat > lock.txt <<'EOT'\n{PIP}EOT"
+
+
+def test_call_uv_reads_no_settings_above_its_folder(tmp_path: Path) -> None:
+    """Everybody can write into the folder above, such as /tmp."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (tmp_path / "uv.toml").write_text("index-url = 'http://127.0.0.1:9/simple'\nno-index = 1\n")
+    (folder / "requirements.in").touch()
+    result = call_uv(["--quiet", "--offline", "requirements.in"], folder, os.environ)
+    assert (result.code, result.errors) == (0, "")
 
 
 def test_a_stack_has_its_locks_and_leaves_the_others_alone(matrix: Matrix) -> None:

@@ -64,6 +64,16 @@ def test_an_archive_is_unpacked_without_what_is_no_layout(layout: Path, tmp_path
     assert [*folder.parent.iterdir()] == [folder]
 
 
+def test_unpack_archive_refuses_a_packed_one(layout: Path, tmp_path: Path) -> None:
+    """No engine packs one as a whole, and it could unpack to a full disk."""
+    archive = tmp_path / "saved.tar"
+    write_archive(layout, archive)
+    archive.write_bytes(gzip.compress(archive.read_bytes()))
+    with pytest.raises(tarfile.ReadError):
+        unpack_archive(archive, tmp_path / "unpacked")
+    assert not (tmp_path / "unpacked").exists()
+
+
 @pytest.mark.usefixtures("no_collection")
 def test_every_damaged_or_missing_file_is_seen(layout: Path) -> None:
     for path in sorted(path for path in layout.rglob("*") if path.is_file()):

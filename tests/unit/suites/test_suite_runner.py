@@ -124,6 +124,16 @@ def test_each_outcome_of_a_check_is_in_the_report(session: TestSession) -> None:
     assert session.engine.containers("imgbuild.test-of") == []
 
 
+def test_suites_run_no_code_above_their_folder(session: TestSession) -> None:
+    """A checkout may be below a folder that others can write, such as /tmp."""
+    _write(session, toy="def test_it(): pass\n")
+    root = session.project.root
+    for folder in (root.parent, root, root / "tests"):
+        (folder / "conftest.py").write_text("raise SystemExit(1)\n")
+    (toy,) = run_suites(TARGET, ("toy",), session, TestOptions()).suites
+    assert (toy.passed, toy.failures) == (1, ())
+
+
 MEETING = """
 import pathlib, time
 

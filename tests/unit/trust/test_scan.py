@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bombs import UNPACKED, memory_below, understated, zip_file
 
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.http import Answer, HttpClient
@@ -17,6 +18,7 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Accepted
 from imgbuild.settings import Settings
 from imgbuild.sites import Sites
+from imgbuild.trust import osv
 from imgbuild.trust.osv import Known, Package, ask, packages_of, read
 from imgbuild.trust.scan import Scan, findings, keep_scan, latest_scan, sarif, unsupported_parts
 from imgbuild.trust.updates import Update, read_updates
@@ -141,6 +143,30 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, damage: str) -> Non
     elif damage == "missing":
         path.unlink()
     with pytest.raises(InputError, match=r"all\.zip"):
+        read([PILLOW], path)
+
+
+@pytest.mark.parametrize("limit", ["LARGEST_RECORD", "LARGEST_FILE"])
+def test_read_of_records_that_unpack_to_too_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(osv, limit, 1 << 20)
+    path = tmp_path / "all.zip"
+    path.write_bytes(zip_file({"a.json": b"{}", "b.json": b" " * UNPACKED}))
+    with memory_below(16 << 20), pytest.raises(InputError, match=r"all\.zip.* more than"):
+        read([PILLOW], path)
+
+
+@pytest.mark.parametrize("way", ["bzip2", "understated"])
+def test_read_of_records_packed_in_another_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(osv, "LARGEST_RECORD", 1 << 20)
+    method = zipfile.ZIP_BZIP2 if way == "bzip2" else zipfile.ZIP_DEFLATED
+    content = zip_file({"a.json": b" " * UNPACKED}, method)
+    path = tmp_path / "all.zip"
+    path.write_bytes(understated(content, "a.json"))
+    with memory_below(16 << 20), pytest.raises(InputError, match=r"all\.zip"):
         read([PILLOW], path)
 
 

@@ -1,0 +1,54 @@
+"""Unpack what others packed, up to a limit: a few kB may unpack to gigabytes."""
+
+import bz2
+import io
+import zipfile
+from typing import IO
+
+#: zipfile unpacks these in pieces of the size that is read. It unpacks a whole piece of bzip2 or
+#: LZMA at once, and such a piece of 4 kB holds gigabytes.
+_IN_PIECES = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+
+
+class TooLargeError(ValueError):
+    """Something unpacks to more than its limit."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(f"{what} unpacks to more than {limit:,} bytes")
+
+
+def open_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo) -> IO[bytes]:
+    """Open a file of an archive that is to be read in pieces.
+
+    Read with a size: without one, zipfile unpacks a file whose header understates its size whole.
+
+    ValueError: it is packed by another method than deflate.
+    """
+    member = archive.getinfo(name) if isinstance(name, str) else name
+    if member.compress_type not in _IN_PIECES:
+        raise ValueError(f"{member.filename} is packed by another method than deflate")
+    return archive.open(member)
+
+
+def read_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo, limit: int) -> bytes:
+    """Return the content of a file of an archive.
+
+    TooLargeError: it has more than ``limit`` bytes. ValueError: see `open_member`.
+    """
+    with open_member(archive, name) as stream:
+        content = stream.read(limit + 1)
+    if len(content) > limit:
+        raise TooLargeError(name if isinstance(name, str) else name.filename, limit)
+    return content
+
+
+def unpack_bz2(packed: bytes, limit: int) -> bytes:
+    """Return unpacked bzip2.
+
+    TooLargeError: it has more than ``limit`` bytes. EOFError, OSError: it is damaged.
+    """
+    with bz2.open(io.BytesIO(packed)) as stream:
+        content = stream.read(limit + 1)
+    if len(content) > limit:
+        raise TooLargeError("it", limit)
+    return content
