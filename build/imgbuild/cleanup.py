@@ -25,6 +25,7 @@ from imgbuild.plan.plan import is_own, own_names
 from imgbuild.publish.upload import note_of, remove_left_tag
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
+from imgbuild.suites.runner import folder_name
 from imgbuild.text import counted
 
 #: How long logs are kept, in seconds.
@@ -141,6 +142,7 @@ class Cleanup:
         ):
             for one in found:
                 image, _, place = one.labels[CONTAINER_LABEL].rpartition("@")
+                image = folder_name(image)  # any image can have this label
                 here = place == place_of(self.state)
                 why = f"of a test of {image}"
                 why += "" if here else f", by another state folder ({place})"
@@ -155,7 +157,7 @@ class Cleanup:
     def _images(self, engine: Engine) -> Iterator[Garbage]:
         known = ReportStore(self.state / "reports").was_to_test
         for image in engine.images(NAME):
-            names, name = own_names(image), image.labels[NAME]
+            names, name = own_names(image), folder_name(image.labels[NAME])
             family = image.labels.get(REPOSITORY, "").removeprefix(STANDIN_HOST)
             foreign = self.repository not in {None, family}
             # One with tags of others only is theirs now; an untagged one may await its tests.

@@ -19,6 +19,7 @@ from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import MachineError
 from imgbuild.files import stored_folder
 from imgbuild.publish.upload import note_of
+from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
 
 register(app)
@@ -136,6 +137,18 @@ def test_an_image_that_imgbuild_works_on_stays(engine: FakeEngine, state: Path) 
     assert len(engine.stored) == 2
     assert run("--yes").exit_code == 0
     assert len(engine.stored) == 1
+
+
+def test_clean_locks_no_path_that_a_label_names(engine: FakeEngine, state: Path) -> None:
+    """Anybody's image can have the label, and its containers inherit it."""
+    named = replace(image(1), labels={**image(1).labels, "imgbuild.name": "../../../named"})
+    engine.stored = {named.id: named}
+    mine = {CONTAINER_LABEL: f"../../../tested@{place_of(state)}"}
+    engine.start(named.id, command=["sleep"], labels=mine)
+    run("--yes")
+    assert engine.running == {}
+    folders = {path.parent for path in state.parent.parent.rglob("*.lock")}
+    assert folders == {state / "locks"}
 
 
 def test_the_temporary_tag_of_a_killed_push_goes(engine: FakeEngine, state: Path) -> None:

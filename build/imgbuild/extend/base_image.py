@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from pydantic import TypeAdapter
 
+from imgbuild import scalars
 from imgbuild.addresses import has_registry
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.dockerfile.labels import NAME
@@ -77,12 +79,26 @@ def family_base(image: Image, project: Project) -> BaseImage:
     return BaseImage(image.name, image.tags[0], python, *system, packages, local, image)
 
 
-def _checked(found: ImageContents, reference: str) -> dict[str, str]:
-    """Return the packages of an image, which may say anything, as pip knows them.
+_USER = TypeAdapter(scalars.ImageUser)
 
-    CheckFailedError: a name or a version is none.
+
+def _checked_user(user: str, reference: str) -> str:
+    """Return the user of an image if it can be written into a Dockerfile; else CheckFailedError."""
+    try:
+        return _USER.validate_python(user) if user else ""
+    except ValueError:
+        raise CheckFailedError(
+            f"{reference}: its user is {user[:80]!r}, which is not a name or number, alone or with "
+            "a group. Correct the USER of the image, or extend another one."
+        ) from None
+
+
+def _checked_packages(found: ImageContents, reference: str) -> dict[str, str]:
+    """Return the packages of an image as pip knows them.
+
+    CheckFailedError: pip does not know a name or a version.
     """
-    for name, version in [*found.packages.items(), ("python", found.python)]:
+    for name, version in found.packages.items():
         try:
             canonicalize_name(name, validate=True)
             Version(version)
@@ -112,11 +128,11 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
     with image_locks([folder_name(reference)], context.host, locks):
         remove_leftovers([reference], engine)
         found = read_contents(reference, stored.id, engine)
-    packages = _checked(found, reference)
+    packages, user = _checked_packages(found, reference), _checked_user(stored.user, reference)
     for image in whole_family(context.images[0].matrix):
         if image.name == stored.labels.get(NAME):
             base = family_base(image, context.project)
             if base.packages == packages:
-                return replace(base, reference=reference, user=stored.user, id=stored.id)
+                return replace(base, reference=reference, user=user, id=stored.id)
     facts = (found.python, found.glibc, "-".join(found.os), packages, packages)
-    return BaseImage(reference, reference, *facts, user=stored.user, id=stored.id)
+    return BaseImage(reference, reference, *facts, user=user, id=stored.id)

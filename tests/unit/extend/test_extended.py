@@ -205,6 +205,14 @@ def test_packages_that_pip_cannot_know_are_refused(
         referenced_base("own:1", bench.context)
 
 
+@pytest.mark.parametrize("user", ["0\nRUN id", "$HOME", "me me", "0:0:0"])
+def test_a_user_that_is_no_word_is_refused(bench: Bench, read: Read, user: str) -> None:
+    read({})
+    bench.engine.stored["sha256:own"] = StoredImage("sha256:own", ("own:1",), user=user)
+    with pytest.raises(CheckFailedError, match="own:1: its user is"):
+        referenced_base("own:1", bench.context)
+
+
 @pytest.mark.parametrize(
     ("name", "more", "known"),
     [
