@@ -20,6 +20,7 @@ from imgbuild.engine.bake import BakeTarget, run_bake
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.extend.base_image import BaseImage
+from imgbuild.extend.build_files import copy_build_files
 from imgbuild.extend.extension import Extension
 from imgbuild.files import sha256, work_folder
 from imgbuild.inputs.oci_layout import unpack_archive
@@ -105,7 +106,8 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
 
     ``folder`` is where copies are from. One that fails or is interrupted leaves no image.
 
-    InputError: the base is not in the engine. CheckFailedError: a step or a suite failed.
+    InputError: the base is not in the engine, or a file to copy cannot be read.
+    CheckFailedError: a step or a suite failed.
     """
     tag, engine, started = extension.tag or "", context.engine, time.monotonic()
     name, stored = folder_name(tag), engine.need(base.reference, base.image)
@@ -118,9 +120,12 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
         work_folder("dockerfile") as work,
         BuildDisplay([tag]) as display,
     ):
+        sources = [pair.partition(":")[0] for pair in extension.copied]
+        (work / "files").mkdir()
+        copy_build_files([*sources, *wheels], folder, work / "files")
         target = BakeTarget(
             name,
-            folder,
+            work / "files",
             work / "Dockerfile",
             contexts={"base": _base_context(base, stored, work, context), **uv},
             # Its id where no registry has it.

@@ -68,10 +68,14 @@ class Extending:
     folder: Path
     fails: str = ""
     targets: list[BakeTarget] = field(default_factory=list)
+    #: The files of each build context.
+    sent: list[list[str]] = field(default_factory=list)
 
     def bake(self, _b: object, _h: object, targets: Sequence[BakeTarget], **_: object) -> Any:
         (target,) = targets
         self.targets.append(target)
+        files = target.context.rglob("*")
+        self.sent.append(sorted(str(path.relative_to(target.context)) for path in files))
         if target.target == self.fails:
             raise CheckFailedError("exit code 1")
         image_id = f"sha256:{target.target}"
@@ -120,13 +124,21 @@ def test_it_is_built_on_the_base_tested_and_tagged(
     assert extending.stored == {**BASE_ALONE, "sha256:extended": (TAG,)}
     (target,) = extending.targets
     assert target.contexts["base"] == "docker-image://imgbuild/tensorflow:2.2-cpu"
-    assert (target.secrets, target.context) == ({"ca": Path("/ca.pem")}, extending.folder)
+    assert target.secrets == {"ca": Path("/ca.pem")}
     assert expected[0]["packages"] == {**extending.base.packages, "keras": "2.3.1"}
     assert expected[0]["name"] == NEW
     assert made.report
     assert made.report.ok
     assert extending.build(test=False).report is None
     assert extending.bench.tested == [TAG]
+
+
+def test_the_context_has_only_what_is_copied(extending: Extending) -> None:
+    for name in ("app.py", "private"):
+        (extending.folder / name).touch()
+    extending.build(test=False, copy=["app.py:/opt/app.py"])
+    extending.build(test=False, env={"A": "1"})
+    assert extending.sent == [["app.py"], []]
 
 
 @pytest.mark.parametrize("name", ["{}:1", "{}:1@sha256:d", "{}@sha256:d"])
