@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from imgbuild.build.bake_images import TEMPORARY_NAMES
 from imgbuild.build.context import image_locks
 from imgbuild.dockerfile.labels import NAME, REPOSITORY
 from imgbuild.engine.client import Engine
@@ -134,7 +135,7 @@ class Cleanup:
                 yield Garbage(kind, name, why, emptied, sum(sizes))
 
     def _leftovers(self, engine: Engine) -> Iterator[Garbage]:
-        """Yield containers and networks of killed tests, and temporary tags of killed pushes."""
+        """Yield containers and networks of killed tests, and temporary names of killed runs."""
         kind = CleanupKind.LEFTOVERS
         for found, act in (
             (engine.containers(CONTAINER_LABEL), engine.remove_container),
@@ -149,6 +150,12 @@ class Cleanup:
                 remove, since, lock = partial(act, one.id), one.created, image if here else None
                 if here or self.elsewhere:
                     yield Garbage(kind, one.id[:12], why, remove, since=since or None, image=lock)
+        mine = f"{TEMPORARY_NAMES}:{place_of(self.state)}-"
+        for stored in engine.named(TEMPORARY_NAMES):
+            for name in stored.tags:
+                if name.startswith(mine):
+                    why = "temporary name of a build that was killed"
+                    yield Garbage(kind, name, why, partial(engine.untag, name), image="")
         for note in sorted(note_of(self.state, engine, "*").parent.glob("*.json")):
             why = "temporary tag of a push that was killed"
             remove, since = partial(remove_left_tag, engine, note), int(note.stat().st_mtime)

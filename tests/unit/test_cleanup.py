@@ -12,6 +12,7 @@ import pytest
 from fake_engine import FakeEngine
 from typer.testing import CliRunner, Result
 
+from imgbuild.build.bake_images import TEMPORARY_NAMES
 from imgbuild.build.context import image_locks
 from imgbuild.cleanup import Cleanup, CleanupKind
 from imgbuild.cli import app, register
@@ -149,6 +150,19 @@ def test_clean_locks_no_path_that_a_label_names(engine: FakeEngine, state: Path)
     assert engine.running == {}
     folders = {path.parent for path in state.parent.parent.rglob("*.lock")}
     assert folders == {state / "locks"}
+
+
+def test_clean_removes_temporary_names(engine: FakeEngine, state: Path) -> None:
+    """Of this state folder: another's build may be at work."""
+    mine = f"{TEMPORARY_NAMES}:{place_of(state)}-1"
+    other = f"{TEMPORARY_NAMES}:{'0' * 12}-1"
+    own = StoredImage("sha256:own", ("me/own:1", mine, other))
+    engine.stored = {own.id: own}
+    with image_locks(["me-train-1"], HOST, state / "locks"):
+        run("--yes")
+        assert engine.stored[own.id].tags == own.tags
+    run("--yes")
+    assert engine.stored[own.id].tags == ("me/own:1", other)
 
 
 def test_the_temporary_tag_of_a_killed_push_goes(engine: FakeEngine, state: Path) -> None:

@@ -1,5 +1,6 @@
 """The image that is extended: one of the matrix by its lock, any other by what is in it."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -24,6 +25,24 @@ from imgbuild.suites.runner import folder_name
 TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu")
 
 
+#: Before the name of a local image in a printed Dockerfile. No registry can have this name.
+#: Source: RFC 2606, section 2.
+LOCAL = "local.invalid/"
+
+
+def local_name(reference: str, image_id: str = "") -> str:
+    """Return a name for an image in a Dockerfile by which nothing can be pulled in its place.
+
+    That is the reference itself if it names a registry. BuildKit looks for other names on Docker
+    Hub, and takes no id (https://github.com/moby/moby/issues/39769), so the id becomes a tag.
+    """
+    if has_registry(reference):
+        return reference
+    repository, *rest = re.split("[:@]", reference, maxsplit=1)
+    tag = image_id.partition(":")[2] or "".join(rest).rpartition(":")[2] or "latest"
+    return f"{LOCAL}{repository}:{tag}"
+
+
 @dataclass(frozen=True)
 class BaseImage:
     """An image to build on; ``image`` is the one of the matrix that it is, if any.
@@ -46,15 +65,8 @@ class BaseImage:
 
     @property
     def local_name(self) -> str:
-        """What a Dockerfile calls it so that no stranger's image is pulled in its place.
-
-        BuildKit takes no id (https://github.com/moby/moby/issues/39769), but a tag on every image
-        store; no registry can have the one here (RFC 2606, "TLDs for Testing").
-        """
-        repository, _, tag = self.reference.partition(":")
-        if has_registry(self.reference) or "@" in self.reference:
-            return self.reference
-        return f"local.invalid/{repository}:{self.id.partition(':')[2] or tag or 'latest'}"
+        """The name in a printed Dockerfile; see `local_name`."""
+        return local_name(self.reference, self.id)
 
     @property
     def platform(self) -> str:

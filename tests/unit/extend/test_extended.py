@@ -9,12 +9,14 @@ import pytest
 from bench import NEW, OLD, Bench
 
 from imgbuild.dockerfile.lockfile import parse_lock
+from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.bake import BakeTarget, BuiltImage
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
-from imgbuild.extend.base_image import BaseImage, family_base, referenced_base
+from imgbuild.extend.base_image import BaseImage, family_base, local_name, referenced_base
 from imgbuild.extend.extended import Extended, build_extension, extension_dockerfile
 from imgbuild.extend.extension import extension_of
+from imgbuild.inputs.build_inputs import BaseInput
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.suites.container import ImageContents, TestTarget
@@ -54,9 +56,36 @@ def test_a_printed_dockerfile_names_a_local_base_by_its_id(base: BaseImage) -> N
     """By a tag: BuildKit takes no id, and of a name without registry a stranger's image."""
     local = replace(base, id=f"sha256:{'a' * 64}").local_name
     assert local == f"local.invalid/imgbuild/tensorflow:{'a' * 64}"
-    assert replace(base, reference="me/own").local_name == "local.invalid/me/own:latest"
-    for reference in ("h.example:5000/ml/own:1", f"me/own@sha256:{'a' * 64}"):
-        assert replace(base, reference=reference).local_name == reference
+    assert local_name("me/own") == "local.invalid/me/own:latest"
+    assert local_name(f"me/own@sha256:{'a' * 64}") == f"local.invalid/me/own:{'a' * 64}"
+    assert local_name("h.example:5000/ml/own:1") == "h.example:5000/ml/own:1"
+
+
+@pytest.mark.parametrize("user", ["", "1000"])
+def test_programs_of_a_base_get_no_secrets_for_apt(
+    base: BaseImage, images: dict[str, Image], project: Project, user: str
+) -> None:
+    archive = BaseInput("debian@sha256:abc", "sha256:abc", "registry")
+    extension = extension_of({"apt": ["libsndfile1", "git=1:2.39.*"], "env": {"A": "1"}})
+    foreign = replace(base, user=user)
+    text = extension_dockerfile(extension, foreign, None, (), images[NEW], project, archive)
+    stages = Dockerfile(text).stages
+    assert [one.line for one in stages["archive"].instructions] == [
+        "FROM debian@sha256:abc AS archive"
+    ]
+    steps = {
+        name: [one.line for one in stage.instructions if one.line.startswith("RUN ")]
+        for name, stage in stages.items()
+    }
+    (download,) = steps.pop("archives")
+    assert "apt-download /run/status /archives" in download
+    assert "type=secret,id=netrc" in download
+    others = [line for lines in steps.values() for line in lines]
+    assert len(others) == 2
+    for line in others:
+        assert line.startswith("RUN --network=none ")
+        assert "type=secret" not in line
+        assert "type=cache" not in line, "what it writes would be used by other builds"
 
 
 @dataclass
@@ -68,6 +97,8 @@ class Extending:
     folder: Path
     fails: str = ""
     targets: list[BakeTarget] = field(default_factory=list)
+    #: What the base was called, by its id, when a stage was built.
+    named: list[str] = field(default_factory=list)
     #: The files of each build context.
     sent: list[list[str]] = field(default_factory=list)
 
@@ -76,6 +107,8 @@ class Extending:
         self.targets.append(target)
         files = target.context.rglob("*")
         self.sent.append(sorted(str(path.relative_to(target.context)) for path in files))
+        found = self.bench.engine.inspect(target.contexts["base"].partition("://")[2])
+        self.named.append(found.id if found else "")
         if target.target == self.fails:
             raise CheckFailedError("exit code 1")
         image_id = f"sha256:{target.target}"
@@ -123,7 +156,8 @@ def test_it_is_built_on_the_base_tested_and_tagged(
     assert (made.tag, made.size) == (TAG, 5)
     assert extending.stored == {**BASE_ALONE, "sha256:extended": (TAG,)}
     (target,) = extending.targets
-    assert target.contexts["base"] == "docker-image://imgbuild/tensorflow:2.2-cpu"
+    assert target.contexts["base"].startswith("docker-image://local.invalid/imgbuild/temporary:")
+    assert extending.named == ["sha256:base"], "whatever its name means by then"
     assert target.secrets == {"ca": Path("/ca.pem")}
     assert expected[0]["packages"] == {**extending.base.packages, "keras": "2.3.1"}
     assert expected[0]["name"] == NEW
