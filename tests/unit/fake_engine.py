@@ -89,7 +89,7 @@ class FakeEngine(Engine):
         self.calls.append("load")
         return ()
 
-    def pull(self, reference: str) -> None:
+    def _pull(self, reference: str) -> None:
         self.calls.append("pull")
         if reference not in self.registry:
             raise CheckFailedError(f"The registry has no {reference}.")

@@ -220,7 +220,7 @@ def _pull(reference: str, image: Image, context: BuildContext) -> str:
         return ""
     context.say(f"pulling the base image {reference}")
     try:
-        context.engine.pull(reference)
+        context.engine.pull(reference, pinned=True)
     except EngineUnusableError:
         raise
     except ImgbuildError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
+from imgbuild.addresses import has_registry
 from imgbuild.engine.discovery import DEFAULT_HOST, client_words, resolve_host
 from imgbuild.engine.faults import answered_error, engine_error, translated
 from imgbuild.engine.types import (
@@ -203,7 +204,20 @@ class Engine:
         path = f"/distribution/{quote(reference)}/json"
         return bool(self.inspect(reference)) or self._answer(path, ANSWER_SECONDS)[0] == 200
 
-    def pull(self, reference: str) -> None:
+    def pull(self, reference: str, *, pinned: bool = False) -> None:
+        """Pull an image; ``pinned`` is for the base images of the matrix, of which some are of Hub.
+
+        InputError: the name has no registry, so anybody's image of Docker Hub could be meant.
+        """
+        if not has_registry(reference) and not (pinned and "@sha256:" in reference):
+            raise InputError(
+                f"The engine has no image {reference}, and no image is pulled by a name without a "
+                "registry: Docker Hub may have anybody's. If it is the right one there, name it "
+                f"docker.io/{reference}."
+            )
+        self._pull(reference)
+
+    def _pull(self, reference: str) -> None:
         repository, tag = _split(reference)
         with self._api(WORK_SECONDS) as api:
             stream = api.pull(repository, tag, stream=True, decode=True, platform=IMAGE_PLATFORM)

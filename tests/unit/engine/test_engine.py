@@ -10,6 +10,7 @@ from pathlib import Path
 import docker.errors
 import pytest
 import requests
+from fake_engine import FakeEngine
 from socket_server import SocketServer, socket_server
 
 from imgbuild.engine import types
@@ -180,6 +181,21 @@ def test_an_engine_that_nobody_serves_is_said_in_the_systems_words(tmp_path: Pat
         with pytest.raises(EngineUnusableError, match=words) as caught:
             call()
         assert not re.search("HTTPConnection|retries", str(caught.value))
+
+
+@pytest.mark.parametrize("name", ["nope:1", "me/nope:1", f"nope@{ID}", f"debian@{ID}"])
+def test_pull_needs_the_name_of_a_registry(name: str) -> None:
+    """Docker Hub can have anybody's image by another name."""
+    engine = FakeEngine(registry={name: StoredImage(ID, (name,))})
+    with pytest.raises(InputError, match=re.escape(name)):
+        engine.pull(name)
+    assert engine.stored == {}
+    if "@" in name:  # the base images of the matrix
+        engine.pull(name, pinned=True)
+        assert ID in engine.stored
+    else:
+        with pytest.raises(InputError):
+            engine.pull(name, pinned=True)
 
 
 def _archive(entry: tarfile.TarInfo, content: bytes = b"") -> bytes:
