@@ -22,7 +22,7 @@ from imgbuild.files import abandoned_work, is_locked, lock_owner, remove_tree
 from imgbuild.inputs.oci_layout import REPOSITORY as BASE_REPOSITORY
 from imgbuild.inputs.oci_layout import short_id
 from imgbuild.matrix.images import STANDIN_HOST
-from imgbuild.plan.plan import is_own, own_names
+from imgbuild.plan.plan import has_own_labels, own_names
 from imgbuild.publish.upload import note_of, remove_left_tag
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
@@ -168,7 +168,7 @@ class Cleanup:
             family = image.labels.get(REPOSITORY, "").removeprefix(STANDIN_HOST)
             foreign = self.repository not in {None, family}
             # One with tags of others only is theirs now; an untagged one may await its tests.
-            if (image.tags and not names) or not is_own(image, engine.history):
+            if (image.tags and not names) or not has_own_labels(image):
                 continue
             if not self.elsewhere and (foreign or not (names or known(image.id))):
                 continue

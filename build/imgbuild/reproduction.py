@@ -39,7 +39,7 @@ from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import image_called
 from imgbuild.plan.changes import changes_since
 from imgbuild.plan.digest import input_digest
-from imgbuild.plan.plan import Action, PlanItem, is_own
+from imgbuild.plan.plan import Action, PlanItem, has_own_labels
 from imgbuild.project import Project
 from imgbuild.settings import BootstrapBase, RegistryBase, Settings, load_settings
 from imgbuild.sizes import Layer, image_layers
@@ -113,7 +113,7 @@ def _original(
         stack.callback(lambda: engine.discard(found.id))
         stack.callback(lambda: None if "@" in name else engine.untag(name))
     found = engine.need(name)
-    if not is_own(found, engine.history):
+    if not has_own_labels(found):
         raise InputError(
             f"{name} is not an image of imgbuild's own, or something was added to it: nothing "
             "says what it was built from."

@@ -16,7 +16,7 @@ from imgbuild.build.bake_images import TEMPORARY_NAMES
 from imgbuild.build.context import image_locks
 from imgbuild.cleanup import Cleanup, CleanupKind
 from imgbuild.cli import app, register
-from imgbuild.engine.types import HistoryEntry, StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
 from imgbuild.files import stored_folder
 from imgbuild.publish.upload import note_of
@@ -75,12 +75,6 @@ def test_what_others_test_or_built_on_top_stays(engine: FakeEngine) -> None:
     engine.stored[image(3).id] = image(3)
     assert len(listed()) == 1
     assert len(listed("--elsewhere")) == 2
-    engine.stored = {image(1).id: image(1)}
-    label = HistoryEntry(f"LABEL imgbuild.name={NAME}")
-    engine.histories[image(1).id] = [HistoryEntry('CMD ["a"]'), HistoryEntry("ENTRYPOINT b"), label]
-    assert len(listed()) == 1
-    engine.histories[image(1).id].insert(0, HistoryEntry("ENV THEIRS=1"))
-    assert listed() == []
     for tags in ((), ("app:1",)):
         engine.stored = {image(1).id: replace(image(1, *tags), created=EPOCH + 100)}
         assert listed("--elsewhere", "--images") == []

@@ -131,7 +131,7 @@ def _extend(
         if context and extension.base:
             base = referenced_base(extension.base, context)
         elif context and not print_only:
-            base = replace(base, id=context.engine.need(base.reference, base.image).id)
+            base = replace(base, id=context.need_own(context.images[0]).id)
         else:
             base = _located(base, project)
         lock, requested = None, wanted_packages(extension, folder, base.python)

@@ -128,15 +128,23 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
 
     One with a name of the matrix and the very packages of that image's lock is taken for it.
 
+    InputError: the engine lacks it, and its name has no registry.
     CheckFailedError: no registry gives it, it has no Python, or packages that pip does not know; it
         is not signed by whom the settings trust.
     """
     engine, locks = context.engine, context.state / "locks"
     if not (stored := engine.inspect(reference)):
-        context.say(f"pulling {reference}")
+        if has_registry(reference):
+            context.say(f"pulling {reference}")
         engine.pull(reference)
         stored = engine.need(reference)
-    require_trusted(stored.digests, reference, context.settings)
+    require_trusted(
+        stored.digests,
+        reference,
+        context.settings,
+        made_here=context.store.was_made_here(stored.id),
+        verified_by=context.store.verified_by(stored.id),
+    )
     with image_locks([folder_name(reference)], context.host, locks):
         remove_leftovers([reference], engine)
         found = read_contents(reference, stored.id, engine)

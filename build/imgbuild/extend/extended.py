@@ -178,6 +178,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
                 image_id = bake(_FINAL)
             size = image_size(engine.history(image_id)) - image_size(engine.history(stored.id))
             before = engine.inspect(tag)
+            context.store.record_extension(image_id)
             engine.tag(image_id, tag)
             made |= {before.id} if before and EXTENDS in before.labels else set()
         finally:

@@ -19,6 +19,8 @@ from imgbuild.extend.extension import extension_of
 from imgbuild.inputs.build_inputs import BaseInput
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
+from imgbuild.registry.signing import Trust
+from imgbuild.settings import Settings
 from imgbuild.suites.container import ImageContents, TestTarget
 from imgbuild.suites.results import Report
 from releases import release_of
@@ -249,6 +251,33 @@ def test_packages_that_pip_cannot_know_are_refused(
     bench.engine.stored["sha256:own"] = StoredImage("sha256:own", ("own:1",))
     with pytest.raises(CheckFailedError, match=r"own:1 says that it has '"):
         referenced_base("own:1", bench.context)
+
+
+@pytest.mark.parametrize("digests", [(), ("registry.example.org/own@sha256:d",)])
+def test_a_base_needs_a_signature_by_any_name(
+    bench: Bench, read: Read, monkeypatch: pytest.MonkeyPatch, digests: tuple[str, ...]
+) -> None:
+    """With `verify` in the settings, unless it was made here."""
+
+    def refuse(_: Trust, reference: str) -> None:
+        raise CheckFailedError(f"{reference}: it has no signature.")
+
+    monkeypatch.setattr(Trust, "require_signature", refuse)
+    read({})
+    bench.engine.stored["sha256:own"] = StoredImage("sha256:own", ("own:1",), digests=digests)
+    bench.change(settings=Settings.model_validate({"verify": {"key": "/etc/cosign.pub"}}))
+    with pytest.raises(CheckFailedError, match="own:1 was not built on this machine"):
+        referenced_base("own:1", bench.context)
+    bench.context.store.record_extension("sha256:own")
+    assert referenced_base("own:1", bench.context).id == "sha256:own"
+
+
+def test_an_extension_is_no_image_of_the_matrix(extending: Extending) -> None:
+    """It inherits the labels of its base."""
+    extending.build(test=False)
+    store = extending.bench.context.store
+    assert store.was_made_here("sha256:extended")
+    assert not store.is_own("sha256:extended")
 
 
 @pytest.mark.parametrize("user", ["0\nRUN id", "$HOME", "me me", "0:0:0"])
