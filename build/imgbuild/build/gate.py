@@ -11,7 +11,7 @@ from pathlib import Path
 
 from imgbuild.build.bake_images import export_stage
 from imgbuild.build.context import BuildContext
-from imgbuild.build.prepare import fetch_downloads
+from imgbuild.build.prepare import fetch_downloads, load_base
 from imgbuild.build.result import BuildResult
 from imgbuild.build.targets import stage_target
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
@@ -84,6 +84,7 @@ def export_stub(image: Image, image_id: str, context: BuildContext, folder: Path
     downloads, failed = fetch_downloads([image], context)
     for error in failed.values():
         raise error
+    load_base(context.inputs.bases[image.os_name], context.engine)  # or BuildKit looks for it
     buildx, folders = context.builders[0], downloads[image.name]
     own, inputs = buildx.builder is None, context.inputs
     target = stage_target(image, STUB, inputs, folders, context.project, in_engine=own)
