@@ -16,7 +16,7 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import parse_strict_json
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
-from imgbuild.plan.plan import NEVER_BUILT
+from imgbuild.plan.plan import NEVER_BUILT, NO_RECORD
 from imgbuild.project import Project
 from imgbuild.publish.record import PublishedRepository, Record, read_published, skip_reasons
 from imgbuild.registry.repository_client import RegistryClient, connect
@@ -161,7 +161,7 @@ def built_images(
                     layers = measure(name, item.image_id, context.engine).layers
                     scan = latest_scan(item.image_id, context.state)
                     known[name] = KnownImage(lines, layers, scan=scan)
-                elif item.reason != NEVER_BUILT:
+                elif item.reason not in {NEVER_BUILT, NO_RECORD}:
                     known[name] = OTHER_INPUTS
     except MachineError as error:
         say(f"note: images that are built here are not shown as such. {error}")

@@ -17,7 +17,6 @@ from typing import Any
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import json_sha256, parse_strict_json, work_folder
 from imgbuild.process import NOT_FOUND, Finished, run
-from imgbuild.registry.repository import split_reference
 from imgbuild.settings import Settings
 
 #: How long one call may take, in seconds: keyless signing may wait for a person at a browser.
@@ -264,15 +263,36 @@ def trust_of(settings: Settings) -> Trust | None:
     return Trust(Cosign(settings.ca_bundle), trusted.key, trusted.identity, trusted.issuer)
 
 
-def require_trusted(digests: Iterable[str], reference: str, settings: Settings) -> None:
-    """Return if an image of the engine is not from a registry, or signed by whom settings trust.
+def require_trusted(
+    digests: Sequence[str],
+    reference: str,
+    settings: Settings,
+    *,
+    made_here: bool,
+    verified_by: object = None,
+) -> None:
+    """Return if an image of the engine may be used by whom the settings trust.
 
-    ``digests`` are what registries call it, as the engine knows them: ``REPOSITORY@DIGEST``.
+    It may if the settings trust everybody, if it was ``made_here``, or if one of ``digests`` has a
+    trusted signature: what registries call it, as the engine knows them, ``REPOSITORY@DIGEST``. The
+    name that the user gave decides nothing: every image can have any. ``verified_by`` is the
+    fingerprint of whose signature was verified when it was pulled.
 
     CheckFailedError: it is not signed, or by somebody else.
     """
-    if trust := trust_of(settings):
-        repository = split_reference(reference)[0]
-        for digest in digests:
-            if split_reference(digest)[0] == repository:
-                trust.require_signature(digest)
+    trust = trust_of(settings)
+    if trust is None or made_here or verified_by == trust.fingerprint:
+        return
+    reasons = []
+    for digest in digests:
+        try:
+            trust.require_signature(digest)
+        except CheckFailedError as error:
+            reasons.append(str(error))
+        else:
+            return
+    said = " ".join(reasons) or "The engine knows it under no digest of a registry."
+    raise CheckFailedError(
+        f"{reference} was not built on this machine, and has no signature that `verify` of the "
+        f"settings trusts. {said} Pull it by its name in the registry where it is signed."
+    )

@@ -29,24 +29,45 @@ NAMED = {"identity": "me@example.org", "issuer": "https://issuer.example"}
 OWN, OTHER = "r.example/ml/tf@sha256:" + "1" * 64, "r.example/ml/t@sha256:" + "2" * 64
 
 
-@pytest.mark.parametrize(
-    ("reference", "digests", "asked"),
-    [
-        ("r.example/ml/tf:2.2-cpu", [OWN, OTHER], [OWN]),
-        (OWN, [OWN], [OWN]),
-        ("imgbuild/tensorflow:2.2-cpu", [OTHER], []),
-        ("imgbuild/tensorflow:2.2-cpu", [], []),
-    ],
-)
-def test_an_image_of_a_registry_must_be_signed_under_the_name_that_is_used(
-    reference: str, digests: list[str], asked: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the digests whose signature was asked for; `OWN` alone has a trusted one."""
     seen: list[str] = []
-    monkeypatch.setattr(Trust, "require_signature", lambda _, one: seen.append(one))
-    require_trusted(digests, reference, Settings())
-    assert seen == [], "nobody is trusted, so nothing is asked"
-    require_trusted(digests, reference, Settings.model_validate(KEY))
-    assert seen == asked
+
+    def require(_: Trust, reference: str) -> None:
+        seen.append(reference)
+        if reference != OWN:
+            raise CheckFailedError("it has no signature.")
+
+    monkeypatch.setattr(Trust, "require_signature", require)
+    return seen
+
+
+#: By an id, by another local name, and by the name in the registry.
+REFERENCES = ("sha256:" + "3" * 64, "me/own:1", "r.example/ml/tf:2.2-cpu", OWN)
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_trust_needs_a_signature_by_any_name(reference: str, asked: list[str]) -> None:
+    require_trusted([OTHER], reference, Settings(), made_here=False)
+    assert asked == [], "nobody is trusted, so nothing is asked"
+    settings = Settings.model_validate(KEY)
+    require_trusted([OTHER, OWN], reference, settings, made_here=False)
+    assert asked == [OTHER, OWN]
+    for digests in ([OTHER], []):
+        with pytest.raises(CheckFailedError):
+            require_trusted(digests, reference, settings, made_here=False)
+
+
+def test_trust_needs_no_signature_of_own_images(asked: list[str]) -> None:
+    settings = Settings.model_validate(KEY)
+    trust = trust_of(settings)
+    assert trust
+    require_trusted([OTHER], "x:1", settings, made_here=True)
+    require_trusted([], "x:1", settings, made_here=False, verified_by=trust.fingerprint)
+    assert asked == []
+    with pytest.raises(CheckFailedError):
+        require_trusted([], "x:1", settings, made_here=False, verified_by="another's")
 
 
 @pytest.mark.parametrize(
