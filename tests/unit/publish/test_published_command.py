@@ -14,7 +14,8 @@ from typer.testing import Result
 
 from imgbuild.cli.push_command import pushed_lines
 from imgbuild.errors import CheckFailedError
-from imgbuild.publish.push import PushedImage, PushResult
+from imgbuild.publish.image_push import PushedImage
+from imgbuild.publish.push import PushResult
 
 FIRST, SECOND = "2026-11-20T08:00:00Z", "2026-11-21T09:30:00Z"
 

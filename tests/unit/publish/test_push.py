@@ -18,7 +18,7 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
 from imgbuild.publish.candidate import PushCandidate
-from imgbuild.publish.push import Push, PushedImage
+from imgbuild.publish.image_push import Push, PushedImage
 from imgbuild.publish.record import Record, put_record, read_record
 from imgbuild.registry.repository import digest_of
 from imgbuild.registry.signing import TYPES

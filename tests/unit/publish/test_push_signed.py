@@ -12,7 +12,7 @@ from test_push import FIRST, MOVING, NAME, SECOND, Bench, id_of, place_image
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import push_tag
-from imgbuild.publish.push import Push
+from imgbuild.publish.image_push import Push
 from imgbuild.publish.record import Record
 from imgbuild.registry.repository import DOCKER_MANIFEST, Manifest
 from imgbuild.trust.attachments import Attachments
@@ -62,8 +62,8 @@ class SignedBench(Bench):
 
     def session(self, *arguments: Any) -> Push:
         signer: Any = self.signer
-        attachments = Attachments(self.registry, signer)
-        return replace(super().session(*arguments), attachments=attachments, trust=signer)
+        attachments = Attachments(self.registry, signer, signer if self.key else None)
+        return replace(super().session(*arguments), attachments=attachments)
 
     def push_signed(self, content: str = "one", release: str | None = None) -> Any:
         session = self.session(release)
