@@ -106,10 +106,8 @@ class Inspection:
         keys = sorted(manifest.document().keys() - _IMAGE_KEYS)
         if keys:
             return f"it has {', '.join(keys)}, which no image of imgbuild has"
-        if manifest.digest not in self._digests.values():
-            return "no tag is at it"
         if manifest.digest not in self._image_tags.values():
-            return "none of its tags is one of imgbuild's"
+            return "no tag of an image of imgbuild is at it"
         return ""
 
     def _disproved(self, trust: Trust, manifest: Manifest) -> list[str]:

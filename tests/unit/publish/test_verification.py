@@ -20,9 +20,10 @@ from imgbuild.matrix.tags import input_tag, planned_tags
 from imgbuild.project import Project
 from imgbuild.publish import verification as module
 from imgbuild.publish.record import Record, put_record, suite_record
+from imgbuild.publish.signed_image import read_provenances, record_differences
 from imgbuild.publish.verification import Verification, VerifiedImage
 from imgbuild.registry.repository import OCI_MANIFEST, Manifest, digest_of
-from imgbuild.registry.signing import RETIREMENT, Trust
+from imgbuild.registry.signing import RETIREMENT, TYPES, Trust
 from imgbuild.settings import Settings
 from imgbuild.trust.provenance import BUILD_TYPE, configuration_of
 
@@ -259,16 +260,38 @@ def test_rewritten_record_is_named(
     assert field_name in bench.problems(record.tag)["record"]
 
 
-def test_record_of_almost_the_same_digest_is_refused(bench: Bench) -> None:
+def test_record_of_almost_the_same_digest_is_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record = bench.publish()
     digest = record.digest[:-1] + ("0" if record.digest[-1] != "0" else "1")
     forged = replace(bench.registry.manifests[record.digest], digest=digest)
     bench.registry.manifests[digest] = forged
-    # The subject of the artifact is made of the manifest's content; so the record is its own.
-    monkey = pytest.MonkeyPatch()
-    with monkey.context() as patch:
-        patch.setattr(module, "read_record", lambda *_: replace(record, digest=digest))
-        assert "record" in bench.problems(record.tag)
+    bench.registry.tagged[record.tag] = digest
+    monkeypatch.setattr(module, "read_record", lambda *_: replace(record, digest=digest))
+    assert [*bench.problems(record.moving[0])] == ["record"]
+
+
+def test_record_differences_compare_whole_values(bench: Bench) -> None:
+    """Each field that is signed, to the last digit; a record may have fewer moving tags."""
+    record = bench.publish()
+    (predicate,) = [
+        statement["predicate"]
+        for _, _, statement in bench.cosign.statements
+        if statement["predicateType"] == TYPES["slsaprovenance1"]
+    ]
+    (signed,), matrix = read_provenances([predicate]), bench.images[NAME].matrix
+    last = "0" if record.input_digest[-1] != "0" else "1"
+    changes: dict[str, Any] = {
+        "input_digest": record.input_digest[:-1] + last,
+        "tag": f"{record.tag}1",
+        "moving": (*record.moving, "2-cpu"),
+        "release": f"{record.release}1",
+        "image": f"{record.image}-other",
+    }
+    for name, value in changes.items():
+        assert [*record_differences(replace(record, **{name: value}), signed, matrix)] == [name]
+    assert [*record_differences(replace(record, moving=()), signed, matrix)] == []
 
 
 def test_missing_record_or_moved_immutable_tag(bench: Bench) -> None:
@@ -460,7 +483,8 @@ def test_unreachable_registry_is_no_verdict(bench: Bench) -> None:
 
 def test_moving_tag_at_an_older_release_is_noted(bench: Bench) -> None:
     first, second = bench.publish(), bench.publish(release=SECOND)
-    bench.publish(OTHER, "20261122.1")
+    other = bench.publish(OTHER, "20261122.1")
+    bench.put(replace(other, image=NAME))  # which nobody signed
     assert bench.problems("2.2-cpu") == {}
     assert bench.notes == []
     bench.registry.tagged["2.2-cpu"] = first.digest

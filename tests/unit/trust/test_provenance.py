@@ -14,6 +14,7 @@ from imgbuild.files import file_sha256, sha256
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.publish.candidate import PushCandidate
+from imgbuild.publish.signed_image import SignedImage, read_provenances
 from imgbuild.registry.repository import DamagedError
 from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites
@@ -88,6 +89,22 @@ def test_every_input_has_its_digest_and_every_suite_its_verdict(
     signed = statement("registry.invalid/tf", f"sha256:{'d' * 64}", found)
     assert signed["subject"] == [{"name": "registry.invalid/tf", "digest": {"sha256": "d" * 64}}]
     assert signed["predicateType"] == "https://slsa.dev/provenance/v1"
+
+
+def test_read_provenances_reads_what_is_signed(candidate: PushCandidate, project: Project) -> None:
+    made = provenance(candidate, project, Settings(), SBOM, PUBLICATION)
+    (signed,) = read_provenances([json.loads(json.dumps(made))])
+    assert signed == SignedImage(
+        image=candidate.name,
+        variant="cpu",
+        pins={pin.component: pin.version for pin in candidate.image.pins},
+        input_digest=candidate.input_digest,
+        verdicts={"pins": "passed"},
+        release=PUBLICATION.release,
+        tag=PUBLICATION.tag,
+        moving=PUBLICATION.moving,
+        configuration=PUBLICATION.configuration,
+    )
 
 
 def test_what_was_built_from_changed_files_is_of_no_revision(
