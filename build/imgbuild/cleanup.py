@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from imgbuild.build.bake_images import TEMPORARY_NAMES
 from imgbuild.build.context import image_locks
 from imgbuild.dockerfile.labels import NAME, REPOSITORY
 from imgbuild.engine.client import Engine
@@ -21,10 +22,11 @@ from imgbuild.files import abandoned_work, is_locked, lock_owner, remove_tree
 from imgbuild.inputs.oci_layout import REPOSITORY as BASE_REPOSITORY
 from imgbuild.inputs.oci_layout import short_id
 from imgbuild.matrix.images import STANDIN_HOST
-from imgbuild.plan.plan import is_own, own_names
+from imgbuild.plan.plan import has_own_labels, own_names
 from imgbuild.publish.upload import note_of, remove_left_tag
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
+from imgbuild.suites.runner import folder_name
 from imgbuild.text import counted
 
 #: How long logs are kept, in seconds.
@@ -133,7 +135,7 @@ class Cleanup:
                 yield Garbage(kind, name, why, emptied, sum(sizes))
 
     def _leftovers(self, engine: Engine) -> Iterator[Garbage]:
-        """Yield containers and networks of killed tests, and temporary tags of killed pushes."""
+        """Yield containers and networks of killed tests, and temporary names of killed runs."""
         kind = CleanupKind.LEFTOVERS
         for found, act in (
             (engine.containers(CONTAINER_LABEL), engine.remove_container),
@@ -141,12 +143,19 @@ class Cleanup:
         ):
             for one in found:
                 image, _, place = one.labels[CONTAINER_LABEL].rpartition("@")
+                image = folder_name(image)  # any image can have this label
                 here = place == place_of(self.state)
                 why = f"of a test of {image}"
                 why += "" if here else f", by another state folder ({place})"
                 remove, since, lock = partial(act, one.id), one.created, image if here else None
                 if here or self.elsewhere:
                     yield Garbage(kind, one.id[:12], why, remove, since=since or None, image=lock)
+        mine = f"{TEMPORARY_NAMES}:{place_of(self.state)}-"
+        for stored in engine.named(TEMPORARY_NAMES):
+            for name in stored.tags:
+                if name.startswith(mine):
+                    why = "temporary name of a build that was killed"
+                    yield Garbage(kind, name, why, partial(engine.untag, name), image="")
         for note in sorted(note_of(self.state, engine, "*").parent.glob("*.json")):
             why = "temporary tag of a push that was killed"
             remove, since = partial(remove_left_tag, engine, note), int(note.stat().st_mtime)
@@ -155,11 +164,11 @@ class Cleanup:
     def _images(self, engine: Engine) -> Iterator[Garbage]:
         known = ReportStore(self.state / "reports").was_to_test
         for image in engine.images(NAME):
-            names, name = own_names(image), image.labels[NAME]
+            names, name = own_names(image), folder_name(image.labels[NAME])
             family = image.labels.get(REPOSITORY, "").removeprefix(STANDIN_HOST)
             foreign = self.repository not in {None, family}
             # One with tags of others only is theirs now; an untagged one may await its tests.
-            if (image.tags and not names) or not is_own(image, engine.history):
+            if (image.tags and not names) or not has_own_labels(image):
                 continue
             if not self.elsewhere and (foreign or not (names or known(image.id))):
                 continue

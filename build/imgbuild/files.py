@@ -49,6 +49,32 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
 
+def parse_strict_json(content: str | bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """Return JSON that every parser reads alike: no object has two keys that differ only in case.
+
+    Go matches the keys of a struct without regard to case, and the last one wins (encoding/json,
+    "Unmarshal"); Python has both. So one document could be two different images.
+
+    ValueError: as `parse_json`, or an object has such keys.
+    """
+    try:
+        return json.loads(
+            content, parse_constant=_refuse_constant, object_pairs_hook=_distinct_keys
+        )
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen: dict[str, str] = {}
+    for key, _ in pairs:
+        folded = key.casefold()
+        if folded in seen:
+            raise ValueError(f"the keys {seen[folded]!r} and {key!r} are equal but for case")
+        seen[folded] = key
+    return dict(pairs)
+
+
 def read_named(path: Path, what: str = "", hint: str = "", *, largest: int = LARGEST_TEXT) -> str:
     """Return the text of a file that a user names; ``what`` and ``hint`` are for the error.
 

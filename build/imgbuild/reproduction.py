@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from pydantic import ValidationError
+
+from imgbuild.addresses import has_registry
 from imgbuild.build.context import BuildContext, BuildOptions, Say, open_context
 from imgbuild.build.display import BuildDisplay
 from imgbuild.build.prepare import prepare, require_disk_space, with_bases
@@ -39,7 +42,7 @@ from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import image_called
 from imgbuild.plan.changes import changes_since
 from imgbuild.plan.digest import input_digest
-from imgbuild.plan.plan import Action, PlanItem, is_own
+from imgbuild.plan.plan import Action, PlanItem, has_own_labels
 from imgbuild.project import Project
 from imgbuild.settings import BootstrapBase, RegistryBase, Settings, load_settings
 from imgbuild.sizes import Layer, image_layers
@@ -61,11 +64,16 @@ class ComparedLayer:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """An image and the same built anew; ``lacking`` says which of its inputs could not be had."""
+    """An image and the same built anew.
+
+    ``lacking`` says which of its inputs could not be had, ``substituted`` which ones are not the
+    checkout's, because the labels of the image name others.
+    """
 
     image: str
     reference: str
     lacking: tuple[str, ...]
+    substituted: tuple[str, ...]
     layers: tuple[ComparedLayer, ...]
     packages: Differences
     configuration: Differences
@@ -90,11 +98,17 @@ def reproduce(project: Project, name: str, say: Say, image: Image | None = None)
         labels, options = original.labels, BuildOptions(test=False)
         image = image_called(load_matrix(project.matrix), labels[NAME])
         context = stack.enter_context(open_context(project, (image,), options, say, lock=True))
-        context, item, lacking = _recorded(labels, context, stack)
+        context, item, lacking, substituted = _recorded(labels, context, stack)
         for text in lacking:
             say(f"This input is not what it was: {text}")
+        for text in substituted:
+            say(f"This input is not the checkout's: {text}")
+        if substituted:  # its programs run in steps that have the secrets
+            secrets = {key: path for key, path in context.inputs.secrets.items() if key != "netrc"}
+            context = replace(context, inputs=replace(context.inputs, secrets=secrets))
         rebuilt = _rebuilt(item, labels.get(_REVISION), context, stack)
-        return Reproduction(image.name, name, lacking, *_compared(original, rebuilt, engine))
+        facts = (image.name, name, lacking, substituted)
+        return Reproduction(*facts, *_compared(original, rebuilt, engine))
 
 
 def _original(
@@ -108,12 +122,13 @@ def _original(
             "or name a published one with --image."
         )
     if not there:
-        say(f"pulling {name}")
+        if has_registry(name):
+            say(f"pulling {name}")
         engine.pull(name)
         stack.callback(lambda: engine.discard(found.id))
         stack.callback(lambda: None if "@" in name else engine.untag(name))
     found = engine.need(name)
-    if not is_own(found, engine.history):
+    if not has_own_labels(found):
         raise InputError(
             f"{name} is not an image of imgbuild's own, or something was added to it: nothing "
             "says what it was built from."
@@ -123,13 +138,14 @@ def _original(
 
 def _recorded(
     labels: Mapping[str, str], context: BuildContext, stack: ExitStack
-) -> tuple[BuildContext, PlanItem, tuple[str, ...]]:
-    """Return what builds the image with the inputs that its labels name, and which are lacking.
+) -> tuple[BuildContext, PlanItem, tuple[str, ...], tuple[str, ...]]:
+    """Return what builds the image with the inputs that its labels name.
 
-    The files are this checkout's, or those of the image's commit where they differ from them.
+    Also return which of them are lacking, and which are in place of the checkout's. The files are
+    this checkout's, or those of the image's commit where they differ from them.
     """
-    lacking, commit = list[str](), labels.get(_REVISION, "")
-    context = replace(context, settings=_settings(labels, context, lacking))
+    lacking, substituted, commit = list[str](), list[str](), labels.get(_REVISION, "")
+    context = replace(context, settings=_settings(labels, context, lacking, substituted))
     found = _of_checkout(context.project, labels, context)
     if found[1].digest.total != labels[INPUT_DIGEST] and commit not in {"", context.revision}:
         try:
@@ -138,10 +154,19 @@ def _recorded(
         except InputError as error:
             lacking.append(f"the checkout: {str(error).removeprefix('--changed-since ')}")
     lacking += [f"{one.input}: {one.arrow}" for one in found[1].changes]
-    return *found, tuple(lacking)
+    return *found, tuple(lacking), tuple(substituted)
 
 
-def _settings(labels: Mapping[str, str], context: BuildContext, lacking: list[str]) -> Settings:
+def _usual_digest(context: BuildContext) -> str | None:
+    """Return the digest of the base image that matrix or settings name, if a registry has it."""
+    (image,) = context.images
+    usual = context.settings.base_for(image.os_name, image.os.image)
+    return usual.image.rpartition("@")[2] if isinstance(usual, RegistryBase) else None
+
+
+def _settings(
+    labels: Mapping[str, str], context: BuildContext, lacking: list[str], substituted: list[str]
+) -> Settings:
     """Return the settings, changed so that inputs come from where the labels say."""
     (image,), settings = context.images, context.settings
     base, cpython = {**settings.base}, {**settings.cpython}
@@ -150,10 +175,15 @@ def _settings(labels: Mapping[str, str], context: BuildContext, lacking: list[st
         base[image.os_name] = BootstrapBase()
     elif labels.get(BASE) == "registry":
         try:
+            known = RegistryBase.model_validate({"from": "registry", "image": reference})
+            own = labels.get(BASE_DIGEST) == _usual_digest(context)
             if not context.engine.inspect(reference):
-                context.engine.pull(reference)
-            known = {"from": "registry", "image": reference}
-            base[image.os_name] = RegistryBase.model_validate(known)
+                context.engine.pull(reference, pinned=own)
+            base[image.os_name] = known
+            if not own:
+                substituted.append(f"the base image {reference}, which the image's label names")
+        except ValidationError:
+            lacking.append(f"the base image {reference}: this is no name of an image by digest")
         except ImgbuildError as error:
             lacking.append(f"the base image {reference}: {error}")
     if labels.get(CPYTHON) == "source":

@@ -106,14 +106,18 @@ def test_docker_builds_what_is_printed(
     base(NAME)
     text = checkout.run("extend", "-f", str(folder / "train.yaml"), "-t", tag, "--print").stdout
     (folder / "Dockerfile").write_text(text, encoding="utf-8")
-    (tagging,) = re.findall(r"^#   docker (tag (\S+) (local\.invalid\S+))$", text, re.MULTILINE)
+    found = re.findall(r"^#   docker (tag (\S+) (local\.invalid\S+))$", text, re.MULTILINE)
+    (tagging, *others) = found  # also the base image of the system, if it was made here
     assert tagging[2].rpartition(":")[2] == tagging[1].removeprefix("sha256:")
-    checkout.printed(*tagging[0].split())
+    assert all(one[1].startswith("imgbuild/base:") for one in others)
+    for command, _, _ in found:
+        checkout.printed(*command.split())
     secret = f"--secret=id=ca,src={ca_bundle(checkout.root)}"
     try:
         checkout.printed("build", "--quiet", secret, f"--tag={tag}", str(folder))
     finally:
-        checkout.docker("rmi", tagging[2])
+        for _, _, name in found:
+            checkout.docker("rmi", name)
     assert _printed(checkout, tag, "python", "-c", PROGRAM) == f"2.3.1 1000 {VALUE}"
 
 

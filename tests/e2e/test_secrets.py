@@ -2,14 +2,16 @@
 
 import gzip
 import io
+import json
 import subprocess
 import tarfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
+from zipfile import ZipFile
 
-from checkout import COPY_REPOSITORY, Checkout
+from checkout import COPY_REPOSITORY, Bases, Checkout
 from copied_checkout import ca_bundle, change_settings
 
 from waiting import seen_arguments
@@ -89,3 +91,58 @@ def test_secrets_are_used_and_left_behind(copy: Checkout, tmp_path: Path, tag: s
     options = ("--pip=docopt", "--apt=libsndfile1", "--lock", str(tmp_path / "lock.txt"))
     copy.run("extend", f"--base={base}", *options, "-t", tag, "--no-test")
     require_unmarked(copy, tag, mark)
+
+
+#: In the place of programs of an image. It tells what it is given, then does what the program does.
+HOSTILE = r"""#!/usr/bin/dash.real
+{
+    echo "HOSTILE-RAN $0 $*"
+    for file in /run/secrets/*; do
+        [ -e "$file" ] && echo "STOLEN $file: $(/usr/bin/cat "$file")"
+    done
+    /usr/bin/grep -q eth0 /proc/net/dev && echo "STOLEN the network"
+} >&2
+case $0 in */sh) exec /usr/bin/dash.real "$@" ;; esac
+exec "$0.real" "$@"
+"""
+HOSTILE_DOCKERFILE = """\
+ARG BASE
+FROM ${BASE}
+COPY hostile /tmp/hostile
+RUN --network=none cp /usr/bin/dash /usr/bin/dash.real && cd /usr/bin && \\
+    for name in apt-get dpkg apt-cache; do mv $name $name.real && cp /tmp/hostile $name; done && \\
+    rm /usr/bin/sh && cp /tmp/hostile /usr/bin/sh
+"""
+
+
+def test_a_foreign_image_gets_no_secret_and_no_network(
+    copy: Checkout, base: Bases, tmp_path: Path, tag: str
+) -> None:
+    """By `imgbuild extend --apt` and `imgbuild scan`, though its shell and apt are its own."""
+    mark = marked_secrets(copy, tmp_path)
+    folder = tmp_path / "hostile"
+    folder.mkdir()
+    (folder / "hostile").write_text(HOSTILE, encoding="utf-8")
+    (folder / "hostile").chmod(0o755)
+    (folder / "Dockerfile").write_text(HOSTILE_DOCKERFILE, encoding="utf-8")
+    foreign = tag.replace(":1", "-foreign:1")
+    on = base("tf-2.2-cpu-debian").tag
+    try:
+        copy.printed("build", "--quiet", f"--build-arg=BASE={on}", f"--tag={foreign}", str(folder))
+        copy.run("extend", f"--base={foreign}", "--apt=libsndfile1", "-t", tag, "--no-test")
+        copy.run("scan", "--image", foreign, "--osv", str(_no_records(tmp_path)), code=None)
+        assert "libsndfile.so.1" in copy.printed("run", "--rm", tag, "/sbin/ldconfig", "-p")
+    finally:
+        copy.docker("rmi", "--force", foreign)
+    log = copy.log()
+    assert "HOSTILE-RAN" in log
+    assert "STOLEN" not in log
+    assert mark not in log
+
+
+def _no_records(folder: Path) -> Path:
+    """Return a file of OSV without records."""
+    path = folder / "all.zip"
+    with ZipFile(path, "w") as archive:
+        archive.writestr("a.json", json.dumps({"id": "GHSA-x", "affected": []}))
+    return path

@@ -20,6 +20,7 @@ from publishing_project import IMMUTABLE, MOVING, ONE, TWO, PublishingProject, p
 from referrers_registry import referrers_registry
 from sigstore_services import IDENTITY, ISSUER, TOKEN, Sigstore, sigstore
 
+from imgbuild.registry.repository import descriptor
 from imgbuild.registry.repository_client import RegistryClient
 
 #: Debian's suites with version 2 and version 3 of cosign.
@@ -118,6 +119,45 @@ def _discovered(project: PublishingProject, reference: str) -> int:
     return len(json.loads(listed)["referrers"])
 
 
+@NEWER_ALWAYS
+def test_push_signs_no_image_of_somebody_else(
+    project: PublishingProject, registry: OwnRegistry, client: RegistryClient, keys: Path
+) -> None:
+    """Who may write, but has no key, puts manifests under the tag that name our image as well."""
+    sign = ("--sign-key", str(keys / "own.key"))
+    project.push(registry.host)
+    tag = _tag(client, "1.10")
+    true = client.manifest(tag)
+    assert true
+    config = json.loads(client.blob(true.config_digest))
+    config["config"]["Entrypoint"] = ["/bytes"]
+    document, layer = dict(true.document()), b"somebody's files"
+    foreign = {}
+    for name, content in (("config", json.dumps(config).encode()), ("layer", layer)):
+        kind = document["config"]["mediaType"] if name == "config" else "text/plain"
+        foreign[name] = descriptor(kind, content)
+        client.put_blob(content)
+    layers = [*document["layers"], foreign["layer"]]
+    cosign = str(debian_program("cosign", SUITES[1]) / "cosign")
+    trust = (f"--key={keys / 'own.pub'}", "--insecure-ignore-tlog=true")
+    for changes in (
+        {"Config": foreign["config"], "Layers": layers},
+        {"layers": layers},
+        {"annotations": {"somebody": "else"}},
+    ):
+        content = json.dumps({**document, **changes}).encode()
+        digest = client.put_manifest(tag, content, true.media_type)
+        moved = client.heads([one for one in client.tags() if one in MOVING["1.10"]])
+        failed = project.push(registry.host, *sign, code=1)
+        assert tag in failed.stderr or digest in failed.stderr
+        verified = [cosign, "verify", *trust, f"{client.name}@{digest}"]
+        assert project.typed(verified, code=None).returncode
+        assert client.heads([*moved]) == moved
+    client.put_manifest(tag, true.content, true.media_type)
+    project.push(registry.host, *sign)
+    project.typed([cosign, "verify", *trust, f"{client.name}@{true.digest}"])
+
+
 def test_what_is_pushed_is_signed_and_every_cosign_verifies_it(
     project: PublishingProject, registry: OwnRegistry, client: RegistryClient, keys: Path
 ) -> None:
@@ -144,6 +184,17 @@ def test_what_is_pushed_is_signed_and_every_cosign_verifies_it(
             [cosign, "verify", f"--key={other}", trust[1], exact], code=None
         ).returncode
     assert _discovered(project, f"{client.name}@{digest}") >= len(TYPES)
+    # A retirement is signed, and counts whatever the record says.
+    words = ("retire", _tag(client, "1.10"), "--from", client.name, "--reason", "a hole")
+    assert "--sign-key" in project.run(*words, code=2).stderr
+    recorded = client.head(f"{_tag(client, '1.10')}.record")
+    project.run(*words, *sign)
+    for record in (None, client.manifest(str(recorded))):
+        if record:
+            client.put_manifest(f"{_tag(client, '1.10')}.record", record.content, record.media_type)
+        problems = _checks(project, reference, own, code=1)
+        assert {name for name, problem in problems.items() if problem} == {"retirement"}
+        assert "a hole" in problems["retirement"]
     assert PASSWORD not in project.log()
 
 
@@ -209,7 +260,7 @@ def test_a_tag_of_another_image_a_changed_layer_and_an_unsigned_image_are_refuse
     assert other
     client.put_manifest("1.10-cpu", other.content, other.media_type)
     found = _checks(project, f"{client.name}:1.10-cpu", own, code=1)
-    assert found["record"]
+    assert found["tag"]
     assert not found["signature"]
     # And puts an image of their own there, with the attestations of the right one.
     document: dict[str, Any] = json.loads(other.content)
@@ -220,7 +271,7 @@ def test_a_tag_of_another_image_a_changed_layer_and_an_unsigned_image_are_refuse
         assert copied
         client.put_manifest(f"{forged.replace(':', '-')}{end}", copied.content, copied.media_type)
     found = _checks(project, f"{client.name}:1.10-cpu", own, code=1)
-    assert all(found[name] for name in ("signature", "SBOM", "provenance", "record"))
+    assert all(found[name] for name in ("signature", "SBOM", "provenance", "tag", "record"))
 
 
 #: Runs cosign, but kills who called it before the call of this number that writes.

@@ -177,7 +177,7 @@ def _succeeded(publication: Publication) -> None:
 
 def _images(tags: dict[str, str]) -> set[str]:
     """Return the tags of images, without records, input digests and kept artifacts."""
-    other = re.compile(r"\.record$|^(input|verdicts|wheel|sha256)-|^index$")
+    other = re.compile(r"\.record$|^(input|push|verdicts|wheel|sha256)-|^index$")
     return {tag for tag in tags if not other.search(tag)}
 
 

@@ -40,6 +40,8 @@ class FakeEngine(Engine):
         self.running: dict[str, FakeContainer] = {}
         self.nets: dict[str, LabelledObject] = {}
         self.histories: dict[str, list[HistoryEntry]] = {}
+        #: Files of images, by id and path.
+        self.files: dict[tuple[str, str], bytes] = {}
         self.calls: list[str] = []
         self.closed = False
 
@@ -87,7 +89,7 @@ class FakeEngine(Engine):
         self.calls.append("load")
         return ()
 
-    def pull(self, reference: str) -> None:
+    def _pull(self, reference: str) -> None:
         self.calls.append("pull")
         if reference not in self.registry:
             raise CheckFailedError(f"The registry has no {reference}.")
@@ -98,7 +100,9 @@ class FakeEngine(Engine):
     ) -> None:
         self.calls.append("push")
         on_message({"status": "Pushing", "id": "one", "progressDetail": {"current": 1, "total": 2}})
-        self.registry[reference] = replace(self._need(reference), tags=(reference,))
+        pushed = self._need(reference)
+        self.registry[reference] = replace(pushed, tags=(reference,))
+        on_message({"status": f"{reference}: digest: {pushed.id} size: 855"})
 
     def start(
         self,
@@ -134,6 +138,16 @@ class FakeEngine(Engine):
         if container not in self.running:
             raise CheckFailedError(f"There is no container {container}.")
         self.running[container].copied.append((path, archive))
+
+    def copy_out(
+        self,
+        image_id: str,
+        path: str,
+        *,
+        labels: Mapping[str, str],  # noqa: ARG002
+        limit: int,  # noqa: ARG002
+    ) -> bytes | None:
+        return self.files.get((self._need(image_id).id, path))
 
     def named(self, repository: str) -> list[StoredImage]:
         return [

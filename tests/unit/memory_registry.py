@@ -27,6 +27,17 @@ _Answered = tuple[int, dict[str, str], bytes]
 _ABSENT: _Answered = (404, {}, b'{"errors": [{"code": "UNKNOWN"}]}')
 
 
+def configuration_bytes(tag: str, layers: Sequence[bytes] = (b"layer",), **config: object) -> bytes:
+    """Return the configuration that `MemoryRegistry.add_image` makes; ``config`` are its parts."""
+    document = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Labels": {"tag": tag}},
+        "rootfs": {"type": "layers", "diff_ids": [digest_of(layer) for layer in layers]},
+    }
+    return json.dumps({**document, **config}).encode()
+
+
 class MemoryRegistry(RegistryClient):
     """A client without a server; ``calls`` is what it was asked, as ``head 1.0``.
 
@@ -135,12 +146,11 @@ class MemoryRegistry(RegistryClient):
             return {"mediaType": kind, "digest": digest, "size": len(content)}
 
         docker = "application/vnd.docker."
+        configuration = configuration_bytes(tag, layers, **config)
         document = {
             "schemaVersion": 2,
             "mediaType": DOCKER_MANIFEST,
-            "config": described(
-                json.dumps({"tag": tag, **config}).encode(), f"{docker}container.image.v1+json"
-            ),
+            "config": described(configuration, f"{docker}container.image.v1+json"),
             "layers": [described(layer, f"{docker}image.rootfs.diff.tar.gzip") for layer in layers],
         }
         return self.add_manifest(tag, document, DOCKER_MANIFEST)

@@ -13,13 +13,15 @@ from conftest import ROOT
 from fake_engine import FakeEngine
 from typer.testing import CliRunner, Result
 
+from imgbuild.build.bake_images import TEMPORARY_NAMES
 from imgbuild.build.context import image_locks
 from imgbuild.cleanup import Cleanup, CleanupKind
 from imgbuild.cli import app, register
-from imgbuild.engine.types import HistoryEntry, StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
 from imgbuild.files import stored_folder
 from imgbuild.publish.upload import note_of
+from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
 
 register(app)
@@ -75,12 +77,6 @@ def test_what_others_test_or_built_on_top_stays(engine: FakeEngine) -> None:
     engine.stored[image(3).id] = image(3)
     assert len(listed()) == 1
     assert len(listed("--elsewhere")) == 2
-    engine.stored = {image(1).id: image(1)}
-    label = HistoryEntry(f"LABEL imgbuild.name={NAME}")
-    engine.histories[image(1).id] = [HistoryEntry('CMD ["a"]'), HistoryEntry("ENTRYPOINT b"), label]
-    assert len(listed()) == 1
-    engine.histories[image(1).id].insert(0, HistoryEntry("ENV THEIRS=1"))
-    assert listed() == []
     for tags in ((), ("app:1",)):
         engine.stored = {image(1).id: replace(image(1, *tags), created=EPOCH + 100)}
         assert listed("--elsewhere", "--images") == []
@@ -138,6 +134,31 @@ def test_an_image_that_imgbuild_works_on_stays(engine: FakeEngine, state: Path) 
     assert len(engine.stored) == 2
     assert run("--yes").exit_code == 0
     assert len(engine.stored) == 1
+
+
+def test_clean_locks_no_path_that_a_label_names(engine: FakeEngine, state: Path) -> None:
+    """Anybody's image can have the label, and its containers inherit it."""
+    named = replace(image(1), labels={**image(1).labels, "imgbuild.name": "../../../named"})
+    engine.stored = {named.id: named}
+    mine = {CONTAINER_LABEL: f"../../../tested@{place_of(state)}"}
+    engine.start(named.id, command=["sleep"], labels=mine)
+    run("--yes")
+    assert engine.running == {}
+    folders = {path.parent for path in state.parent.parent.rglob("*.lock")}
+    assert folders == {state / "locks"}
+
+
+def test_clean_removes_temporary_names(engine: FakeEngine, state: Path) -> None:
+    """Of this state folder: another's build may be at work."""
+    mine = f"{TEMPORARY_NAMES}:{place_of(state)}-1"
+    other = f"{TEMPORARY_NAMES}:{'0' * 12}-1"
+    own = StoredImage("sha256:own", ("me/own:1", mine, other))
+    engine.stored = {own.id: own}
+    with image_locks(["me-train-1"], HOST, state / "locks"):
+        run("--yes")
+        assert engine.stored[own.id].tags == own.tags
+    run("--yes")
+    assert engine.stored[own.id].tags == ("me/own:1", other)
 
 
 def test_the_temporary_tag_of_a_killed_push_goes(engine: FakeEngine, state: Path) -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -257,11 +258,27 @@ def test_inputs_come_from_where_the_labels_say(reproducing: Reproducing, *, ther
     }
     reproducing.store(OLD_ID, ("base", "system"), (TAG,), **labels)
     reproducing.engine.registry = {base: StoredImage("base", (base,))} if there else {}
-    reproducing(*THIS, code=1)  # its labels are others
+    netrc = {"ca": Path("/ca.pem"), "netrc": Path("/netrc")}
+    inputs = replace(reproducing.bench.context.inputs, secrets=netrc)
+    reproducing.bench.change(inputs=inputs)
+    printed, _ = reproducing(*THIS, "--json", code=1)  # its labels are others
+    substituted = json.loads(printed)[0]["substituted"]
+    line = f"the base image {base}, which the image's label names"
+    assert substituted == ([line] if there else [])
+    assert (line in reproducing.said) is there
+    (target,) = reproducing.targets
+    assert ("netrc" in target.secrets) is not there, "its programs run in these steps"
     pulled = RegistryBase.model_validate({"from": "registry", "image": base})
     used = {"base": {"debian-12": pulled} if there else own.base, "cpython": {}}
     assert reproducing.settings == own.model_copy(update=used)
     assert (f"the base image {base}: " in reproducing.said) is not there
+    for odd in ("r.example/x y", "debian", "--x"):  # the last two are of Docker Hub, or nobody's
+        labels["org.opencontainers.image.base.name"] = odd
+        reproducing.store(OLD_ID, ("base", "system"), (TAG,), **labels)
+        reproducing.engine.calls.clear()
+        reproducing(*THIS, code=1)
+        assert f"the base image {odd}@" in reproducing.said
+        assert "pull" not in reproducing.engine.calls
     labels = {"imgbuild.input.base": "bootstrapped"}
     reproducing.store(OLD_ID, ("base", "system"), (TAG,), **labels)
     reproducing(*THIS, code=1)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from imgbuild.files import json_sha256, parse_json
+from imgbuild.files import json_sha256, parse_strict_json
 from imgbuild.matrix.tags import input_tag
 from imgbuild.registry.repository import DamagedError, Manifest
 from imgbuild.registry.repository_client import RegistryClient
@@ -31,7 +31,7 @@ class ArtifactStore:
         """
         key = _verdict_key(input_digest, layers)
         try:
-            document = parse_json(
+            document = parse_strict_json(
                 self._artifact(f"{VERDICTS_PREFIX}{key}", VERDICTS_TYPE) or b"null"
             )
             suites = document["suites"] if document["key"] == key else {}

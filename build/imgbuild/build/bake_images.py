@@ -1,7 +1,9 @@
 """Build images in one bake, where a failed image need not stop the others; export one stage."""
 
+import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,9 +18,12 @@ from imgbuild.engine.discovery import Buildx, answers
 from imgbuild.engine.failure import BuildFailedError, BuildFailure
 from imgbuild.errors import MachineError
 from imgbuild.plan.plan import PlanItem
+from imgbuild.suites.container import place_of
 
 #: Of the tags of BuildKit's own cache, before an image's name.
 CACHE_PREFIX = "buildkit-"
+#: The repository of `temporary_name`. No registry can have this name (RFC 2606, section 2).
+TEMPORARY_NAMES = "local.invalid/imgbuild/temporary"
 
 
 class BuilderLostError(MachineError):
@@ -90,6 +95,20 @@ def _require(buildx: Buildx, host: str | None, left: Iterable[PlanItem], why: st
     """Return if the builder can still be reached; BuilderLostError with ``why`` if not."""
     if buildx.builder and not answers(buildx, host):
         raise BuilderLostError(buildx.builder, [*left], why)
+
+
+@contextmanager
+def temporary_name(image_id: str, context: BuildContext) -> Iterator[str]:
+    """Give an image a name of its own during the block, by which nothing can be pulled.
+
+    BuildKit takes no id, and another name can move to another image meanwhile.
+    """
+    name = f"{TEMPORARY_NAMES}:{place_of(context.state)}-{secrets.token_hex(6)}"
+    context.engine.tag(image_id, name)
+    try:
+        yield name
+    finally:
+        context.engine.untag(name)
 
 
 def export_stage(

@@ -138,12 +138,21 @@ class BuildContext:
         InputError: a Dockerfile or lock is missing or not the current one.
         """
         digests = [(image, self.digests[image.name]) for image in self.images]
-        return make_plan(digests, self.stored, self.passed, self.engine.history, test=test)
+        return make_plan(digests, self.stored, self.passed, self.store.is_own, test=test)
 
     def planned(self, image: Image, stored: Sequence[StoredImage]) -> PlanItem:
         """Return what has to be done for one image, of which the engine has ``stored``."""
         digests, test = [(image, self.digests[image.name])], self.options.test
-        return make_plan(digests, stored, self.passed, self.engine.history, test=test)[0]
+        return make_plan(digests, stored, self.passed, self.store.is_own, test=test)[0]
+
+    def need_own(self, image: Image) -> StoredImage:
+        """Return the engine's image of the matrix, which this machine has built or pulled.
+
+        InputError: the engine has none, or anybody's.
+        """
+        stored = self.engine.need(image.tags[0], image)
+        self.store.require_own(stored.id, image)
+        return stored
 
     def expected(self, image: Image) -> dict[str, Any]:
         """Return what an image must be that is built here."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from imgbuild.build.bake_images import export_stage
 from imgbuild.build.context import BuildContext
-from imgbuild.build.prepare import fetch_downloads
+from imgbuild.build.prepare import fetch_downloads, load_base
 from imgbuild.build.result import BuildResult
 from imgbuild.build.targets import stage_target
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
@@ -20,7 +20,7 @@ from imgbuild.engine.types import HistoryEntry
 from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import background
-from imgbuild.plan.plan import Action, PlanItem, is_own
+from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import ReportStore
 from imgbuild.suites.runner import TestOptions
@@ -84,6 +84,7 @@ def export_stub(image: Image, image_id: str, context: BuildContext, folder: Path
     downloads, failed = fetch_downloads([image], context)
     for error in failed.values():
         raise error
+    load_base(context.inputs.bases[image.os_name], context.engine)  # or BuildKit looks for it
     buildx, folders = context.builders[0], downloads[image.name]
     own, inputs = buildx.builder is None, context.inputs
     target = stage_target(image, STUB, inputs, folders, context.project, in_engine=own)
@@ -157,18 +158,14 @@ def _test_and_tag(built: BuildResult, context: BuildContext, options: TestOption
 
 
 def _tag(item: PlanItem, image_id: str, engine: Engine, store: ReportStore) -> None:
-    """Tag the image, then remove its predecessors that have no tag any more.
+    """Tag the image, then remove its own predecessors that have no tag any more.
 
-    That is one that has just lost its tag, or one that this machine was to test. Another may wait
-    for the suites of somebody who shares the engine.
+    Another image may wait for the suites of somebody who shares the engine.
     """
-    label = f"{NAME}={item.image.name}"
-    tagged = {one.id for one in engine.images(label) if one.tags}
     for reference in item.image.tags:
         engine.tag(image_id, reference)
-    for other in engine.images(label):
+    for other in engine.images(f"{NAME}={item.image.name}"):
         ours = other.labels.get(REPOSITORY) == item.image.repository
         superseded = other.labels.get(INPUT_DIGEST) != item.digest.total
-        mine = other.id in tagged or store.was_to_test(other.id)
-        if ours and mine and superseded and not other.tags and is_own(other, engine.history):
+        if ours and superseded and not other.tags and store.is_own(other.id):
             engine.discard(other.id)

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,13 +10,19 @@ from imgbuild.build.context import BuildContext
 from imgbuild.engine.client import Engine
 from imgbuild.engine.failure import find_fault
 from imgbuild.engine.faults import DOCTOR, EngineUnusableError
-from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
+from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.inputs.base import MADE_IN_PLACE, find_base, missing_packages
-from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, base_recipe, prepare_inputs
+from imgbuild.inputs.build_inputs import (
+    BaseInput,
+    BuildInputs,
+    base_input,
+    base_recipe,
+    prepare_inputs,
+)
 from imgbuild.inputs.download import Download, DownloadError, downloads_context, shown_progress
 from imgbuild.inputs.oci_layout import write_archive
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, whole_family
 from imgbuild.settings import RegistryBase, Settings
 from imgbuild.sites import Sites
 from imgbuild.text import counted
@@ -156,6 +163,26 @@ def load_base(base: BaseInput, engine: Engine) -> None:
             engine.load(stream)
 
 
+def archive_base(name: str, system: str, context: BuildContext) -> BaseInput:
+    """Return the base image of the family that asks the archive of a system, such as debian-12.
+
+    The engine then has it, or can pull it by its digest. ``name`` is the image it is for.
+
+    InputError: the matrix does not have this system. Otherwise as `with_bases`.
+    """
+    images = {one.os_name: one for one in whole_family(context.images[0].matrix)}
+    if system not in images:
+        raise InputError(
+            f"The system of {name} is {system!r}. Its archive can be asked only for the systems "
+            f"of matrix.yaml, whose base images do it: {', '.join(images)}."
+        )
+    image = images[system]
+    settings, _ = with_bases([image], replace(context, images=(image,)))
+    base = base_input(image, settings, context.say)
+    load_base(base, context.engine)
+    return base
+
+
 def with_bases(images: Iterable[Image], context: BuildContext) -> tuple[Settings, BuildInputs]:
     """Let the engine have the base images of ``images`` that can be made here as well.
 
@@ -193,7 +220,7 @@ def _pull(reference: str, image: Image, context: BuildContext) -> str:
         return ""
     context.say(f"pulling the base image {reference}")
     try:
-        context.engine.pull(reference)
+        context.engine.pull(reference, pinned=True)
     except EngineUnusableError:
         raise
     except ImgbuildError as error:

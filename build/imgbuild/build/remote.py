@@ -208,6 +208,8 @@ def _taken(item: PlanItem, stores: RemoteStores, context: BuildContext) -> PlanI
         image = context.engine.inspect(item.image_id)
     elif pulled := stores.first(lambda store: store.pull(item, context.engine)):
         source, image = pulled
+        trust = trust_of(context.settings)
+        context.store.record_pull(image.id, source, trust.fingerprint if trust else "")
     if image is None:
         return item
     if found := stores.first(lambda store: store.verdicts(item, image)):

@@ -13,10 +13,10 @@ from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.files import parse_json
+from imgbuild.files import parse_strict_json
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
-from imgbuild.plan.plan import NEVER_BUILT
+from imgbuild.plan.plan import NEVER_BUILT, NO_RECORD
 from imgbuild.project import Project
 from imgbuild.publish.record import PublishedRepository, Record, read_published, skip_reasons
 from imgbuild.registry.repository_client import RegistryClient, connect
@@ -161,7 +161,7 @@ def built_images(
                     layers = measure(name, item.image_id, context.engine).layers
                     scan = latest_scan(item.image_id, context.state)
                     known[name] = KnownImage(lines, layers, scan=scan)
-                elif item.reason != NEVER_BUILT:
+                elif item.reason not in {NEVER_BUILT, NO_RECORD}:
                     known[name] = OTHER_INPUTS
     except MachineError as error:
         say(f"note: images that are built here are not shown as such. {error}")
@@ -181,7 +181,8 @@ def published_image(
     try:
         manifest = registry.manifest(record.digest)
         sizes = manifest.sizes()[1:] if manifest else ()
-        history = parse_json(registry.blob(manifest.config_digest))["history"] if manifest else []
+        config = parse_strict_json(registry.blob(manifest.config_digest)) if manifest else {}
+        history = config.get("history", ())
         steps = [str(one.get("created_by", "")) for one in history if not one.get("empty_layer")]
         layers = tuple(Layer(None, *pair) for pair in zip(sizes, steps, strict=True))
     except (CheckFailedError, AttributeError, KeyError, TypeError, ValueError):

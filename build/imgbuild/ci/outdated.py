@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 
 from imgbuild.build.context import BuildOptions, open_context
-from imgbuild.build.prepare import load_base
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.publish.record import Record, read_published
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.trust.updates import find_updates
+from imgbuild.trust.updates import find_updates, status_of
 
 #: So many packages are named in a reason.
 _NAMED = 3
@@ -37,11 +36,10 @@ def outdated_images(
                 sorted(context.images, key=lambda one: one.os_name), lambda one: one.os_name
             ):
                 names = [image.name for image in same]
-                base = context.inputs.bases[os_name]
-                load_base(base, context.engine)
                 # As old as can be, so that apt names the newest version of every package.
                 packages = {name: "0" for one in names for name in latest[one].system}
-                updates = find_updates(f"updates-{os_name}", base.reference, context, packages)
+                status = status_of(packages)
+                updates = find_updates(f"updates-{os_name}", os_name, status, context)
                 fixes = {one.package: one.available for one in updates if one.security}
                 for name in names:
                     if lacking := [*_lacking(latest[name], fixes)]:

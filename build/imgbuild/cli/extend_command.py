@@ -103,6 +103,7 @@ def _extend(
     from contextlib import ExitStack
 
     from imgbuild.build.context import open_context
+    from imgbuild.build.prepare import archive_base
     from imgbuild.dockerfile.requirements import index_environment
     from imgbuild.extend.additions import lock_additions
     from imgbuild.extend.base_image import family_base, referenced_base
@@ -122,16 +123,16 @@ def _extend(
         raise InputError(f"One image is extended; {len(images)} are selected.")
     with ExitStack() as stack:
         base, context = family_base(images[0], project), None
-        if extension.base or not print_only:
-            if build_options.test:
+        if extension.base or extension.apt or not print_only:
+            if extension.base or (build_options.test and not print_only):
                 require_docker_client()
             context = stack.enter_context(open_context(project, images, build_options, info))
             base = family_base(context.images[0], project)
         if context and extension.base:
             base = referenced_base(extension.base, context)
-        elif context:
-            context.engine.need(base.reference, base.image)
-        elif not extension.base:
+        elif context and not print_only:
+            base = replace(base, id=context.need_own(context.images[0]).id)
+        else:
             base = _located(base, project)
         lock, requested = None, wanted_packages(extension, folder, base.python)
         wheels = wheel_paths(requested)
@@ -148,7 +149,10 @@ def _extend(
             made = build_extension(extension, base, lock, wheels, folder, context)
             echo(result_lines(made, base, context.host))
         else:
-            values = (extension, base, lock, wheels, images[0], project, base.local_name)
+            archive = None
+            if context and extension.apt:
+                archive = archive_base(base.name, base.system, context)
+            values = (extension, base, lock, wheels, images[0], project, archive)
             echo(extension_dockerfile(*values).rstrip())
 
 

@@ -20,8 +20,12 @@ from imgbuild.text import parse_duration, printable
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
     from imgbuild.matrix.model import Matrix
+    from imgbuild.registry.signing import Trust
+    from imgbuild.settings import Settings
     from imgbuild.sites import Sites
 
+#: What to say if it is not clear whose signatures count.
+WHOSE = "Which signatures do you trust? Give --key KEY, or --identity NAME --issuer URL."
 #: The name of an image, which its folder has.
 _NAME = re.compile(
     r"tf-(?P<tf>[^-]+)-[cg]pu-(?P<stack>.+?)(-(open|intel|no-)mpi)?(-as-documented)?"
@@ -70,6 +74,20 @@ JOBS = option(
     min=1,
     max=64,
     show_default="cores + 1, at most 5",
+)
+
+KEY = option("--key KEY", "A public key that you trust: a file, or the address of a KMS.")
+IDENTITY = option(
+    "--identity NAME", "For keyless signatures, a mail address or a workflow that you trust."
+)
+ISSUER = option("--issuer URL", "Who confirms that identity.")
+SIGN_KEY = option(
+    "--sign-key KEY",
+    "Sign with cosign and this key: a file (its password in COSIGN_PASSWORD), or the address of a "
+    "KMS.",
+)
+SIGN_KEYLESS = flag(
+    "--sign-keyless", "Sign with cosign as who you are, by Sigstore: in CI, as the workflow."
 )
 
 
@@ -147,6 +165,33 @@ def require_own(project: Project, writer: str) -> None:
             f"`{writer}` would change the family that is installed with imgbuild "
             f"({project.root}). Make one of your own with `imgbuild init DIR`, and run it there."
         )
+
+
+def check_signer(key: str | None, keyless: bool) -> None:
+    """Raise InputError if the options name two signers, or a key that is not there."""
+    if key and keyless:
+        raise InputError("Use either --sign-key or --sign-keyless.")
+    if key and "://" not in key and not Path(key).is_file():
+        raise InputError(f"--sign-key {key}: no such file.")
+
+
+def choose_trust(
+    settings: "Settings", key: str | None, identity: str | None, issuer: str | None
+) -> "Trust | None":
+    """Return whose signatures the options trust, else the settings; None if neither names anybody.
+
+    InputError: the options are incomplete, or the key is no file.
+    """
+    from imgbuild.registry.signing import Cosign, Trust, trust_of
+
+    trust = trust_of(settings)
+    if key or identity or issuer:
+        if (key is None) == (identity is None) or (identity is None) != (issuer is None):
+            raise InputError(WHOSE)
+        trust = Trust(Cosign(settings.ca_bundle), key, identity, issuer)
+    if trust and trust.key and "://" not in trust.key and not Path(trust.key).is_file():
+        raise InputError(f"The key {trust.key}: no such file.")
+    return trust
 
 
 def sites_of(project: Project, matrix: "Matrix") -> "Sites":

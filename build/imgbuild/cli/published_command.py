@@ -3,8 +3,20 @@
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from imgbuild.cli.options import JSON, PROJECT, echo, flag, info, print_json, repository
-from imgbuild.errors import CheckFailedError
+from imgbuild.cli.options import (
+    IDENTITY,
+    ISSUER,
+    JSON,
+    KEY,
+    PROJECT,
+    choose_trust,
+    echo,
+    flag,
+    info,
+    print_json,
+    repository,
+)
+from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.project import Project
 from imgbuild.text import table_with_notes
 
@@ -15,28 +27,47 @@ if TYPE_CHECKING:
 def published(
     source: str | None = repository("--from", "The repository."),
     check: bool = flag(
-        "--check", "Compare all tags with the records; exit 1 if one is missing or differs."
+        "--check",
+        "Compare tags, records, manifests, signatures and provenance; exit 1 if one is wrong.",
     ),
+    key: str | None = KEY,
+    identity: str | None = IDENTITY,
+    issuer: str | None = ISSUER,
     as_json: bool = JSON,
     checkout: Project = PROJECT,
 ) -> None:
-    """List what is published, from the registry's tags and records."""
+    """List what is published, from the registry's tags and records.
+
+    With --check, signatures and provenance are verified if a key or an identity is trusted: by
+    these options, or by `verify` in the settings.
+    """
+    from imgbuild.matrix.load import load_matrix
+    from imgbuild.publish.inspection import Inspection
     from imgbuild.publish.record import read_published
     from imgbuild.registry.repository_client import connect
     from imgbuild.settings import load_settings
 
     settings = load_settings(checkout.settings)
+    if not check and (key or identity or issuer):
+        raise InputError("--key, --identity and --issuer are for --check.")
+    trust = choose_trust(settings, key, identity, issuer) if check else None
     with closing(connect(source, settings, info, "--from")) as registry:
         found = read_published(registry)
+        if check:
+            inspection = Inspection(registry, found, trust, load_matrix(checkout.matrix))
+            faults = [*inspection.faults()]
+        else:
+            faults = [*found.faults()]
     if not found.whole:
         info(f"Nothing has been published in {found.name}.")
     if as_json:
         print_json(published_json(found))
     elif found.whole:
         echo("\n".join(published_lines(found)))
-    faults = [*found.faults()]
     for text in found.notes() if check else faults:
         info(f"note: {text}")
+    if check and trust is None and found.whole:
+        info("note: signatures and provenance were not verified: name a key with --key.")
     if check and faults:
         raise CheckFailedError("\n".join(faults))
     if check and found.whole:

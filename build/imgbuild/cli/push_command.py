@@ -1,7 +1,6 @@
 """``imgbuild push``: publish images whose suites passed."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imgbuild.cli import options
@@ -39,14 +38,8 @@ def push(
         "Also images, Horovod wheels and suite results that were not made here; their record "
         "says so.",
     ),
-    sign_key: str | None = option(
-        "--sign-key KEY",
-        "Sign with cosign and this key: a file (its password in COSIGN_PASSWORD), or the address "
-        "of a KMS.",
-    ),
-    sign_keyless: bool = flag(
-        "--sign-keyless", "Sign with cosign as who you are, by Sigstore: in CI, as the workflow."
-    ),
+    sign_key: str | None = options.SIGN_KEY,
+    sign_keyless: bool = options.SIGN_KEYLESS,
     jobs: int = option(
         "--jobs COUNT", "How many images to push at once.", min=1, max=32, default=3
     ),
@@ -67,10 +60,7 @@ def push(
     allowed |= {name for name, is_set in flags.items() if is_set}
     if not selection.named:  # a published tag cannot be taken back
         raise InputError("Say which images to publish: IMAGE, --tf VERSION or --all.")
-    if sign_key and sign_keyless:
-        raise InputError("--sign-key and --sign-keyless: who signs? Leave one out.")
-    if sign_key and "://" not in sign_key and not Path(sign_key).is_file():
-        raise InputError(f"--sign-key {sign_key}: no such file.")
+    options.check_signer(sign_key, sign_keyless)
     images = select(checkout, selection)
     push_options = PushOptions(
         images, to, release, frozenset(allowed), jobs, plan, sign_key, sign_keyless

@@ -5,7 +5,15 @@ from datetime import UTC, datetime
 
 import typer
 
-from imgbuild.cli.options import PROJECT, info, option, repository
+from imgbuild.cli.options import (
+    PROJECT,
+    SIGN_KEY,
+    SIGN_KEYLESS,
+    check_signer,
+    info,
+    option,
+    repository,
+)
 from imgbuild.errors import InputError
 from imgbuild.project import Project
 
@@ -14,20 +22,27 @@ def retire(
     tags: list[str] = typer.Argument(metavar="TAG...", help="Published tags of the images."),
     reason: str = option("--reason TEXT", "Why, in one line, for those who use them.", default=...),
     source: str | None = repository("--from", "The repository."),
+    sign_key: str | None = SIGN_KEY,
+    sign_keyless: bool = SIGN_KEYLESS,
     checkout: Project = PROJECT,
 ) -> None:
     """Mark published images as retired; nothing is deleted.
 
     No tag moves. `imgbuild published` shows the day and the reason, and the record in the registry
-    has an annotation for other tools.
+    has an annotation for other tools. The retirement of a signed image must be signed: then
+    `imgbuild verify` refuses the image.
     """
     from imgbuild.publish import life_cycle
     from imgbuild.registry.repository_client import connect
+    from imgbuild.registry.signing import signer_of, trust_of
     from imgbuild.settings import load_settings
 
+    check_signer(sign_key, sign_keyless)
     if len(reason) > 200 or not reason.isprintable():
         raise InputError("--reason: one line of at most 200 characters.")
     settings = load_settings(checkout.settings)
     with closing(connect(source, settings, info, "--from")) as registry:
-        for tag in life_cycle.retire(registry, tags, reason, datetime.now(UTC).date()):
+        signer, trust = signer_of(sign_key, settings, keyless=sign_keyless), trust_of(settings)
+        today = datetime.now(UTC).date()
+        for tag in life_cycle.retire(registry, tags, reason, today, signer=signer, trust=trust):
             info(f"{registry.name}:{tag} is retired.")

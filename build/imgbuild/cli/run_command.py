@@ -15,7 +15,7 @@ from imgbuild.addresses import has_registry
 from imgbuild.cli.options import PROJECT, echo, flag, info, option, seconds, select, takes_selection
 from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
+from imgbuild.project import Project, state_dir
 
 if TYPE_CHECKING:
     from imgbuild.matrix.components import Flavour
@@ -186,6 +186,7 @@ def run(
     from imgbuild.process import find_program
     from imgbuild.registry.signing import require_trusted, trust_of
     from imgbuild.settings import load_settings
+    from imgbuild.suites.results import ReportStore
     from imgbuild.training.docker_run import docker_script, run_job
 
     settings = load_settings(checkout.settings)
@@ -200,9 +201,16 @@ def run(
             "--exec: there is no docker client on PATH. Install one (Debian: docker-cli)."
         )
     if known or trust_of(settings):
+        store = ReportStore(state_dir() / "reports")
         with open_engine(engine_settings) as engine:
             stored = engine.need(reference, known)  # Docker would look for it elsewhere
-            require_trusted(stored.digests, reference, settings)
+        if known:
+            store.require_own(stored.id, known)
+        made_here, verified_by = store.was_made_here(stored.id), store.verified_by(stored.id)
+        require_trusted(
+            stored.digests, reference, settings, made_here=made_here, verified_by=verified_by
+        )
+        planned = replace(planned, image=stored.id)  # what was checked, whatever the name means
     # A name of its own: what is removed at the end is this run's.
     own = replace(planned, name=f"{planned.name}-{secrets.token_hex(3)}")
     raise typer.Exit(run_job(own, client, info))

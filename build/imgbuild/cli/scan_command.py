@@ -97,18 +97,18 @@ def _asker(file: Path | None, sites: "Sites") -> Ask:
 def _scanned(reference: str, planned: "Image | None", ask: Ask, context: "BuildContext") -> "Scan":
     from imgbuild.dockerfile.labels import NAME
     from imgbuild.matrix.images import whole_family
-    from imgbuild.suites.runner import folder_name
     from imgbuild.trust.osv import packages_of
-    from imgbuild.trust.sbom import locked_sbom
+    from imgbuild.trust.sbom import locked_sbom, system_of
     from imgbuild.trust.scan import Scan, findings, unsupported_parts
-    from imgbuild.trust.updates import find_updates
+    from imgbuild.trust.updates import find_updates, image_status
 
     stored, name = context.engine.need(reference, planned), planned.name if planned else reference
     matrix, today = context.images[0].matrix, datetime.now(UTC).date()
     label = stored.labels.get(NAME)
     known = next((one for one in whole_family(matrix) if one.name == label), None)
     document = json.loads(locked_sbom(name, stored, context.engine, context.project, matrix))
-    updates = find_updates(folder_name(name), reference, context)
+    status = image_status(name, stored, context.engine)
+    updates = find_updates(name, system_of(document), status, context)
     vulnerable, asked = ask(packages_of(document))
     return Scan(
         name,

@@ -124,8 +124,7 @@ def _test_family(
     ):
         targets = []
         for image in context.images:
-            name = reference or image.tags[0]
-            stored = context.engine.need(name, None if reference else image)
+            stored = context.engine.need(reference) if reference else context.need_own(image)
             target = suite_target(image, stored.id, context, reference)
             added = {p.partition("==")[::2] for p in stored.labels.get(ADDED, "").split()}
             packages = {**target.expected["packages"], **dict(added)}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import os
 import re
 import socket
+import tarfile
 import threading
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
+from imgbuild.addresses import has_registry
 from imgbuild.engine.discovery import DEFAULT_HOST, client_words, resolve_host
 from imgbuild.engine.faults import answered_error, engine_error, translated
 from imgbuild.engine.types import (
@@ -25,7 +28,7 @@ from imgbuild.engine.types import (
     engine_version,
     stored_image,
 )
-from imgbuild.errors import InputError, MachineError
+from imgbuild.errors import CheckFailedError, InputError, MachineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 #: The longest silence of an engine in seconds: while it answers; while it unpacks a large layer or
 #: removes gigabytes of build cache.
 ANSWER_SECONDS, WORK_SECONDS = 60, 900
+#: More bytes than the headers of a tar archive's first entry have.
+_HEADERS = 1 << 20
 #: What asks for all GPUs, as ``docker run --gpus all`` and ``--device`` do.
 _GPUS: dict[str, dict[str, Any]] = {
     "nvidia": {"count": -1, "capabilities": [["gpu"]]},
@@ -199,7 +204,20 @@ class Engine:
         path = f"/distribution/{quote(reference)}/json"
         return bool(self.inspect(reference)) or self._answer(path, ANSWER_SECONDS)[0] == 200
 
-    def pull(self, reference: str) -> None:
+    def pull(self, reference: str, *, pinned: bool = False) -> None:
+        """Pull an image; ``pinned`` is for the base images of the matrix, of which some are of Hub.
+
+        InputError: the name has no registry, so anybody's image of Docker Hub could be meant.
+        """
+        if not has_registry(reference) and not (pinned and "@sha256:" in reference):
+            raise InputError(
+                f"The engine has no image {reference}, and no image is pulled by a name without a "
+                "registry: Docker Hub may have anybody's. If it is the right one there, name it "
+                f"docker.io/{reference}."
+            )
+        self._pull(reference)
+
+    def _pull(self, reference: str) -> None:
         repository, tag = _split(reference)
         with self._api(WORK_SECONDS) as api:
             stream = api.pull(repository, tag, stream=True, decode=True, platform=IMAGE_PLATFORM)
@@ -250,6 +268,27 @@ class Engine:
         """Stop and remove a container with its anonymous volumes."""
         self._remove(lambda api: api.remove_container(container, v=True, force=True))
 
+    def copy_out(
+        self, image_id: str, path: str, *, labels: Mapping[str, str], limit: int
+    ) -> bytes | None:
+        """Return a file of an image, of which nothing runs; None if it has no such regular file.
+
+        ``labels`` are those of the container that the engine needs for it.
+
+        CheckFailedError: the file has more than ``limit`` bytes.
+        """
+        from docker.errors import NotFound  # noqa: PLC0415
+
+        with self._api(WORK_SECONDS) as api:
+            container = str(api.create_container(image_id, ["none"], labels=dict(labels))["Id"])
+            try:
+                stream, _ = api.get_archive(container, path)
+                return read_member(stream, path, limit)
+            except NotFound:
+                return None
+            finally:
+                self.remove_container(container)
+
     def containers(self, label: str) -> list[LabelledObject]:
         """Return the containers with ``label``, stopped ones too."""
         found = self._get("/containers/json?all=1", label=label)
@@ -295,6 +334,29 @@ class Engine:
                 if message.get("error"):
                     raise answered_error(str(message["error"]), self.host, refused=True)
                 yield message
+
+
+def read_member(pieces: Iterable[bytes], path: str, limit: int) -> bytes | None:
+    """Return the content of a tar archive's first entry; None if it is not a regular file.
+
+    CheckFailedError: it has more than ``limit`` bytes, or the archive is damaged.
+    """
+    content = bytearray()
+    for piece in pieces:
+        content += piece
+        if len(content) > limit + _HEADERS:
+            break
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            entry = archive.next()
+            if entry is None or not entry.isreg():
+                return None
+            if entry.size > limit:
+                raise CheckFailedError(f"{path} of the image has more than {limit >> 20} MiB.")
+            file = archive.extractfile(entry)
+            return file.read() if file else None
+    except (tarfile.TarError, EOFError) as error:
+        raise CheckFailedError(f"{path} of the image cannot be read: {error}.") from error
 
 
 def open_engine(settings: EngineSettings) -> closing[Engine]:

@@ -1,11 +1,14 @@
 """The image that is extended: one of the matrix by its lock, any other by what is in it."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from pydantic import TypeAdapter
 
+from imgbuild import scalars
 from imgbuild.addresses import has_registry
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.dockerfile.labels import NAME
@@ -20,6 +23,24 @@ from imgbuild.suites.runner import folder_name
 
 #: Packages with the same files.
 TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu")
+
+
+#: Before the name of a local image in a printed Dockerfile. No registry can have this name.
+#: Source: RFC 2606, section 2.
+LOCAL = "local.invalid/"
+
+
+def local_name(reference: str, image_id: str = "") -> str:
+    """Return a name for an image in a Dockerfile by which nothing can be pulled in its place.
+
+    That is the reference itself if it names a registry. BuildKit looks for other names on Docker
+    Hub, and takes no id (https://github.com/moby/moby/issues/39769), so the id becomes a tag.
+    """
+    if has_registry(reference):
+        return reference
+    repository, *rest = re.split("[:@]", reference, maxsplit=1)
+    tag = image_id.partition(":")[2] or "".join(rest).rpartition(":")[2] or "latest"
+    return f"{LOCAL}{repository}:{tag}"
 
 
 @dataclass(frozen=True)
@@ -44,15 +65,8 @@ class BaseImage:
 
     @property
     def local_name(self) -> str:
-        """What a Dockerfile calls it so that no stranger's image is pulled in its place.
-
-        BuildKit takes no id (https://github.com/moby/moby/issues/39769), but a tag on every image
-        store; no registry can have the one here (RFC 2606, "TLDs for Testing").
-        """
-        repository, _, tag = self.reference.partition(":")
-        if has_registry(self.reference) or "@" in self.reference:
-            return self.reference
-        return f"local.invalid/{repository}:{self.id.partition(':')[2] or tag or 'latest'}"
+        """The name in a printed Dockerfile; see `local_name`."""
+        return local_name(self.reference, self.id)
 
     @property
     def platform(self) -> str:
@@ -77,12 +91,26 @@ def family_base(image: Image, project: Project) -> BaseImage:
     return BaseImage(image.name, image.tags[0], python, *system, packages, local, image)
 
 
-def _checked(found: ImageContents, reference: str) -> dict[str, str]:
-    """Return the packages of an image, which may say anything, as pip knows them.
+_USER = TypeAdapter(scalars.ImageUser)
 
-    CheckFailedError: a name or a version is none.
+
+def _checked_user(user: str, reference: str) -> str:
+    """Return the user of an image if it can be written into a Dockerfile; else CheckFailedError."""
+    try:
+        return _USER.validate_python(user) if user else ""
+    except ValueError:
+        raise CheckFailedError(
+            f"{reference}: its user is {user[:80]!r}, which is not a name or number, alone or with "
+            "a group. Correct the USER of the image, or extend another one."
+        ) from None
+
+
+def _checked_packages(found: ImageContents, reference: str) -> dict[str, str]:
+    """Return the packages of an image as pip knows them.
+
+    CheckFailedError: pip does not know a name or a version.
     """
-    for name, version in [*found.packages.items(), ("python", found.python)]:
+    for name, version in found.packages.items():
         try:
             canonicalize_name(name, validate=True)
             Version(version)
@@ -100,23 +128,31 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
 
     One with a name of the matrix and the very packages of that image's lock is taken for it.
 
+    InputError: the engine lacks it, and its name has no registry.
     CheckFailedError: no registry gives it, it has no Python, or packages that pip does not know; it
         is not signed by whom the settings trust.
     """
     engine, locks = context.engine, context.state / "locks"
     if not (stored := engine.inspect(reference)):
-        context.say(f"pulling {reference}")
+        if has_registry(reference):
+            context.say(f"pulling {reference}")
         engine.pull(reference)
         stored = engine.need(reference)
-    require_trusted(stored.digests, reference, context.settings)
+    require_trusted(
+        stored.digests,
+        reference,
+        context.settings,
+        made_here=context.store.was_made_here(stored.id),
+        verified_by=context.store.verified_by(stored.id),
+    )
     with image_locks([folder_name(reference)], context.host, locks):
         remove_leftovers([reference], engine)
         found = read_contents(reference, stored.id, engine)
-    packages = _checked(found, reference)
+    packages, user = _checked_packages(found, reference), _checked_user(stored.user, reference)
     for image in whole_family(context.images[0].matrix):
         if image.name == stored.labels.get(NAME):
             base = family_base(image, context.project)
             if base.packages == packages:
-                return replace(base, reference=reference, user=stored.user, id=stored.id)
+                return replace(base, reference=reference, user=user, id=stored.id)
     facts = (found.python, found.glibc, "-".join(found.os), packages, packages)
-    return BaseImage(reference, reference, *facts, user=stored.user, id=stored.id)
+    return BaseImage(reference, reference, *facts, user=user, id=stored.id)

@@ -9,19 +9,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from imgbuild.build.bake_images import temporary_name
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.display import BuildDisplay
 from imgbuild.build.gate import image_size, suite_target
+from imgbuild.build.prepare import archive_base
 from imgbuild.dockerfile.labels import ADDED, EXTENDS, NAMESPACE, OCI
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeTarget, run_bake
+from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.extend.base_image import BaseImage
+from imgbuild.extend.base_image import LOCAL, BaseImage, local_name
+from imgbuild.extend.build_files import copy_build_files
 from imgbuild.extend.extension import Extension
 from imgbuild.files import sha256, work_folder
+from imgbuild.inputs.build_inputs import BaseInput
 from imgbuild.inputs.oci_layout import unpack_archive
 from imgbuild.matrix.images import Image, minor_of
 from imgbuild.parallel import in_parallel
@@ -54,15 +59,17 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     wheels: Sequence[str],
     image: Image,
     project: Project,
-    source: str = "",
+    archive: BaseInput | None = None,
 ) -> str:
     """Return the Dockerfile, which needs no other file of imgbuild's; ``image`` is any.
 
-    ``wheels`` are paths in the build context, ``source`` what the base is called, if not as it is.
+    ``wheels`` are paths in the build context. ``archive`` is the base image of the same system,
+    which downloads packages of the system.
     """
     paths, labels = {}, {f"{OCI}.base.name": base.reference, EXTENDS: base.name}
     if extension.apt:
         paths["apt-install"] = project.files / "apt" / "install"
+        paths |= {name: HERE / f"{name}.sh" for name in ("apt-download", "apt-install-files")}
         labels[f"{NAMESPACE}.added.apt"] = " ".join(extension.apt)
     entries = lock.entries if lock else {}
     if lock and entries:
@@ -79,7 +86,14 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     environment = template_environment(HERE)
     environment.filters |= {"quoted": _quoted, "to_json": json.dumps}
     values = {"extension": extension, "base": base, "files": files, "labels": labels}
-    values |= {"source": source or base.reference, "wheels": wheels}
+    # What `docker tag` has to call an image before `docker build`.
+    names = {base.id or base.reference: base.local_name}
+    values |= {"source": base.local_name, "wheels": wheels}
+    if extension.apt and archive:
+        pulled = archive.layout is None  # by its digest
+        name = archive.reference if pulled else local_name(archive.reference)
+        values["archive"] = names[archive.reference] = name
+    values["tags"] = [(one, name) for one, name in names.items() if name.startswith(LOCAL)]
     values |= {"uv": image.matrix.uv, "epoch": epoch_seconds(image)}
     return environment.get_template("Dockerfile.j2").render(values).rstrip() + "\n"
 
@@ -105,32 +119,46 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
 
     ``folder`` is where copies are from. One that fails or is interrupted leaves no image.
 
-    InputError: the base is not in the engine. CheckFailedError: a step or a suite failed.
+    InputError: the base is not in the engine, or a file to copy cannot be read.
+    CheckFailedError: a step or a suite failed.
     """
     tag, engine, started = extension.tag or "", context.engine, time.monotonic()
-    name, stored = folder_name(tag), engine.need(base.reference, base.image)
+    name, stored = folder_name(tag), engine.need(base.id or base.reference, base.image)
     repository = split_reference(base.reference)[0]
     digests = dict(one.split("@") for one in stored.digests)
-    uv = {"uv": str(context.inputs.uv)} if context.inputs.uv else {}
+    contexts = {"uv": str(context.inputs.uv)} if context.inputs.uv else {}
+    archive = archive_base(base.name, base.system, context) if extension.apt else None
+    in_engine = context.builders[0].builder is None
+    if archive:
+        contexts["archive"] = archive.context(in_engine=in_engine)
     made = set[str]()
     with (
         image_locks([name], context.host, context.state / "locks"),
         work_folder("dockerfile") as work,
         BuildDisplay([tag]) as display,
+        temporary_name(stored.id, context) as base_name,
     ):
+        sources = [pair.partition(":")[0] for pair in extension.copied]
+        (work / "files").mkdir()
+        copy_build_files([*sources, *wheels], folder, work / "files")
         target = BakeTarget(
             name,
-            folder,
+            work / "files",
             work / "Dockerfile",
-            contexts={"base": _base_context(base, stored, work, context), **uv},
+            contexts={
+                "base": f"docker-image://{base_name}"
+                if in_engine
+                else _copied_base(base, stored, work, engine),
+                **contexts,
+            },
             # Its id where no registry has it.
             labels={f"{OCI}.base.digest": digests.get(repository, stored.id)},
             # BuildKit's cache knows neither the date nor any other secret.
-            uncached=("system",) if extension.apt and context.inputs.snapshots else (),
+            uncached=("archives",) if extension.apt and context.inputs.snapshots else (),
             secrets=context.inputs.secrets,
         )
         image, project = context.images[0], context.project
-        text = extension_dockerfile(extension, base, lock, wheels, image, project)
+        text = extension_dockerfile(extension, base, lock, wheels, image, project, archive)
         target.dockerfile.write_text(text, encoding="utf-8")
         log = context.log_path(name)
 
@@ -150,6 +178,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
                 image_id = bake(_FINAL)
             size = image_size(engine.history(image_id)) - image_size(engine.history(stored.id))
             before = engine.inspect(tag)
+            context.store.record_extension(image_id)
             engine.tag(image_id, tag)
             made |= {before.id} if before and EXTENDS in before.labels else set()
         finally:
@@ -158,13 +187,11 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
     return Extended(tag, size, time.monotonic() - started, report)
 
 
-def _base_context(base: BaseImage, stored: StoredImage, folder: Path, context: BuildContext) -> str:
-    """Return the base as a named build context; another builder than the engine's gets a copy."""
-    if context.builders[0].builder is None:
-        return f"docker-image://{base.reference}"
+def _copied_base(base: BaseImage, stored: StoredImage, folder: Path, engine: Engine) -> str:
+    """Return a copy of the base as a named build context, for a builder without its images."""
     archive, layout = folder / "base.tar", folder / "base"
     with archive.open("wb") as file:
-        file.writelines(context.engine.save(stored.id))
+        file.writelines(engine.save(stored.id))
     unpack_archive(archive, layout)
     archive.unlink()
     if not (layout / "index.json").is_file():  # Docker before 25

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError
 
 from imgbuild import scalars
 from imgbuild.errors import InputError
+from imgbuild.extend.build_files import source_path
 from imgbuild.files import file_sha256, read_named
 from imgbuild.matrix.selection import Selection
 from imgbuild.yaml_file import Fault, Location, Section, check, read_document
@@ -123,12 +124,11 @@ def _files_named(extension: Extension) -> Iterator[tuple[Location, str]]:
 
 
 def check_use(extension: Extension, folder: Path, repository: str) -> None:
-    """Raise InputError: nothing to add, no such file in ``folder``, a tag of ``repository``."""
+    """Raise InputError: nothing to add, a file not in ``folder``, a tag of ``repository``."""
     if not any(getattr(extension, field) for field in _ADDED):
         raise InputError("Nothing to add: give --pip, --requirements, --apt, --env, --copy, …")
     for pair in extension.copied:
-        if not (folder / pair.partition(":")[0]).exists():
-            raise InputError(f"copy {pair}: {folder} has no such file or folder.")
+        source_path(pair.partition(":")[0], folder)
     if extension.tag and extension.tag.rpartition(":")[0] == repository:
         raise InputError(
             f"The tag {extension.tag}: names of {repository} are for the images of the matrix. "

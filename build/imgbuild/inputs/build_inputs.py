@@ -118,7 +118,7 @@ def prepare_inputs(  # noqa: PLR0913, PLR0917 - what inputs are made of
     systems = {image.os_name: image for image in images}
     pythons = {image.version_of("python"): image for image in images}
     return BuildInputs(
-        {name: _base(image, settings, say, make, refresh) for name, image in systems.items()},
+        {name: base_input(image, settings, say, make, refresh) for name, image in systems.items()},
         {v: _interpreter(image, settings, project) for v, image in pythons.items()},
         uv_context(cache) if linux else None,
         version("uv"),
@@ -172,9 +172,14 @@ def base_recipe(image: Image, settings: Settings | None = None) -> BaseRecipe:
     return BaseRecipe(image.os_name, name, image.os.suite, epoch_seconds(image), *dated)
 
 
-def _base(
-    image: Image, settings: Settings, say: Callable[[str], None], make: bool, refresh: bool
+def base_input(
+    image: Image,
+    settings: Settings,
+    say: Callable[[str], None],
+    make: bool = True,
+    refresh: bool = False,
 ) -> BaseInput:
+    """Return the base image of an image; the other parameters are those of `prepare_inputs`."""
     choice = settings.base_for(image.os_name, image.os.image)
     if isinstance(choice, RegistryBase):
         return BaseInput(choice.image, choice.image.rsplit("@", 1)[1], "registry")

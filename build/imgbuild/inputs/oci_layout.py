@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import InputError
-from imgbuild.files import file_sha256, parse_json, work_folder
+from imgbuild.files import file_sha256, parse_strict_json, work_folder
 from imgbuild.inputs.download import has_sha256
 from imgbuild.registry.repository import OCI_MANIFEST, descriptor
 
@@ -77,7 +77,7 @@ def name_image(folder: Path, content: bytes, name: str) -> None:
 
     Its tag is ``name`` and the first 12 digits of its id.
     """
-    manifest = parse_json(content)
+    manifest = parse_strict_json(content)
     top = _write_blob(folder, manifest.get("mediaType", OCI_MANIFEST), content)
     config, *layers = _blobs(manifest)
     tag = f"{name}-{short_id(manifest['config']['digest'])}"
@@ -100,15 +100,15 @@ def read_layout(folder: Path, *, verify_layer: bool = True) -> BaseLayout:
     DamagedLayoutError: a file is missing, is not what its digest says, or names another image.
     """
     try:
-        (top,) = parse_json((folder / "index.json").read_bytes())["manifests"]
+        (top,) = parse_strict_json((folder / "index.json").read_bytes())["manifests"]
         _verify(folder, top)
-        manifest = parse_json((folder / blob_path(top["digest"])).read_bytes())
+        manifest = parse_strict_json((folder / blob_path(top["digest"])).read_bytes())
         for one in (manifest["config"], *(manifest["layers"] if verify_layer else ())):
             _verify(folder, one)
-        (docker,) = parse_json((folder / "manifest.json").read_bytes())
+        (docker,) = parse_strict_json((folder / "manifest.json").read_bytes())
         if [docker["Config"], *docker["Layers"]] != _blobs(manifest):
             raise ValueError("manifest.json names another image")  # noqa: TRY301
-        parse_json((folder / "oci-layout").read_bytes())
+        parse_strict_json((folder / "oci-layout").read_bytes())
         (reference,) = docker["RepoTags"]
         return BaseLayout(folder, manifest["config"]["digest"], reference, top["digest"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -129,17 +129,17 @@ def is_pinned(folder: Path, digest: str) -> bool:
 
     That is of its manifest, or of the list of platforms that names it and is kept as a blob.
     """
-    (top,) = parse_json((folder / "index.json").read_bytes())["manifests"]
+    (top,) = parse_strict_json((folder / "index.json").read_bytes())["manifests"]
     listed = folder / blob_path(digest)
     if not listed.is_file() or not has_sha256(listed, digest.removeprefix("sha256:")):
         return False
-    platforms = parse_json(listed.read_bytes()).get("manifests", ())
+    platforms = parse_strict_json(listed.read_bytes()).get("manifests", ())
     return top["digest"] in {digest, *(one["digest"] for one in platforms)}
 
 
 def is_named(folder: Path, name: str) -> bool:
     """Return whether `name_image` named the whole layout: loaded, it moves no other tag."""
-    (top,) = parse_json((folder / "index.json").read_bytes())["manifests"]
+    (top,) = parse_strict_json((folder / "index.json").read_bytes())["manifests"]
     with work_folder("names") as named:
         name_image(named, (folder / blob_path(top["digest"])).read_bytes(), name)
         files = [path.name for path in named.iterdir() if path.is_file()]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from imgbuild.files import sha256
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rule_model import Part
 from imgbuild.yaml_file import Fault, Location
@@ -27,6 +28,8 @@ PLACEHOLDER = "RELEASE"
 RECORD_SUFFIX = ".record"
 #: Before the input digest, in the tag by which an image is found.
 INPUT_PREFIX = "input-"
+#: Of the tags under which pushes send an image before it has its immutable tag.
+PUSH_PREFIX = "push-"
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,29 @@ class PlannedTags:
 
 def planned_tags(image: "Image", release: str = PLACEHOLDER) -> PlannedTags:
     """Return all tags of an image in one release, each moving one once."""
-    scheme, parts = image.matrix.tags, {**parts_of(image), "release": release}
+    return _planned(image, {**parts_of(image), "release": release})
+
+
+def tags_with_pins(image: "Image", pins: Mapping[str, str]) -> PlannedTags:
+    """Return the tags that an image had when these were its pins; `PLACEHOLDER` is the release."""
+    parts = {**parts_of(image), "release": PLACEHOLDER}
+    own = {pin.component: pin.version for pin in image.pins}
+    changed = {name: version for name, version in pins.items() if own.get(name) != version}
+    if version := changed.get("tensorflow"):
+        parts |= {"tensorflow": version, "minor": ".".join(version.split(".")[:2])}
+    if version := changed.get("python"):
+        parts["python"] = python_part(version)
+    if version := changed.get("cuda"):
+        parts["cuda"] = f"cuda{version}"
+    if version := changed.get("mpi"):  # openmpi-4.1.4
+        parts["mpi"] = version.replace("-", "", 1)
+    if version := changed.get("os"):
+        parts["os"] = f"{image.os.distribution}{version}"
+    return _planned(image, parts)
+
+
+def _planned(image: "Image", parts: Mapping[Part, str]) -> PlannedTags:
+    scheme = image.matrix.tags
     moving = dict.fromkeys(_joined(entry, parts) for entry in scheme.moving)
     return PlannedTags(_joined(scheme.immutable, parts), tuple(moving))
 
@@ -51,6 +76,23 @@ def record_tag(immutable: str) -> str:
 def input_tag(digest: str) -> str:
     """Return the tag by which an image is found that was built from inputs with this digest."""
     return f"{INPUT_PREFIX}{digest.removeprefix('sha256:')}"
+
+
+def push_tag(immutable: str, image_id: str, machine: str) -> str:
+    """Return the tag under which a machine sends an image that is to get an immutable tag.
+
+    It is the same for another try of the same machine, and differs for other images and machines.
+    """
+    return f"{push_prefix(immutable)}{_short(f'{image_id} {machine}')}"
+
+
+def push_prefix(immutable: str) -> str:
+    """Return the beginning of `push_tag` for every image that is to get this immutable tag."""
+    return f"{PUSH_PREFIX}{_short(immutable)}-"
+
+
+def _short(text: str) -> str:
+    return sha256(text.encode())[:24]
 
 
 def parts_of(image: "Image") -> dict[Part, str]:

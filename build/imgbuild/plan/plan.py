@@ -1,4 +1,4 @@
-"""Decide what has to be done for each image, and why; tell imgbuild's own images from others."""
+"""Decide what has to be done for each image, and why."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from enum import StrEnum
 from typing import Any
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAME, REPOSITORY
-from imgbuild.engine.types import HistoryEntry, StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import Change, changes_since, described
 from imgbuild.plan.digest import InputDigest
 
 #: The reason of an image that the engine has in no form.
 NEVER_BUILT = "never built here"
+#: The reason of an image whose labels are right, but which anybody can have made.
+NO_RECORD = "there is no record that this machine built it"
 CREATED = "org.opencontainers.image.created"
-#: Gives an image's steps, the newest first, at the cost of a call to the engine.
-History = Callable[[str], Sequence[HistoryEntry]]
 
 
 class Action(StrEnum):
@@ -61,42 +61,37 @@ def make_plan(
     digests: Sequence[tuple[Image, InputDigest]],
     stored: Sequence[StoredImage],
     passed: Callable[[Image, str], bool | None],
-    history: History,
+    is_own: Callable[[str], bool],
     *,
     test: bool,
 ) -> tuple[PlanItem, ...]:
     """Return what has to be done for each image.
 
-    ``stored`` are the engine's images that carry an input digest, tagged or not; those that were
-    built for another repository are another family's. ``passed`` says whether an image id passed
-    its suites (None: not known). ``test`` is false if no suites are to run.
+    ``stored`` are the engine's images that carry an input digest, tagged or not. Anybody can make
+    an image with these labels, so one counts only if ``is_own`` says so of its id. ``passed`` says
+    whether an image id passed its suites (None: not known). ``test`` is false if no suites are to
+    run.
     """
-    families = {image.repository for image, _ in digests}
-    stored = [one for one in stored if one.labels.get(REPOSITORY) in families]
-    sure = [one for one in stored if _says_so(one) and own_names(one)]
-    # A history is asked for only where no image that is surely own is the current one: untagged
-    # images are usual.
-    unclear = {
-        image.name
-        for image, digest in digests
-        if not any(_is_of(image, digest, one) and _is_tagged(image, one) for one in sure)
-    }
-    own = [
-        one
-        for one in stored
-        if one in sure or (one.labels.get(NAME) in unclear and is_own(one, history))
-    ]
-    return tuple(_plan_one(image, digest, own, passed, test) for image, digest in digests)
+    return tuple(_plan_one(item, stored, passed, is_own, test) for item in digests)
 
 
 def _plan_one(
-    image: Image,
-    digest: InputDigest,
-    own: Sequence[StoredImage],
+    item: tuple[Image, InputDigest],
+    stored: Sequence[StoredImage],
     passed: Callable[[Image, str], bool | None],
+    is_own: Callable[[str], bool],
     test: bool,
 ) -> PlanItem:
-    mine = [one for one in own if one.labels[NAME] == image.name]
+    image, digest = item
+    # Those that were built for another repository are another family's.
+    named = [
+        one
+        for one in stored
+        if one.labels.get(NAME) == image.name and one.labels.get(REPOSITORY) == image.repository
+    ]
+    mine = [one for one in named if is_own(one.id)]
+    if not mine and any(_is_of(image, digest, one) for one in named):
+        return PlanItem(image, digest, Action.BUILD, NO_RECORD)
     verdicts = {one.id: passed(image, one.id) for one in mine if _is_of(image, digest, one)}
     if not verdicts:
         return _to_build(image, digest, mine)
@@ -142,35 +137,17 @@ def own_names(image: StoredImage) -> tuple[str, ...]:
     return tuple(tag for tag in image.tags if tag.rpartition(":")[0] == repository)
 
 
-def is_own(image: StoredImage, history: History) -> bool:
-    """Return whether imgbuild built the image, rather than somebody on top of one.
+def has_own_labels(image: StoredImage) -> bool:
+    """Return whether the labels are imgbuild's, and the time of creation is what they say.
 
-    Labels alone do not tell: an image ``FROM`` one of these inherits every label. What it cannot
-    inherit is the time of creation: an image of imgbuild was created at the epoch of its matrix,
-    which is in its labels. An image that adds settings but no layer inherits even that; its history
-    goes on after that of the image that it is from, and it has no name of imgbuild's.
+    An image that is built ``FROM`` one of these inherits every label, but has another time if it
+    has another layer. Anybody can make an image with such labels and times: this is for lists, for
+    comparisons and for cleaning up. What is tagged, tested, started or published must be own by the
+    `ReportStore`.
     """
-    return _says_so(image) and (bool(own_names(image)) or not _goes_on(history(image.id)))
-
-
-def _says_so(image: StoredImage) -> bool:
-    """Return whether the labels are imgbuild's, and the time of creation is what they say."""
     labels = image.labels
     try:
         created = datetime.fromisoformat(labels[CREATED]).timestamp()
     except (KeyError, ValueError):
         return False
     return NAME in labels and INPUT_DIGEST in labels and int(created) == image.created
-
-
-def _goes_on(history: Sequence[HistoryEntry]) -> bool:
-    """Return whether there is more after the labels than a Dockerfile of imgbuild has.
-
-    True without a history, which an image that is gone has: it is nobody's.
-    """
-    later: list[str] = []
-    for entry in history:
-        if entry.made_by.startswith("LABEL ") and f"{NAME}=" in entry.made_by:
-            return len({*later}) < len(later) or not {*later} <= {"ENTRYPOINT", "CMD"}
-        later.append(entry.made_by.partition(" ")[0])
-    return not history

@@ -9,7 +9,7 @@ from datetime import date
 
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.tags import RELEASE, input_tag, planned_tags
+from imgbuild.matrix.tags import RELEASE, input_tag, planned_tags, push_prefix, push_tag
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.record import Record, read_published, read_record, release_order
 from imgbuild.registry.repository import DamagedError, Manifest
@@ -35,38 +35,72 @@ class ExistingImage:
     moving: Mapping[str, str | None]
     kept: Mapping[str, str]
 
+    @property
+    def is_moved(self) -> bool:
+        """Whether the immutable tag is at another image than its record says."""
+        return bool(self.manifest and self.record and self.record.digest != self.manifest.digest)
+
     def to_move(self, manifest: Manifest | None) -> list[str]:
         """Return the moving tags that are not at the image yet; all without its manifest."""
         digest = manifest.digest if manifest else ""
         return [tag for tag, at in self.moving.items() if at != digest and tag not in self.kept]
 
 
-def look_up(
+def look_up(  # noqa: PLR0913, PLR0917 - the repository, the image, and this push
     registry: RegistryClient,
     tags: Collection[str],
     image: PushCandidate,
     release: str | None,
     today: date,
+    machine: str,
 ) -> ExistingImage:
     """Return what a repository with these ``tags`` has of an image, in this release if any.
 
-    CheckFailedError: the immutable tag belongs to another image.
+    CheckFailedError: the immutable tag belongs to another image, and no record says otherwise.
     """
-    release = release or _release(registry, tags, image, today)
+    release = release or _release(registry, tags, image, today, machine)
     tag = planned_tags(image.image, release).immutable
     manifest, record = registry.manifest(tag), existing_record(registry, tag)
+    if manifest and record and record.digest != manifest.digest:
+        return ExistingImage(release, tag, manifest, record, None, {}, {})
     owner = manifest or (registry.manifest(record.digest) if record else None)
     if owner and not owner.is_image(image.stored.id):
-        raise CheckFailedError(
-            f"{registry.name}:{tag} is there already, for another image: {owner.digest} (image "
-            f"{owner.config_digest}), and here it is image {image.stored.id}. An immutable tag is "
-            "never moved: publish under the next release (--release), or leave the one that is "
-            "there."
-        )
+        here = f"image {image.stored.id}"
+        there = f"{owner.digest} (image {owner.config_digest})"
+        raise tag_is_taken(f"{registry.name}:{tag}", release, there, here)
     moving = {one: registry.head(one) for one in planned_tags(image.image).moving}
     kept = _kept(registry, record, moving) if record else {}
     found = registry.head(input_tag(image.input_digest))
     return ExistingImage(release, tag, manifest, record, found, moving, kept)
+
+
+def tag_is_taken(name: str, release: str, there: str, here: str) -> CheckFailedError:
+    """Return the error for an immutable tag that another image has, with the next release."""
+    return CheckFailedError(
+        f"{name} is there already, for another image: {there}, and here it is {here}. An immutable "
+        f"tag is never moved: publish under the next release (--release {_following(release)}), "
+        "or leave the one that is there."
+    )
+
+
+def tag_is_announced(name: str, release: str, push: str) -> CheckFailedError:
+    """Return the error for an immutable tag that another push has announced by the tag ``push``."""
+    return CheckFailedError(
+        f"{name}: another push of another image has announced this tag by {push}, and may still "
+        "run. Nothing was tagged. Run again: without --release the image gets the next release; "
+        f"with it, give --release {_following(release)}."
+    )
+
+
+def _following(release: str) -> str:
+    day, _, number = release.partition(".")
+    return f"{day}.{int(number) + 1}"
+
+
+def other_pushes(tags: Collection[str], immutable: str, own: str) -> list[str]:
+    """Return the tags by which other pushes announce this immutable tag; ``own`` is ours."""
+    prefix = push_prefix(immutable)
+    return [tag for tag in tags if tag.startswith(prefix) and tag != own]
 
 
 def existing_record(registry: RegistryClient, tag: str) -> Record | None:
@@ -106,9 +140,15 @@ def releases_in(tags: Collection[str], image: Image) -> list[str]:
 
 
 def _release(
-    registry: RegistryClient, tags: Collection[str], image: PushCandidate, today: date
+    registry: RegistryClient,
+    tags: Collection[str],
+    image: PushCandidate,
+    today: date,
+    machine: str,
 ) -> str:
     """Return the release under which this very image is there, or the day's next.
+
+    A release that another push has announced is passed over.
 
     CheckFailedError: a later day's is there: to this clock, older images would be the later ones.
     """
@@ -122,7 +162,12 @@ def _release(
             f"{registry.name} has release {releases[0]} of {image.name}, and here it is {today}. "
             "Set the clock; or, if somebody chose that release, choose a later one: --release."
         )
-    return next_release(today, releases)
+    while True:
+        release = next_release(today, releases)
+        immutable = planned_tags(image.image, release).immutable
+        if not other_pushes(tags, immutable, push_tag(immutable, image.stored.id, machine)):
+            return release
+        releases.append(release)
 
 
 def _kept(

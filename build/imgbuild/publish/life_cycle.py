@@ -4,6 +4,7 @@ Deletions are by digest, which takes every tag that is there with it; so nothing
 digest a tag has that is to stay. What a registry does with the blobs is its own business.
 """
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,22 +13,38 @@ from functools import cached_property
 
 from imgbuild.build.artifact_store import VERDICTS_PREFIX, WHEEL_PREFIX
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.matrix.tags import INPUT_PREFIX, record_tag
+from imgbuild.matrix.tags import INPUT_PREFIX, PUSH_PREFIX, record_tag
 from imgbuild.parallel import in_parallel
 from imgbuild.publish.record import PublishedRepository, Record, put_record, read_published
+from imgbuild.publish.signed_image import read_provenances
 from imgbuild.registry.repository_client import REQUESTS, RegistryClient
+from imgbuild.registry.signing import RETIREMENT, Signer, Trust
 
 #: What belongs to a manifest and is found by its digest: cosign's signatures and attestations, and
 #: the list of what refers to it. Source: cosign, "Signature specification"; OCI distribution
 #: specification 1.1, "Referrers Tag Schema".
 _OF_DIGEST = re.compile(r"sha256-([0-9a-f]{64})(\.[a-z]+)?")
-_CACHED = (INPUT_PREFIX, VERDICTS_PREFIX, WHEEL_PREFIX)
+#: What a push leaves is no longer of use to anybody once the image has its record.
+_CACHED = (INPUT_PREFIX, PUSH_PREFIX, VERDICTS_PREFIX, WHEEL_PREFIX)
 
 
-def retire(registry: RegistryClient, tags: Collection[str], reason: str, today: date) -> list[str]:
-    """Write into the records of the images at these tags that they are retired; return their tags.
+def retire(  # noqa: PLR0913 - which images, why, and who signs that
+    registry: RegistryClient,
+    tags: Collection[str],
+    reason: str,
+    today: date,
+    *,
+    signer: Signer | None = None,
+    trust: Trust | None = None,
+) -> list[str]:
+    """Retire the images at these tags; return their immutable tags.
 
-    InputError: a tag is of no published image; then nothing is written.
+    The records say so, and the signer attests it. If the signer has a key, its own signature counts
+    in place of ``trust``: the images must have a signed provenance with these tags.
+
+    InputError: a tag is of no published image, or an image is signed and nobody signs this. Then
+    nothing is written.
+    CheckFailedError: the provenance of an image is not trusted. Then nothing is written.
     """
     found = read_published(registry)
     retired: dict[str, Record] = {}
@@ -39,14 +56,50 @@ def retire(registry: RegistryClient, tags: Collection[str], reason: str, today: 
                 "lists them."
             )
         retired |= {one.tag: one for one in records}
+    signed = [tag for tag, record in retired.items() if _is_signed(found, record.digest)]
+    if signed and signer is None:
+        raise InputError(
+            f"{', '.join(signed)}: signed, so the retirement must be signed, or whoever may write "
+            "to the repository could take it back. Give --sign-key KEY or --sign-keyless."
+        )
+    if signer and (trust := signer.trust if signer.key else trust):
+        for tag in signed:
+            _require_provenance(trust, found.name, retired[tag])
+    day = f"{today:%Y-%m-%d}"
+    predicate = json.dumps({"retired": day, "reason": reason}).encode()
+    attested: set[str] = set()
     for tag, record in retired.items():
         image = registry.manifest(record.digest)
         if image is None:
             raise CheckFailedError(f"{found.name}:{tag} was deleted meanwhile.")
-        put_record(
-            registry, replace(record, retired=f"{today:%Y-%m-%d}", retired_reason=reason), image
-        )
+        if signer and tag in signed and record.digest not in attested:
+            signer.attest(f"{found.name}@{record.digest}", {RETIREMENT: predicate})
+            attested.add(record.digest)
+        put_record(registry, replace(record, retired=day, retired_reason=reason), image)
     return [*retired]
+
+
+def _is_signed(found: PublishedRepository, digest: str) -> bool:
+    """Return whether a repository has a signature of an image, or an attestation."""
+    stem = digest.replace(":", "-")
+    return not {f"{stem}.sig", f"{stem}.att"}.isdisjoint(found.tags)
+
+
+def _require_provenance(trust: Trust, repository: str, record: Record) -> None:
+    """Return if an image is the one that its record names, by its signed provenance.
+
+    A record is not signed: by a rewritten one, the retirement of another image would be signed.
+    """
+    reference = f"{repository}@{record.digest}"
+    provenances = read_provenances(trust.attested(reference, "slsaprovenance1"))
+    for signed in provenances:
+        if signed.image == record.image and signed.tag in {None, record.tag}:
+            return
+    names = ", ".join(signed.tag or signed.image for signed in provenances)
+    raise CheckFailedError(
+        f"{reference} is {names} by its signed provenance, and {record.tag} by its record. Nothing "
+        "is retired; `imgbuild published --check` says more."
+    )
 
 
 @dataclass(frozen=True)
@@ -91,7 +144,7 @@ class Pruning:
             about = f"sha256:{signed[1]}" if signed else subjects.get(tag, "")
             if about in gone:
                 beside[tag] = gone[about]
-            elif tag.startswith(INPUT_PREFIX) and digest in gone:
+            elif tag.startswith((INPUT_PREFIX, PUSH_PREFIX)) and digest in gone:
                 images[tag] = gone[digest]
         images |= {one.tag: one.tag for one in self.old if self.digests.get(one.tag) == one.digest}
         records = {record_tag(one.tag): one.tag for one in self.old}

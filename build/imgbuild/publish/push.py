@@ -3,49 +3,54 @@
 Every image passes the gate before any is pushed. Then, for each image, in this order, so that
 nothing incomplete is visible:
 
-1. its content and immutable tag, by the engine: a registry shows a tag when all layers are there;
+1. its content, by the engine, under a tag of this push alone, which announces the immutable tag;
+   then the immutable tag, if it is free and no other push has announced it;
 2. its SBOM and its provenance, and with a signer the signatures of all three;
 3. its record, under the immutable tag with ``.record``: from now on it counts as published;
 4. its suites' verdicts and its input tag, by which ``imgbuild build --pull`` and CI find it;
 5. its moving tags.
 
-What is there already is left as it is, so a push that was cut off is completed by another. An
-immutable tag never moves. In the end all tags are read again: one that another push moved meanwhile
-is an error. Two pushes of the same images at once are for CI to prevent.
+What is there already is left as it is, so a push that was cut off is completed by another. In the
+end all tags are read again: one that another push moved meanwhile is an error.
+
+Only a digest is signed that the engine has just sent. A manifest of the registry may say that it is
+our image and be another; so an image without our signature is pushed again, and its digest
+compared.
+
+An immutable tag never moves. Registries cannot write a tag only if it is free, so a push announces
+it first: of two pushes that announce the same tag, at least one sees the other's announcement and
+gives way before it writes the tag. A record without its tag is a fault, which is put right if the
+recorded image is signed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from functools import partial
 
-from imgbuild.build.artifact_store import ArtifactStore
 from imgbuild.build.context import BuildContext, BuildOptions, open_context
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.events import ImageNote, ImagesPlanned, ImageState, State
-from imgbuild.files import parse_json
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.tags import input_tag
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 from imgbuild.publish.candidate import PushCandidate, approve, check_allowed
 from imgbuild.publish.contents import check_contents
-from imgbuild.publish.existing import ExistingImage, check_release, existing_record, look_up
-from imgbuild.publish.record import Record, put_record, suite_record
+from imgbuild.publish.existing import check_release
+from imgbuild.publish.image_push import Push, PushedImage
+from imgbuild.publish.record import Record
 from imgbuild.publish.upload import Uploader, note_of, remove_left_tag
 from imgbuild.registry.repository import Manifest
-from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.registry.signing import signer_of
+from imgbuild.registry.repository_client import connect
+from imgbuild.registry.signing import signer_of, trust_of
 from imgbuild.settings import load_settings
-from imgbuild.suites.container import remove_leftovers
+from imgbuild.suites.container import place_of, remove_leftovers
 from imgbuild.trust.attachments import Attachments, predicates
-from imgbuild.trust.sbom import system_packages
+from imgbuild.trust.provenance import Publication, configuration_of
 
 #: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
 _END_SECONDS = 5.0
-_DONE = {"push": "pushed", "attach": "attached", "sign": "signed", "record": "recorded"}
 
 
 @dataclass(frozen=True)
@@ -60,30 +65,6 @@ class PushOptions:
     plan: bool = False
     sign_key: str | None = None
     sign_keyless: bool = False
-
-
-@dataclass(frozen=True)
-class PushedImage:
-    """The record of an image, and what was or is to be done for it; nothing if all was there.
-
-    ``work`` is some of push, sign or attach, and record; ``moves`` are the moving tags that get the
-    image. ``kept`` says which stay at a later image.
-    """
-
-    record: Record
-    work: tuple[str, ...] = ()
-    moves: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
-
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """What is to do, in this order."""
-        return (*self.work, *(f"move {tag}" for tag in self.moves))
-
-    @property
-    def done(self) -> tuple[str, ...]:
-        """The same steps when they are done."""
-        return (*(_DONE[step] for step in self.work), *(f"moved {tag}" for tag in self.moves))
 
 
 @dataclass(frozen=True)
@@ -129,16 +110,24 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
             remove_leftovers([image.name for image in options.images], context.engine)
         candidates = approve(context, options.allowed)
         signer = signer_of(options.sign_key, settings, keyless=options.sign_keyless)
-        attachments = Attachments(registry, signer)
-        push = Push(registry, registry.tags(), options.release, log, attachments)
+        trust = signer.trust if signer and signer.key else trust_of(settings)
+        attachments = Attachments(registry, signer, trust)
+        push = Push(
+            registry,
+            registry.tags(),
+            options.release,
+            log,
+            attachments,
+            machine=place_of(context.state),
+        )
         if options.plan:
-            planned = [push.planned(candidate)[1] for candidate in candidates]
+            planned = [push.planned(candidate) for candidate in candidates]
             return PushResult(registry.name, tuple(planned), {})
         return push_all(push, candidates, context, options.jobs)
 
 
 def push_all(
-    push: "Push", candidates: Sequence[PushCandidate], context: BuildContext, jobs: int
+    push: Push, candidates: Sequence[PushCandidate], context: BuildContext, jobs: int
 ) -> PushResult:
     """Push the images, ``jobs`` at a time; the failure of one stops no other, an interrupt all."""
     names = [candidate.name for candidate in candidates]
@@ -154,7 +143,7 @@ def push_all(
 
 
 def _push_shown(
-    push: "Push", context: BuildContext, image: PushCandidate
+    push: Push, context: BuildContext, image: PushCandidate
 ) -> PushedImage | ImgbuildError:
     """Push one image with its own connection to the engine, and show how far it is."""
 
@@ -166,163 +155,25 @@ def _push_shown(
             raise KeyboardInterrupt  # that of the main thread
         context.display.on_event(ImageNote(image.name, text))
 
-    def upload(tag: str) -> None:
+    def upload(tag: str) -> str:
         progress("")
         check_contents(image.image, image.stored.id, engine)
         show(State.PUSHING, tag)
-        Uploader(engine, push.registry, note, progress).push(image.stored.id, tag)
+        return Uploader(engine, push.registry, note, progress).push(image.stored.id, tag)
+
+    def documents(record: Record, manifest: Manifest) -> Mapping[str, bytes]:
+        configuration = configuration_of(push.registry, manifest)
+        published = Publication(record.release, record.tag, record.moving, configuration)
+        return predicates(image, engine, context, published)
 
     try:
         with closing(Engine(context.host)) as engine:
             note = note_of(context.state, engine, image.name)
             remove_left_tag(engine, note)
             show(State.CHECKING)
-            pushed = push.push(image, upload, lambda: predicates(image, engine, context))
+            pushed = push.push(image, upload, documents)
     except ImgbuildError as error:
         show(State.FAILED)
         return error
     show(State.PUBLISHED if pushed.steps else State.UP_TO_DATE)
     return pushed
-
-
-@dataclass(frozen=True)
-class Push:
-    """One push into one repository. ``tags`` are all that the repository has at its start."""
-
-    registry: RegistryClient
-    tags: tuple[str, ...]
-    release: str | None
-    log: Callable[[str], None]
-    attachments: Attachments
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-
-    def push(
-        self,
-        image: PushCandidate,
-        upload: Callable[[str], None],
-        documents: Callable[[], Mapping[str, bytes]],
-    ) -> PushedImage:
-        """Push one image; ``upload`` sends its content under a tag, ``documents`` are about it.
-
-        CheckFailedError: the immutable tag belongs to another image; a tag was moved by someone
-            else meanwhile.
-        """
-        existing, planned = self.planned(image)
-        if not planned.steps:
-            return planned
-        manifest = existing.manifest
-        if manifest is None:
-            upload(existing.tag)
-            manifest = self._uploaded(image, existing.tag)
-        record = self._record(image, existing, manifest)
-        if self.attachments.word in planned.work:
-            found = documents()
-            self.attachments.put(manifest, found)
-            record = replace(record, system=system_packages(parse_json(found["cyclonedx"])))
-        if record != existing.record:
-            self._require_own(record, None, existing.record)
-            put_record(self.registry, record, manifest)
-        if record != existing.record or existing.input != manifest.digest:
-            store = ArtifactStore(self.registry, self.log)
-            store.keep_verdicts(record.input_digest, image.stored.layers, record.report, manifest)
-            self._point(input_tag(record.input_digest), manifest)
-        for tag in existing.to_move(manifest):
-            self._require_unmoved(record, {tag: existing.moving[tag]})
-            self._point(tag, manifest)
-        self._require_own(record)
-        tags = (record.tag, input_tag(record.input_digest), *existing.to_move(None))
-        self._require_unmoved(record, dict.fromkeys(tags, record.digest))
-        return replace(planned, record=record)
-
-    def planned(self, image: PushCandidate) -> tuple[ExistingImage, PushedImage]:
-        """Return what is there of an image, and what is to do; the registry is only read."""
-        existing = look_up(self.registry, self.tags, image, self.release, self.now().date())
-        manifest = existing.manifest
-        record = self._record(image, existing, manifest)
-        recorded = manifest and record == existing.record and existing.input == manifest.digest
-        kept = tuple(f"{tag} stays at {later}" for tag, later in existing.kept.items())
-        attached = manifest and self.attachments.are_there(manifest.digest)
-        there = {"push": manifest, self.attachments.word: attached, "record": recorded}
-        work = tuple(step for step, found in there.items() if not found)
-        return existing, PushedImage(record, work, tuple(existing.to_move(manifest)), kept)
-
-    def _record(
-        self, image: PushCandidate, existing: ExistingImage, manifest: Manifest | None
-    ) -> Record:
-        """Return the record that an image is to have; what is there already keeps its time."""
-        record = Record(
-            image=image.name,
-            digest=manifest.digest if manifest else "",
-            image_id=manifest.config_digest if manifest else image.stored.id,
-            size=sum(manifest.sizes()) if manifest else 0,
-            release=existing.release,
-            tag=existing.tag,
-            moving=tuple(existing.moving),
-            input_digest=image.input_digest,
-            variant=image.image.variant,
-            stack=image.image.stack,
-            pins={pin.component: pin.version for pin in image.image.pins},
-            suites=tuple(suite_record(*pair) for pair in image.report.items()),
-            report=image.report,
-            substitutes=image.allowed,
-            published=f"{self.now():%Y-%m-%dT%H:%M:%SZ}",
-            packages=image.packages,
-            snapshots=image.snapshots,
-            build_seconds=image.work_seconds,
-        )
-        old = existing.record
-        if old is None or old.digest != record.digest:
-            return record
-        return replace(
-            record,
-            published=old.published,
-            system=old.system,
-            build_seconds=old.build_seconds,
-            retired=old.retired,
-            retired_reason=old.retired_reason,
-        )
-
-    def _uploaded(self, image: PushCandidate, tag: str) -> Manifest:
-        manifest = self.registry.manifest(tag)
-        if manifest is None:
-            raise CheckFailedError(
-                f"{self.registry.name}:{tag} is not there although the engine pushed "
-                f"{image.name}: does the engine know this registry under another address? Look "
-                "into its log."
-            )
-        if not manifest.is_image(image.stored.id):
-            raise self._lost(tag, manifest.digest, image.stored.id)
-        return manifest
-
-    def _require_own(self, record: Record, *allowed: Record | None) -> None:
-        """Refuse to go on if another push recorded another image; it gets its tag back."""
-        found = existing_record(self.registry, record.tag)
-        if found in allowed or (found and found.digest == record.digest):
-            return
-        winner = self.registry.manifest(found.digest) if found else None
-        if winner:
-            self._point(record.tag, winner)
-        raise self._lost(record.tag, found.digest if found else "nothing", record.digest)
-
-    def _require_unmoved(self, record: Record, expected: Mapping[str, str | None]) -> None:
-        """Refuse to go on if a tag is neither where it is expected nor at the image."""
-        found = {tag: self.registry.head(tag) for tag in expected}
-        faults = [
-            f"{self.registry.name}:{tag} was moved by someone else while this push ran, to "
-            f"{now or 'nothing'}. It stays there; {record.tag} itself is complete. Run again to "
-            f"move it to {record.digest}."
-            for tag, now in found.items()
-            if now not in {expected[tag], record.digest}
-        ]
-        if faults:
-            raise CheckFailedError("\n".join(faults))
-
-    def _point(self, tag: str, manifest: Manifest) -> None:
-        self.registry.put_manifest(tag, manifest.content, manifest.media_type)
-
-    def _lost(self, tag: str, theirs: str, mine: str) -> CheckFailedError:
-        return CheckFailedError(
-            f"{self.registry.name}:{tag} was published by someone else at the same time: it is "
-            f"{theirs}, and here it is {mine}. Run again; the image gets the next release, unless "
-            "--release asks for this one."
-        )

@@ -4,13 +4,14 @@ Engines push images by their tags. A tag of a killed push is removed by the next
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from imgbuild.engine.client import Engine
-from imgbuild.errors import CheckFailedError
+from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import parse_json, sha256, write_text
 from imgbuild.http import TransientError
 from imgbuild.registry.repository_client import RegistryClient
@@ -26,6 +27,10 @@ _FINAL = (
     "certificate",
     "http response to https client",
 )
+
+
+#: The last message of a push, of each image store.
+_PUSHED = re.compile(r"(?:\S+: )?digest: (sha256:[0-9a-f]{64}) size: [0-9]+")
 
 
 def note_of(state: Path, engine: Engine, name: str) -> Path:
@@ -63,11 +68,15 @@ class Uploader:
     note: Path
     progress: Callable[[str], None]
 
-    def push(self, image_id: str, tag: str) -> None:
-        """Push an image under a tag; errors are those of `RegistryClient`."""
+    def push(self, image_id: str, tag: str) -> str:
+        """Push an image under a tag; return the digest of what the engine sent.
+
+        MachineError: the engine does not say the digest. Other errors are those of
+        `RegistryClient`.
+        """
         reference = f"{self.registry.name}:{tag}"
         with self._temporary_tag(image_id, reference):
-            self.registry.retry(f"pushing {tag}", lambda: self._try(reference))
+            return self.registry.retry(f"pushing {tag}", lambda: self._try(reference))
 
     @contextmanager
     def _temporary_tag(self, image_id: str, reference: str) -> Iterator[None]:
@@ -84,7 +93,7 @@ class Uploader:
             self.engine.untag(reference)
             self.note.unlink(missing_ok=True)
 
-    def _try(self, reference: str) -> None:
+    def _try(self, reference: str) -> str:
         sent = SentBytes()
 
         def on_message(message: Mapping[str, object]) -> None:
@@ -104,20 +113,30 @@ class Uploader:
                     f"docker login {host}."
                 )
             raise CheckFailedError(text) from None
+        if not sent.digest:
+            raise MachineError(
+                f"The engine pushed {reference} and did not say its digest, so nothing was signed. "
+                "Use Docker 23 or newer."
+            )
+        return sent.digest
 
 
 @dataclass
 class SentBytes:
     """How far a push is, from the engine's messages (Docker Engine API, ImagePush).
 
-    The engine reports the size of a layer when it begins with it.
+    The engine reports the size of a layer when it begins with it. ``digest`` is that of the
+    manifest that the engine made and sent: its own word, not the registry's.
     """
 
+    digest: str = ""
     _layers: dict[str, int] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
 
     def add(self, message: Mapping[str, object]) -> None:
         layer, detail = str(message.get("id", "")), message.get("progressDetail")
+        if match := _PUSHED.fullmatch(str(message.get("status", ""))):
+            self.digest = match[1]
         if not layer:
             return
         current = detail.get("current") if isinstance(detail, Mapping) else None

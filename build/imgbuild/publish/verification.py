@@ -1,23 +1,38 @@
-"""Verify a published image: signature, attestations, record and tag, and what is in the image."""
+"""Verify a published image: signature, attestations, tag, record, configuration and contents.
+
+Everything that an image is compared with is signed; see :mod:`imgbuild.publish.signed_image`.
+"""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from imgbuild.build.context import Say
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME
-from imgbuild.engine.client import open_engine
+from imgbuild.engine.client import Engine, open_engine
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.load import load_matrix
-from imgbuild.matrix.tags import input_tag
+from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.tags import RECORD_SUFFIX, RELEASE, record_tag
+from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
-from imgbuild.publish.record import Record, read_published
-from imgbuild.registry.repository import Manifest, split_reference
-from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.registry.signing import Trust
+from imgbuild.publish.record import Record, read_record, release_order
+from imgbuild.publish.signed_image import (
+    Retirement,
+    SignedImage,
+    read_provenances,
+    read_retirement,
+    record_differences,
+)
+from imgbuild.registry.repository import DamagedError, Manifest, split_reference
+from imgbuild.registry.repository_client import REQUESTS, RegistryClient, connect
+from imgbuild.registry.signing import RETIREMENT, Trust
 from imgbuild.settings import Settings
+from imgbuild.trust.provenance import configuration_of
 from imgbuild.trust.sbom import locked_sbom
 
 T = TypeVar("T")
@@ -33,6 +48,14 @@ class VerifiedFact:
 
 
 @dataclass(frozen=True)
+class VerifiedImage:
+    """An image by its digest, and what was verified of it, in this order."""
+
+    reference: str
+    facts: tuple[VerifiedFact, ...]
+
+
+@dataclass(frozen=True)
 class Verification:
     """How a reference of a registry is verified, and by whose signatures."""
 
@@ -42,72 +65,333 @@ class Verification:
     settings: Settings
     say: Say
 
-    def checks(self) -> list[VerifiedFact]:
-        """Return what holds and what does not, in the order in which it was found.
+    def verify(self) -> VerifiedImage:
+        """Return what holds and what does not. The digest is looked up once for all checks.
 
         InputError: the reference is none, or the registry has nothing there.
         """
-        facts: list[VerifiedFact] = []
-
-        def attempt(name: str, work: Callable[..., T], *arguments: object) -> T | None:
-            try:
-                found = work(*arguments)
-            except CheckFailedError as error:
-                facts.append(VerifiedFact(name, str(error)))
-                return None
-            facts.append(VerifiedFact(name))
-            return found
-
+        matrix = load_matrix(self.project.matrix)
         repository, tag, digest = split_reference(self.reference)
         with closing(connect(repository, self.settings, self.say, "verify")) as registry:
             reference = digest or tag or "latest"
             manifest = registry.manifest(reference)
             if manifest is None:
                 raise InputError(f"{registry.name} has no image {reference}.")
-            exact = f"{registry.name}@{manifest.digest}"
-            attempt("signature", self.trust.require_signature, exact)
-            sboms = attempt("SBOM", self.trust.attested, exact, "cyclonedx")
-            attempt("provenance", self.trust.attested, exact, "slsaprovenance1")
-            if record := attempt("record", _record, registry, manifest, tag):
-                attempt("contents", self._contents, exact, record, sboms or ())
+            tag = tag or ("" if digest else reference)
+            image = PublishedImage(registry, manifest, tag, self.trust, matrix, self.say)
+            return VerifiedImage(image.reference, (*self._facts(image),))
+
+    def _facts(self, image: "PublishedImage") -> list[VerifiedFact]:
+        facts: list[VerifiedFact] = []
+
+        def attempt(name: str, work: Callable[..., T], *arguments: object) -> T | None:
+            try:
+                result = work(*arguments)
+            except CheckFailedError as error:
+                facts.append(VerifiedFact(name, str(error)))
+                return None
+            facts.append(VerifiedFact(name))
+            return result
+
+        attempt("signature", self.trust.require_signature, image.reference)
+        sboms = attempt("SBOM", self.trust.attested, image.reference, "cyclonedx")
+        provenances = attempt("provenance", image.read_provenances) or (None,)
+        signed = attempt("tag", image.require_tag, provenances, image.tag) or provenances[-1]
+        record = attempt("record", image.require_record, signed)
+        configuration = attempt("configuration", image.require_configuration, signed)
+        attempt("retirement", image.require_in_use, record)
+        if signed and configuration:
+            attempt("contents", self._contents, image, configuration, sboms or ())
+        if signed and record and image.tag:
+            image.note_newer_release(signed, record)
         return facts
 
-    def _contents(self, exact: str, record: Record, sboms: Predicates) -> None:
-        """Compare the running image with its record and its SBOM; pulled for it, it is removed."""
+    def _contents(
+        self, image: "PublishedImage", configuration: Mapping[str, Any], sboms: Predicates
+    ) -> None:
+        """Compare the running image with what is signed; an image pulled for it is removed."""
+        reference = image.reference
         with open_engine(self.settings.engine) as engine:
-            there = engine.inspect(exact)
+            there = engine.inspect(reference)
             if there is None:
-                self.say(f"pulling {exact}")
-                engine.pull(exact)
-            stored = there or engine.need(exact)
+                self.say(f"pulling {reference}")
+                engine.pull(reference)
+            stored = there or engine.need(reference)
             try:
-                labels = {NAME: record.image, INPUT_DIGEST: record.input_digest}
-                wrong = {one for one, value in labels.items() if stored.labels.get(one) != value}
-                if wrong:
-                    raise CheckFailedError(
-                        f"its record has other values for the labels {', '.join(sorted(wrong))}"
-                    )
-                matrix = load_matrix(self.project.matrix)
-                sbom = locked_sbom(exact, stored, engine, self.project, matrix)
+                _compare_configuration(stored, engine, configuration)
+                sbom = locked_sbom(reference, stored, engine, self.project, image.matrix)
                 _compare(json.loads(sbom), sboms)
             finally:
                 if there is None:
                     engine.discard(stored.id)
 
 
-def _record(registry: RegistryClient, manifest: Manifest, tag: str) -> Record:
-    """Return the record of the image that is at a tag, which must be one of the record's."""
-    found = read_published(registry)
-    records = [one for one in found.whole if one.digest == manifest.digest]
-    if not records:
-        raise CheckFailedError("no record is about this image: it was not published by imgbuild")
-    for record in records:
-        if tag in {"", record.tag, *record.moving, input_tag(record.input_digest)}:
-            return record
-    raise CheckFailedError(
-        f"the tag {tag} is at {records[-1].image} ({records[-1].tag}), whose record has no such "
-        "tag: it was moved to another image"
+@dataclass(frozen=True)
+class PublishedImage:
+    """An image of a registry by its digest; ``tag`` is the one that was asked for, if any."""
+
+    registry: RegistryClient
+    manifest: Manifest
+    tag: str
+    trust: Trust
+    matrix: Matrix
+    say: Say
+
+    @property
+    def reference(self) -> str:
+        return f"{self.registry.name}@{self.manifest.digest}"
+
+    @cached_property
+    def tags(self) -> tuple[str, ...]:
+        """All tags of the repository."""
+        return self.registry.tags()
+
+    def read_provenances(self) -> tuple[SignedImage, ...]:
+        return read_provenances(self.trust.attested(self.reference, "slsaprovenance1"))
+
+    def require_tag(self, provenances: Sequence[SignedImage | None], tag: str) -> SignedImage:
+        """Return the latest publication that may have a tag, or the latest for no tag.
+
+        CheckFailedError: none may, or there is none.
+        """
+        for signed in reversed(provenances):
+            if signed and (not tag or signed.may_have(tag, self.matrix)):
+                return signed
+        signed = provenances[-1]
+        if signed is None:
+            raise CheckFailedError("there is no trusted provenance that says which tags it has")
+        known = (signed.tags(self.matrix).immutable, *signed.tags(self.matrix).moving)
+        raise CheckFailedError(
+            f"the tag {tag} is none of the signed tags of this image, {signed.image}: "
+            f"{', '.join(known)}; somebody moved it here"
+        )
+
+    def require_record(self, signed: SignedImage | None) -> Record:
+        """Return the record of a publication, which must say the same.
+
+        CheckFailedError: there is none, or it differs.
+        """
+        if signed is None:
+            raise CheckFailedError("there is no trusted provenance to compare a record with")
+        record = self._find_record(signed)
+        if record is None:
+            raise CheckFailedError(
+                "no record is about this image: it was deleted, or its push was cut off"
+            )
+        if record.digest != self.manifest.digest:
+            raise CheckFailedError(f"the record of {record.tag} is about {record.digest}")
+        found = self.registry.head(record.tag)
+        if found != record.digest:
+            raise CheckFailedError(
+                f"its immutable tag {record.tag} is at {found or 'nothing'}: it was moved"
+            )
+        different = [*record_differences(record, signed, self.matrix)]
+        if different:
+            raise CheckFailedError(
+                f"its record differs from its signed provenance: {', '.join(different)}"
+            )
+        if signed.release is None:
+            self.say(
+                f"note: its release {record.release} is not signed: it was published before "
+                "imgbuild signed releases, tags and configurations."
+            )
+        for suite in record.suites:
+            verdict = signed.verdicts.get(suite.suite)
+            if suite.verdict != verdict:
+                self.say(
+                    f"note: by its record the suite {suite.suite} {suite.verdict}, by its signed "
+                    f"provenance it {verdict or 'was not run'}."
+                )
+        return record
+
+    def _find_record(self, signed: SignedImage) -> Record | None:
+        """Return the record under the signed tag, else the latest one about this digest."""
+        if signed.tag:
+            return read_record(self.registry, signed.tag)
+        tags = [
+            tag
+            for tag in self.tags
+            if signed.is_immutable(tag, self.matrix) and record_tag(tag) in self.tags
+        ]
+        if self.tag in tags:
+            tags = [self.tag]
+        records = in_parallel(lambda tag: read_record(self.registry, tag), tags, REQUESTS)
+        own = [record for record in records if record and record.digest == self.manifest.digest]
+        return max(own, key=lambda record: record.age, default=None)
+
+    def require_configuration(self, signed: SignedImage | None) -> Mapping[str, Any]:
+        """Return the image's configuration, which must be the signed one.
+
+        CheckFailedError: it differs, or cannot be read.
+        """
+        configuration = configuration_of(self.registry, self.manifest)
+        if signed is None:
+            raise CheckFailedError("there is no trusted provenance to compare it with")
+        if signed.configuration is None:
+            labels = configuration["config"].get("Labels") or {}
+            expected = {NAME: signed.image, INPUT_DIGEST: signed.input_digest}
+            wrong = [name for name, value in expected.items() if labels.get(name) != value]
+            if wrong:
+                raise CheckFailedError(
+                    f"its provenance has other values for the labels {', '.join(wrong)}"
+                )
+            self.say(
+                "note: its provenance has no configuration: labels and layers are compared with "
+                "its SBOM; Env, Entrypoint, Cmd, User and the rest are not signed apart."
+            )
+            return configuration
+        different = _differing_keys(configuration, signed.configuration)
+        if different:
+            raise CheckFailedError(
+                f"it differs from the one in its signed provenance: {', '.join(different)}"
+            )
+        return configuration
+
+    def require_in_use(self, record: Record | None) -> None:
+        """Return if nothing says that the image is retired.
+
+        CheckFailedError: it is retired, or the registry could not be asked.
+        """
+        retirement = self.require_same_retirement(record)
+        if retirement:
+            raise CheckFailedError(str(retirement))
+
+    def require_same_retirement(self, record: Record | None) -> Retirement | None:
+        """Return the signed retirement of the image, if any; its record must say the same.
+
+        CheckFailedError: it differs, or the registry could not be asked.
+        """
+        signed = read_retirements(self.registry, self.trust, self.manifest.digest)
+        recorded = None
+        if record and record.retired:
+            recorded = Retirement(record.retired, record.retired_reason)
+        if recorded in signed:
+            return recorded
+        if signed and record:
+            said = f"says: {recorded}" if recorded else "does not say so"
+            raise CheckFailedError(f"{signed[-1]}; its record {said}")
+        if recorded:
+            raise CheckFailedError(
+                f"{recorded}; only its record says so, and no trusted signature. If it is so, "
+                "sign it: imgbuild retire --sign-key KEY"
+            )
+        return signed[-1] if signed else None
+
+    def note_newer_release(self, signed: SignedImage, record: Record) -> None:
+        """Say that a moving tag is not at the newest release of its image, if so.
+
+        Releases are compared by the day and the number in their immutable tags. A later release
+        counts if its signed provenance says that it is of the same image.
+        """
+        if self.tag not in signed.tags(self.matrix).moving:
+            return
+        if self.registry.head(self.tag) != self.manifest.digest:
+            return  # the digest was named beside the tag
+        for tag in self._later_tags(record):
+            digest = self.registry.head(tag)
+            if digest == self.manifest.digest:
+                return  # the same image was published again
+            if digest and self._is_release_of(tag, digest, signed.image):
+                self.say(
+                    f"note: {self.tag} is at release {record.release}, and {tag} is newer: the tag "
+                    "was moved back, or the newer push was cut off."
+                )
+                return
+
+    def _later_tags(self, record: Record) -> list[str]:
+        """Return the immutable tags of later releases that may be of this image, newest first."""
+        stem = RELEASE.sub("", record.tag)
+        later: dict[str, tuple[int, ...]] = {}
+        for tag in self.tags:
+            release = None if tag.endswith(RECORD_SUFFIX) else RELEASE.search(tag)
+            if release and release_order(release[0]) > release_order(record.release):
+                later[tag] = release_order(release[0])
+
+        def is_candidate(tag: str) -> bool:
+            if RELEASE.sub("", tag) == stem:
+                return True
+            try:
+                other = read_record(self.registry, tag)
+            except DamagedError:
+                return False
+            return other is not None and other.image == record.image
+
+        candidates = in_parallel(is_candidate, [*later], REQUESTS)
+        found = [tag for tag, is_one in zip(later, candidates, strict=True) if is_one]
+        return sorted(found, key=later.__getitem__, reverse=True)
+
+    def _is_release_of(self, tag: str, digest: str, image: str) -> bool:
+        """Return whether a trusted provenance of a digest says that the tag is this image's."""
+        try:
+            predicates = self.trust.attested(f"{self.registry.name}@{digest}", "slsaprovenance1")
+            provenances = read_provenances(predicates)
+        except CheckFailedError:
+            return False  # whoever may write can put an unsigned image there
+        return any(
+            other.image == image and other.is_immutable(tag, self.matrix) for other in provenances
+        )
+
+
+def read_retirements(registry: RegistryClient, trust: Trust, digest: str) -> list[Retirement]:
+    """Return the retirements of an image that somebody trusted has signed, in order of their days.
+
+    CheckFailedError: the registry could not be asked, or has a retirement that is not trusted.
+    """
+    predicates = trust.attested_if_any(f"{registry.name}@{digest}", RETIREMENT)
+    if not predicates and _lists_retirement(registry, digest):
+        raise CheckFailedError(
+            "a retirement is attached to it that cosign does not verify: somebody else signed it, "
+            "or the registry did not give it"
+        )
+    return sorted(map(read_retirement, predicates), key=lambda retirement: retirement.retired)
+
+
+def _lists_retirement(registry: RegistryClient, digest: str) -> bool:
+    """Return whether a retirement is among an image's attestations, whoever put it there.
+
+    If cosign reads one attestation, it ignores those that the registry does not give.
+    """
+    manifest = registry.manifest(f"{digest.replace(':', '-')}.att")
+    layers = manifest.document().get("layers", ()) if manifest else ()
+    for layer in layers:
+        annotations = layer.get("annotations") if isinstance(layer, Mapping) else None
+        if isinstance(annotations, Mapping) and annotations.get("predicateType") == RETIREMENT:
+            return True
+    return False
+
+
+def _differing_keys(found: Mapping[str, Any], signed: Mapping[str, Any]) -> list[str]:
+    """Return the keys with other values, those below ``config`` by themselves."""
+    keys = sorted(
+        name for name in {*found, *signed} - {"config"} if found.get(name) != signed.get(name)
     )
+    own, other = found.get("config"), signed.get("config")
+    if not isinstance(own, Mapping) or not isinstance(other, Mapping):
+        return [*keys, "config"]
+    return [
+        *(f"config.{name}" for name in sorted({*own, *other}) if own.get(name) != other.get(name)),
+        *keys,
+    ]
+
+
+def _compare_configuration(
+    stored: StoredImage, engine: Engine, configuration: Mapping[str, Any]
+) -> None:
+    """Return if the engine reads the layers and the configuration as they are in the registry."""
+    if [*stored.layers] != configuration["rootfs"]["diff_ids"]:
+        raise CheckFailedError("the engine has other layers than the registry under this digest")
+    own, expected = engine.configuration(stored.id), configuration["config"]
+    # Engines leave out empty values, or write them in another way.
+    different = [
+        name
+        for name in {*own, *expected}
+        if (own.get(name) or None) != (expected.get(name) or None)
+    ]
+    if different:
+        raise CheckFailedError(
+            f"the engine has another {', '.join(sorted(different))} than the registry under this "
+            "digest"
+        )
 
 
 def _compare(now: Mapping[str, Any], attested: Predicates) -> None:

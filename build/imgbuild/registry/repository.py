@@ -3,14 +3,15 @@
 Sources: OCI image specification 1.1, with "Guidelines for Artifact Usage"; Docker's schema 2.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.files import parse_json, sha256
+from imgbuild.files import parse_strict_json, sha256
 from imgbuild.scalars import PublishingRepository, refusal_reason
 
 #: Docker Hub's registry has another host than its images' names. Source: the engine's registry
@@ -23,8 +24,17 @@ INDEXES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
+#: The keys of a manifest, of an index and of what refers to content. Sources: OCI image
+#: specification 1.1, "manifest.md", "image-index.md", "descriptor.md"; Docker's have no others.
+_COMMON_KEYS = {"schemaVersion", "mediaType", "artifactType", "subject", "annotations"}
+_MANIFEST_KEYS = _COMMON_KEYS | {"config", "layers"}
+_INDEX_KEYS = _COMMON_KEYS | {"manifests"}
+_DESCRIPTOR_KEYS = {
+    *("mediaType", "digest", "size", "urls", "annotations", "data", "artifactType", "platform")
+}
 #: The configuration of an artifact.
 EMPTY_TYPE, EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 #: No blob has so many bytes; what says more is damaged, or means harm.
 LARGEST_BLOB = 1 << 50
 
@@ -58,8 +68,27 @@ class Manifest:
     content: bytes
 
     def document(self) -> Mapping[str, Any]:
-        """Return the parsed content; DamagedError if it is not a JSON object."""
-        return json_object(self.content, f"The manifest {self.digest}")
+        """Return the parsed content of a manifest or an index.
+
+        DamagedError: it is neither, or programs could read it in different ways: two keys differ
+        only in case, it has a key that neither has, or another type than the registry says.
+        """
+        what = f"The manifest {self.digest}"
+        document = json_object(self.content, what)
+        kind = document.get("mediaType")
+        if kind and self.media_type and kind != self.media_type:
+            raise DamagedError(f"{what} is of the type {kind}, and sent as {self.media_type}.")
+        _check_keys(document, _INDEX_KEYS if "manifests" in document else _MANIFEST_KEYS, what)
+        descriptors = [document.get("config"), document.get("subject")]
+        for key in ("layers", "manifests"):
+            listed = document.get(key, [])
+            if not isinstance(listed, list):
+                raise DamagedError(f"{what}: {key} is not a list.")
+            descriptors += listed
+        for descriptor in descriptors:
+            if isinstance(descriptor, Mapping):
+                _check_keys(descriptor, _DESCRIPTOR_KEYS, what)
+        return document
 
     @property
     def config_digest(self) -> str:
@@ -73,7 +102,12 @@ class Manifest:
 
     def _digest_of(self, key: str) -> str:
         described = self.document().get(key)
-        return str(described.get("digest", "")) if isinstance(described, Mapping) else ""
+        if not isinstance(described, Mapping):
+            return ""
+        digest = str(described.get("digest", ""))
+        if not DIGEST.fullmatch(digest):
+            raise DamagedError(f"The manifest {self.digest}: its {key} has no sha256.")
+        return digest
 
     def sizes(self) -> tuple[int, ...]:
         """Return the bytes of the configuration and of each layer, as the registry holds them.
@@ -91,7 +125,9 @@ class Manifest:
         return sizes
 
     def is_image(self, image_id: str) -> bool:
-        """Return whether an engine gives its image this id.
+        """Return whether an engine gives its image this id, by what the manifest says.
+
+        That is no proof: the layers may be others. Sign what the engine has pushed.
 
         The id is the digest of the configuration in a graph driver, that of the manifest in the
         containerd store.
@@ -149,9 +185,16 @@ def descriptor(media_type: str, content: bytes) -> dict[str, Any]:
 def json_object(content: bytes, what: str) -> Mapping[str, Any]:
     """Return the JSON object that somebody has put into a registry; DamagedError for all else."""
     try:
-        found = parse_json(content)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        document = parse_strict_json(content)
+    except ValueError as error:
+        raise DamagedError(f"{what} is not JSON that can be trusted: {error}.") from None
+    if not isinstance(document, dict):
         raise DamagedError(f"{what} is not a JSON object.")
-    return found
+    return document
+
+
+def _check_keys(document: Mapping[str, Any], known: Container[str], what: str) -> None:
+    """Raise DamagedError for a key that is not known: another program may know it."""
+    for key in document:
+        if key not in known:
+            raise DamagedError(f"{what} has the key {key!r}, which no manifest has.")

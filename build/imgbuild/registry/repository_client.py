@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from imgbuild.addresses import moved
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.files import parse_json
+from imgbuild.files import parse_strict_json
 from imgbuild.http import LARGEST_ANSWER, Answer, HttpClient, RetryPolicy, TransientError
 from imgbuild.parallel import in_parallel
 from imgbuild.registry import repository
@@ -46,8 +46,9 @@ class RegistryClient(RegistryConnection):
         answer = self._read("HEAD", f"/manifests/{tag}", f"asking for {tag}")
         if answer is None:
             return None
-        if found := answer.headers.get("Docker-Content-Digest"):
-            return found
+        digest = answer.headers.get("Docker-Content-Digest", "")
+        if repository.DIGEST.fullmatch(digest):
+            return digest
         manifest = self.manifest(tag)  # the header is optional
         return manifest.digest if manifest else None
 
@@ -129,7 +130,7 @@ class RegistryClient(RegistryConnection):
             if answer is None:
                 break
             try:
-                found.update(str(tag) for tag in parse_json(answer.body)["tags"] or ())
+                found.update(str(tag) for tag in parse_strict_json(answer.body)["tags"] or ())
             except (ValueError, KeyError, TypeError) as error:
                 raise CheckFailedError(
                     f"{self.name}: its answer is not a list of tags. Is it a registry?"

@@ -7,6 +7,7 @@ With a key, nothing is sent to a public log. Sources: cosign 2.5 and 3.1, ``--he
 """
 
 import base64
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.files import json_sha256, parse_json, work_folder
+from imgbuild.files import json_sha256, parse_strict_json, work_folder
 from imgbuild.process import NOT_FOUND, Finished, run
-from imgbuild.registry.repository import split_reference
 from imgbuild.settings import Settings
 
 #: How long one call may take, in seconds: keyless signing may wait for a person at a browser.
@@ -26,13 +26,22 @@ TYPES = {
     "cyclonedx": "https://cyclonedx.org/bom",
     "slsaprovenance1": "https://slsa.dev/provenance/v1",
 }
+#: The type of a predicate that says since when an image should not be used, and why.
+RETIREMENT = "urn:imgbuild:retirement:1"
 #: In the name of each suite in a provenance.
 _BYPRODUCT = "suite "
 #: What the type of a statement may be; cosign writes the older one.
 _STATEMENTS = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
+_FORMS = (["--new-bundle-format=true"], ["--new-bundle-format=false"])
 _MISSING = (
     "cosign is not on PATH: it signs images and verifies signatures. Install it (Debian 13 and "
     "Ubuntu 25.04: apt-get install cosign; others: its releases at github.com/sigstore/cosign)."
+)
+#: cosign's answers, as whole lines, if it could ask the registry and no attestation is there: none
+#: at all, or none of the type. If one cannot be read or is not trusted, more follows the colon.
+_NO_ATTESTATION = re.compile(
+    "^Error: (no matching attestations: *|none of the attestations matched the predicate type.*)$",
+    re.MULTILINE,
 )
 #: Of cosign's answers, what each means; the rest is told in its own words.
 _REASONS = {
@@ -83,20 +92,26 @@ class Signer:
         return Trust(self.cosign, public_key=found.output)
 
     def sign(self, reference: str, predicates: Mapping[str, bytes]) -> None:
-        """Attest the predicates, by cosign's name of their type, and sign; ``reference`` by digest.
+        """Attest the predicates, as `attest` does, and sign the image.
 
         CheckFailedError: cosign fails; its words are told.
         """
-        forms = [["--new-bundle-format=true"], ["--new-bundle-format=false"]]
+        self.attest(reference, predicates)
+        for form in _FORMS if self.cosign.has_signing_config else [[]]:  # version 2 signs in one
+            self._call("sign", *form, reference)
+
+    def attest(self, reference: str, predicates: Mapping[str, bytes]) -> None:
+        """Attest predicates, by cosign's name of their type, of the image at a digest.
+
+        CheckFailedError: cosign fails; its words are told.
+        """
         with work_folder("sign") as folder:
-            for form in forms:
+            path = folder / "predicate"
+            for form in _FORMS:
                 for kind, content in predicates.items():
-                    path = folder / kind
                     path.write_bytes(content)
                     named = [f"--type={kind}", f"--predicate={path}"]
                     self._call("attest", *form, *named, reference)
-        for form in forms if self.cosign.has_signing_config else [[]]:  # version 2 signs in one
-            self._call("sign", *form, reference)
 
     def _call(self, command: str, *words: str) -> None:
         options = [f"--key={self.key}", "--tlog-upload=false"] if self.key else []
@@ -130,25 +145,30 @@ class Trust:
         self._call("verify", reference)
 
     def attested(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the predicates of a type that are attested of an image.
+        """Return the predicates of a type, one of `TYPES` or a URI, that are attested of an image.
 
         CheckFailedError: none is, or only by somebody else.
         """
-        found = self._call("verify-attestation", f"--type={kind}", reference)
-        digest = reference.rpartition(":")[2]
-        predicates = [*_predicates(found.output, TYPES[kind], digest)]
-        if not predicates:
-            raise CheckFailedError(f"{reference}: no attestation of the type {kind} is about it.")
-        return tuple(predicates)
+        return _attested(
+            self._call("verify-attestation", f"--type={kind}", reference), kind, reference
+        )
+
+    def attested_if_any(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
+        """Return the same, or nothing if the registry has no attestation of the type.
+
+        CheckFailedError: the registry could not be asked, or one is there that is not trusted.
+        """
+        found = self._run("verify-attestation", f"--type={kind}", reference)
+        if not found.ok and _NO_ATTESTATION.search(found.errors):
+            return ()
+        return _attested(_require(found, reference), kind, reference)
 
     def _call(self, command: str, *words: str) -> Finished:
+        return _require(self._run(command, *words), words[-1])
+
+    def _run(self, command: str, *words: str) -> Finished:
         with work_folder("verify") as folder:
-            found = self.cosign.call(command, *self._options(folder), *words)
-        if found.ok:
-            return found
-        said = found.last(1)
-        reasons = (text for sign, text in _REASONS.items() if sign in found.errors)
-        raise CheckFailedError(f"{words[-1]}: {next(reasons, said)}.")
+            return self.cosign.call(command, *self._options(folder), *words)
 
     def _options(self, folder: Path) -> Sequence[str]:
         key = self.key
@@ -163,12 +183,29 @@ class Trust:
         ]
 
 
+def _require(found: Finished, reference: str) -> Finished:
+    """Return what cosign has verified; CheckFailedError with the reason if it has not."""
+    if found.ok:
+        return found
+    reasons = (text for sign, text in _REASONS.items() if sign in found.errors)
+    raise CheckFailedError(f"{reference}: {next(reasons, found.last(1))}.")
+
+
+def _attested(found: Finished, kind: str, reference: str) -> tuple[Mapping[str, Any], ...]:
+    """Return the predicates of a type that cosign has verified; CheckFailedError for none."""
+    digest = reference.rpartition(":")[2]
+    predicates = (*_predicates(found.output, TYPES.get(kind, kind), digest),)
+    if not predicates:
+        raise CheckFailedError(f"{reference}: no attestation of the type {kind} is about it.")
+    return predicates
+
+
 def _predicates(output: str, kind: str, digest: str) -> Iterator[Mapping[str, Any]]:
     """Yield the predicates of this type, about this digest, of what cosign has verified."""
     for line in output.splitlines():
         try:
-            payload = parse_json(line.encode())["payload"]
-            statement = parse_json(base64.b64decode(payload))
+            payload = parse_strict_json(line.encode())["payload"]
+            statement = parse_strict_json(base64.b64decode(payload))
             subjects = [one["digest"]["sha256"] for one in statement["subject"]]
             same = statement["_type"] in _STATEMENTS and statement["predicateType"] == kind
             predicate = statement["predicate"]
@@ -226,15 +263,36 @@ def trust_of(settings: Settings) -> Trust | None:
     return Trust(Cosign(settings.ca_bundle), trusted.key, trusted.identity, trusted.issuer)
 
 
-def require_trusted(digests: Iterable[str], reference: str, settings: Settings) -> None:
-    """Return if an image of the engine is not from a registry, or signed by whom settings trust.
+def require_trusted(
+    digests: Sequence[str],
+    reference: str,
+    settings: Settings,
+    *,
+    made_here: bool,
+    verified_by: object = None,
+) -> None:
+    """Return if an image of the engine may be used by whom the settings trust.
 
-    ``digests`` are what registries call it, as the engine knows them: ``REPOSITORY@DIGEST``.
+    It may if the settings trust everybody, if it was ``made_here``, or if one of ``digests`` has a
+    trusted signature: what registries call it, as the engine knows them, ``REPOSITORY@DIGEST``. The
+    name that the user gave decides nothing: every image can have any. ``verified_by`` is the
+    fingerprint of whose signature was verified when it was pulled.
 
     CheckFailedError: it is not signed, or by somebody else.
     """
-    if trust := trust_of(settings):
-        repository = split_reference(reference)[0]
-        for digest in digests:
-            if split_reference(digest)[0] == repository:
-                trust.require_signature(digest)
+    trust = trust_of(settings)
+    if trust is None or made_here or verified_by == trust.fingerprint:
+        return
+    reasons = []
+    for digest in digests:
+        try:
+            trust.require_signature(digest)
+        except CheckFailedError as error:
+            reasons.append(str(error))
+        else:
+            return
+    said = " ".join(reasons) or "The engine knows it under no digest of a registry."
+    raise CheckFailedError(
+        f"{reference} was not built on this machine, and has no signature that `verify` of the "
+        f"settings trusts. {said} Pull it by its name in the registry where it is signed."
+    )

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from packaging.version import Version
-from pydantic import TypeAdapter
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import DEFAULT_HOST
@@ -189,20 +189,43 @@ def _copy_stub(engine: Engine, container: str, export: ExportStub) -> None:
     engine.copy_in(container, buffer.getvalue(), "/")
 
 
+def _two_numbers(glibc: str) -> str:
+    """Return the first two numbers of a glibc version, which has a third in old releases."""
+    return ".".join(glibc.split(".")[:2])
+
+
+# Parts of the answer of an image, which can print anything. Some of them reach a Dockerfile, a file
+# name or an option of a program.
+_PackageName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
+_PackageVersion = Annotated[str, Field(pattern=r"^[!-~]{1,200}$")]
+_Release = Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9}){0,5}$")]
+_Python = Annotated[str, Field(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){1,2}((a|b|rc)[0-9]{1,3})?$")]
+_Glibc = Annotated[
+    str, Field(pattern=r"^([0-9]{1,3}(\.[0-9]{1,3}){1,2})?$"), AfterValidator(_two_numbers)
+]
+# Source: os-release(5), "ID" and "VERSION_ID".
+_OsId = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9._-]{0,63})?$")]
+_Text = Annotated[str, Field(max_length=100_000)]
+
+
 @dataclass(frozen=True)
 class ImageContents:
     """What was found in a running image; see :mod:`imgbuild.suites.image_program`."""
 
-    distributions: tuple[tuple[str, str], ...]
+    distributions: Annotated[
+        tuple[tuple[_PackageName, _PackageVersion], ...], Field(max_length=1000)
+    ]
     built_with_cuda: bool | None
     kernels: bool | None
-    python: str
-    mpirun: str
-    cuda: tuple[str, ...]
-    os: tuple[str, str]
+    python: _Python
+    mpirun: _Text
+    cuda: Annotated[tuple[_Release, ...], Field(max_length=1000)]
+    os: tuple[_OsId, _OsId]
     horovodrun: bool = False
-    packages: Mapping[str, str] = field(default_factory=dict)
-    glibc: str = ""
+    packages: Annotated[Mapping[_PackageName, _PackageVersion], Field(max_length=20_000)] = field(
+        default_factory=dict
+    )
+    glibc: _Glibc = ""
 
     @property
     def tensorflow_versions(self) -> tuple[str, ...]:
@@ -253,11 +276,18 @@ def ask_image(
         engine.remove_container(container)
     try:
         return TypeAdapter(kind).validate_json(printed)
-    except ValueError:
+    except ValidationError as error:
+        fault = error.errors()[0]
+    if not fault["loc"]:  # no JSON, or no object
         raise CheckFailedError(
             f"{name} ({image_id}) does not say what is in it; its program printed "
             f"{' '.join(printed.split())[:200]!r}."
-        ) from None
+        )
+    part, value = fault["loc"][0], str(fault["input"])[:80]
+    raise CheckFailedError(
+        f"{name} ({image_id}) does not say what is in it: {value!r} is not valid for {part}. "
+        "Correct the image, or use another one."
+    )
 
 
 def docker_exec(host: str | None, container: str, command: Sequence[str]) -> str:

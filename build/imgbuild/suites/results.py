@@ -12,7 +12,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from imgbuild.errors import InputError
 from imgbuild.files import parse_json, write_text
+from imgbuild.matrix.images import Image
 
 #: The suite that a machine without a GPU skips, and one with a single GPU in part; an image is
 #: tagged all the same.
@@ -304,6 +306,39 @@ class ReportStore:
     def was_built_here(self, image_id: str) -> bool:
         """Return whether this machine is known to have built the image: labels can be forged."""
         return self._read(image_id).get("built") is True
+
+    def record_pull(self, image_id: str, repository: str, verified_by: str = "") -> None:
+        """Keep that the image came from a repository that the user named.
+
+        ``verified_by`` is the fingerprint of whose signature on it was verified.
+        """
+        made = {"pulled": repository, "verified_by": verified_by}
+        self._write(image_id, self.document(image_id), **made)
+
+    def record_extension(self, image_id: str) -> None:
+        """Keep that `imgbuild extend` made the image here; it is none of the matrix."""
+        self._write(image_id, self.document(image_id), extended=True)
+
+    def is_own(self, image_id: str) -> bool:
+        """Return whether this machine built the image, or pulled it from a named repository."""
+        return self.was_built_here(image_id) or bool(self._read(image_id).get("pulled"))
+
+    def require_own(self, image_id: str, image: Image) -> None:
+        """Raise InputError unless the image of the engine is an own one."""
+        if not self.is_own(image_id):
+            raise InputError(
+                f"There is no record that this machine built {image.tags[0]} ({image_id}), or "
+                "pulled it from a repository that you named: its labels can be anybody's. Build "
+                f"it first, imgbuild build --name {image.name}, or name it with --image."
+            )
+
+    def was_made_here(self, image_id: str) -> bool:
+        """Return whether this machine built the image, or extended another one to it."""
+        return self.was_built_here(image_id) or self._read(image_id).get("extended") is True
+
+    def verified_by(self, image_id: str) -> object:
+        """Return the fingerprint of whose signature was verified when the image was pulled."""
+        return self._read(image_id).get("verified_by")
 
     def signed_by(self, image_id: str) -> object:
         """Return the fingerprint of who signed the image, with results that were taken, if any."""

@@ -12,8 +12,8 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.files import parse_json
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.registry.signing import TYPES, Signer
-from imgbuild.trust.provenance import provenance, statement
+from imgbuild.registry.signing import TYPES, Signer, Trust
+from imgbuild.trust.provenance import Publication, provenance, statement
 from imgbuild.trust.sbom import SBOM_MEDIA_TYPE, image_sbom
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ _MEDIA_TYPES = {
 
 
 def predicates(
-    candidate: "PushCandidate", engine: Engine, context: BuildContext
+    candidate: "PushCandidate", engine: Engine, context: BuildContext, publication: Publication
 ) -> Mapping[str, bytes]:
     """Return what is attested of an image, by cosign's name of the type; its lock must be held."""
     image, project = candidate.image, context.project
     sbom = image_sbom(candidate.name, candidate.stored, engine, project, image.matrix)
     wheel = wheel_key(image, project, context.inputs)
-    made = provenance(candidate, project, context.settings, sbom, wheel)
+    made = provenance(candidate, project, context.settings, sbom, publication, wheel)
     return {
         "cyclonedx": sbom.encode(),
         "slsaprovenance1": json.dumps(made, indent=1, sort_keys=True).encode(),
@@ -43,25 +43,29 @@ def predicates(
 
 @dataclass(frozen=True)
 class Attachments:
-    """What one push puts beside images; ``signer`` is None where nobody signs."""
+    """What one push puts beside images; ``signer`` is None where nobody signs.
+
+    ``trust`` is whose signature counts as the signer's; without it, anybody's does.
+    """
 
     registry: RegistryClient
     signer: Signer | None = None
+    trust: Trust | None = None
 
     @property
     def word(self) -> str:
         return "sign" if self.signer else "attach"
 
     def are_there(self, digest: str) -> bool:
-        """Return whether all documents are beside the image, signed by this signer if any."""
+        """Return whether all documents are beside the image, and signed if there is a signer."""
         if self.signer is None:
             return all(self.registry.head(tag) for tag in self._tags(digest).values())
         if self.registry.head(f"{digest.replace(':', '-')}.sig") is None:
             return False
-        if self.signer.key is None:
-            return True  # whoever it was, it was with a key that is gone
+        if self.trust is None:
+            return True
         try:
-            self.signer.trust.require_signature(f"{self.registry.name}@{digest}")
+            self.trust.require_signature(f"{self.registry.name}@{digest}")
         except CheckFailedError:
             return False
         return True

@@ -1,10 +1,12 @@
-"""Say how an image was made: the predicate of SLSA's provenance v1, and in-toto's statement of it.
+"""Describe how an image was made and published: SLSA's provenance v1, and in-toto's statement.
 
-It says nothing of the push: the same candidate has the same provenance at any time. What is not
-content of a file has the short digest of the label ``imgbuild.inputs``, which is copied.
+The same image in the same release always has the same provenance. Inputs that are not the content
+of a file have the short digest of the label ``imgbuild.inputs``, which is copied.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from imgbuild.dockerfile.labels import BASE_DIGEST, NAMESPACE, OCI
@@ -13,6 +15,8 @@ from imgbuild.files import file_sha256, sha256
 from imgbuild.inputs.build_inputs import image_downloads
 from imgbuild.plan.changes import recorded_parts
 from imgbuild.project import Project
+from imgbuild.registry.repository import DamagedError, Manifest, json_object
+from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.registry.signing import TYPES, suite_byproducts
 from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites
@@ -25,6 +29,52 @@ STATEMENT = "https://in-toto.io/Statement/v1"
 BUILD_TYPE = f"urn:{NAMESPACE}:build:1"
 #: Who built an image that no workflow did.
 LOCAL = f"urn:{NAMESPACE}:local"
+_LAYER = re.compile("sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Publication:
+    """The release and the tags under which an image is published, and its configuration.
+
+    ``configuration`` is what `configuration_of` returns.
+    """
+
+    release: str
+    tag: str
+    moving: tuple[str, ...]
+    configuration: Mapping[str, Any]
+
+
+def configuration_of(registry: RegistryClient, manifest: Manifest) -> dict[str, Any]:
+    """Return an image's whole configuration as its registry has it, without the history.
+
+    CheckFailedError: it is not there, is not an image's, or does not fit the manifest's layers.
+    Source: OCI image specification 1.1, "Image Configuration".
+    """
+    digest = manifest.config_digest
+    what = f"{registry.name}: the configuration of {manifest.digest}"
+    document = json_object(registry.blob(digest), what)
+    configuration = {name: value for name, value in document.items() if name != "history"}
+    rootfs = document.get("rootfs")
+    layers = rootfs.get("diff_ids") if isinstance(rootfs, Mapping) else None
+    if not isinstance(layers, list) or not isinstance(document.get("config"), Mapping):
+        raise DamagedError(f"{what} is not an image's: it needs config and rootfs.diff_ids.")
+    if not all(isinstance(layer, str) and _LAYER.fullmatch(layer) for layer in layers):
+        raise DamagedError(f"{what} has a layer that is not named by its sha256.")
+    count = len(manifest.sizes()) - 1
+    if len(layers) != count:
+        raise DamagedError(f"{what} names {len(layers)} layers, but the manifest has {count}.")
+    return configuration
+
+
+def immutable_tags(predicates: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the immutable tags that provenances name; earlier imgbuilds named none."""
+    tags = set()
+    for predicate in predicates:
+        parameters = predicate.get("buildDefinition", {}).get("externalParameters", {})
+        if tag := parameters.get("tags", {}).get("immutable"):
+            tags.add(str(tag))
+    return tags
 
 
 def statement(name: str, digest: str, predicate: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,11 +87,12 @@ def statement(name: str, digest: str, predicate: Mapping[str, Any]) -> dict[str,
     }
 
 
-def provenance(
+def provenance(  # noqa: PLR0913, PLR0917 - the parts of a predicate
     candidate: "PushCandidate",
     project: Project,
     settings: Settings,
     sbom: str,
+    publication: Publication,
     wheel: str | None = None,
 ) -> dict[str, Any]:
     """Return the predicate; the packages of the system are those of ``sbom``.
@@ -61,12 +112,15 @@ def provenance(
                 "row": image.row.model_dump(mode="json"),
                 "pins": {one.component: one.version for one in image.pins},
                 "revision": labels.get(f"{OCI}.revision", ""),
+                "release": publication.release,
+                "tags": {"immutable": publication.tag, "moving": [*publication.moving]},
             },
             "internalParameters": {
                 "inputDigest": candidate.input_digest,
                 "substitutes": [*candidate.allowed],
                 "inputs": recorded_parts(labels) or {},
                 "epoch": image.matrix.epoch,
+                "configuration": publication.configuration,
                 **({"horovodWheel": wheel} if wheel else {}),
             },
             "resolvedDependencies": [*_materials(candidate, project, settings)],

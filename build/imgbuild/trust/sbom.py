@@ -118,6 +118,13 @@ def system_packages(document: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def system_of(document: Mapping[str, Any]) -> str:
+    """Return the system of an SBOM of ours, such as ``debian-12``; empty if it has no packages."""
+    purls = (str(one.get("purl")) for one in document.get("components", ()))
+    systems = (re.match(r"pkg:deb/.*[?&]distro=([^&]+)", purl) for purl in purls)
+    return next((found[1] for found in systems if found), "")
+
+
 def known_origins(labels: Mapping[str, str], image: Image, project: Project) -> Origins:
     """Return where things came from, by those inputs of the checkout that the labels confirm."""
     said, reader, found = recorded_parts(labels) or {}, InputReader(project), dict[str, Origin]()

@@ -1,8 +1,8 @@
-"""Find what an image's distribution has newer: its archive is asked, in a build step on the image.
+"""Find what an image's distribution has newer: the archive is asked, in a build step.
 
-So the lists are those of the image's own sources or their mirrors, checked against the archive's
-signature, and downloaded like those of any build: with the CA, the logins and the mirrors of the
-settings, on whatever machine the engine is.
+The step runs in the family's base image of the same system, with its sources and keys, and with the
+CA, the logins and the mirrors of the settings, on whatever machine the engine is. Of the image it
+gets the list of installed packages alone, as data: any image can be scanned.
 """
 
 import re
@@ -13,23 +13,29 @@ from urllib.parse import unquote
 
 from imgbuild.build.bake_images import export_stage
 from imgbuild.build.context import BuildContext
+from imgbuild.build.prepare import archive_base
 from imgbuild.engine.bake import BakeTarget
+from imgbuild.engine.client import Engine
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
 from imgbuild.files import work_folder
 from imgbuild.inputs.upstream_files import PLAN_SECONDS
+from imgbuild.suites.container import CONTAINER_LABEL, label_of
+from imgbuild.suites.runner import folder_name
 
+#: The list of the packages that are installed, and its largest size in bytes.
+STATUS, STATUS_LIMIT = "/var/lib/dpkg/status", 64 << 20
 #: apt is asked to install every package that is there, but those that are held: it then names the
 #: newer versions, and what they need in addition. apt of 2016 knows no pattern like ?upgradable.
 _DOCKERFILE = rf"""
-FROM image AS updates
+FROM archive AS updates
 USER root
 SHELL ["/bin/sh", "-eu", "-c"]
 RUN --mount=type=secret,id=ca --mount=type=secret,id=netrc --mount=type=secret,id=upstreams \
     --mount=source=install,target=/run/apt-install --mount=from=known,target=/run/known \
-    mkdir /found; cd /found; export APT_CONFIG=/found/apt.conf; touch apt.conf; \
-    if [ -e /run/known/status ]; then cp /run/known/status .; \
-        echo 'Dir::State::status "/found/status";' > apt.conf; fi; \
-    dpkg-query --admindir=$(if [ -e status ]; then pwd; else echo /var/lib/dpkg; fi) -W \
+    mkdir /found; cd /found; export APT_CONFIG=/found/apt.conf; cp /run/known/status .; \
+    echo 'Dir::State::status "/found/status";' > apt.conf; \
+    dpkg-query --admindir=/found -W \
         -f '${{db:Status-Abbrev}} ${{Package}} ${{Version}}\n' > packages; \
     timeout {PLAN_SECONDS} \
     sh /run/apt-install --plan /found $(sed -n 's/^ii *\([^ ]*\) .*/\1/p' packages)
@@ -37,7 +43,7 @@ FROM scratch AS updates-found
 COPY --from=updates /found/packages /found/uris /
 """
 #: A package as dpkg's status file has it, of which only the version is known.
-_STATUS = """\
+_ENTRY = """\
 Package: {}
 Status: install ok installed
 Architecture: amd64
@@ -46,6 +52,8 @@ Maintainer: x
 Description: x
 
 """
+#: What Debian's policy admits as a package's name and version (sections 5.6.7 and 5.6.12).
+_NAME, _VERSION = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}"), re.compile(r"[0-9A-Za-z.+:~-]{1,200}")
 _URI = re.compile(r"'([^']+)' ([^_]+)_([^_]+)_[^_]+\.deb ")
 
 
@@ -62,28 +70,44 @@ class Update:
     security: bool
 
 
+def image_status(name: str, stored: StoredImage, engine: Engine) -> bytes:
+    """Return the list of installed packages of an image, a file of it; no program of it runs.
+
+    CheckFailedError: it has no such file, or a very large one.
+    """
+    labels = {CONTAINER_LABEL: label_of(name)}
+    status = engine.copy_out(stored.id, STATUS, labels=labels, limit=STATUS_LIMIT)
+    if status is None:
+        raise CheckFailedError(f"{name} ({stored.id}) has no file {STATUS}: it is not Debian's.")
+    return status
+
+
+def status_of(versions: Mapping[str, str]) -> bytes:
+    """Return such a list of packages by their versions."""
+    return "".join(_ENTRY.format(*one) for one in sorted(versions.items())).encode()
+
+
 def find_updates(
-    name: str, reference: str, context: BuildContext, known: Mapping[str, str] | None = None
+    name: str, system: str, status: bytes, context: BuildContext
 ) -> tuple[Update, ...]:
-    """Return what the archive has newer than the image at a reference of the engine, by package.
+    """Return what the archive of a system has newer than a list of installed packages, by package.
 
-    With ``known``, versions by package, these are compared in the place of the image's own: the
-    image only tells which archive.
+    ``system`` is one of the matrix, such as debian-12.
 
-    CheckFailedError: the archive cannot be reached, or the image has no apt.
+    InputError: the matrix does not have it. CheckFailedError: the archive cannot be reached, or the
+    list is damaged.
     """
     with work_folder("updates") as folder:
         dockerfile = folder / "Dockerfile"
         dockerfile.write_text(_DOCKERFILE, encoding="utf-8")
         (folder / "known").mkdir()
-        if known is not None:
-            text = "".join(_STATUS.format(*one) for one in sorted(known.items()))
-            (folder / "known" / "status").write_text(text, encoding="utf-8")
+        (folder / "known" / "status").write_bytes(status)
+        archive = archive_base(name, system, context)
         target = BakeTarget(
-            name,
+            folder_name(name),
             context.project.files / "apt",
             dockerfile,
-            contexts={"image": f"docker-image://{reference}", "known": str(folder / "known")},
+            contexts={"archive": archive.context(), "known": str(folder / "known")},
             target="updates-found",
             uncached=("updates",),
             secrets=context.inputs.secrets,
@@ -97,6 +121,9 @@ def read_updates(folder: Path) -> Iterator[Update]:
     lines = (folder / "packages").read_text(encoding="utf-8").splitlines()
     words = [line.split() for line in lines]
     installed = {one[1]: one[2] for one in words if len(one) == 3 and one[0] == "ii"}
+    for name, version in installed.items():
+        if not _NAME.fullmatch(name) or not _VERSION.fullmatch(version):
+            raise CheckFailedError(f"{name!r} {version!r} is not a package of Debian's form.")
     for line in (folder / "uris").read_text(encoding="utf-8").splitlines():
         match = _URI.match(line)
         if not match:

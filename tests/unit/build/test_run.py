@@ -15,7 +15,7 @@ from imgbuild.cli.build_command import build_lines
 from imgbuild.engine.failure import FAULTS, BuildFailedError, BuildStoppedError
 from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.engine.types import HistoryEntry, StoredImage
-from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
+from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads
 from imgbuild.inputs.download import Download, NotFetchedError, WrongContentError
 from imgbuild.inputs.oci_layout import BaseLayout
@@ -46,10 +46,7 @@ def test_what_failed_its_suites_gets_no_tag_and_is_tested_again_not_built(bench:
     assert len(bench.baked) == 1
 
 
-@pytest.mark.parametrize("remembered", [True, False])
-def test_a_successor_takes_the_tags_once_it_passed_and_the_old_image_goes(
-    bench: Bench, remembered: bool
-) -> None:
+def test_a_successor_takes_the_tags_once_it_passed_and_the_old_image_goes(bench: Bench) -> None:
     bench.build()
     before = bench.engine.inspect(bench.context.images[1].tags[0])
     bench.change(inputs=CHANGED)
@@ -57,14 +54,38 @@ def test_a_successor_takes_the_tags_once_it_passed_and_the_old_image_goes(
     bench.build()
     assert bench.engine.inspect(bench.context.images[1].tags[0]) == before
     bench.faulty = set()
-    if not remembered:
-        shutil.rmtree(bench.context.store.folder)
     assert all(result.ok for result in bench.build())
     assert len(bench.engine.stored) == 2
 
 
+@pytest.mark.parametrize("test", [True, False])
+def test_images_without_records_are_built_again(bench: Bench, test: bool) -> None:
+    """Their steps come from BuildKit's cache; the images that they replace stay."""
+    bench.build(test=test)
+    assert not any(item.has_work for item in bench.plan(test=test))
+    before = {*bench.engine.stored}
+    shutil.rmtree(bench.context.store.folder)
+    assert {str(item.action) for item in bench.plan(test=test)} == {"build"}
+    assert all(result.ok for result in bench.build(test=test))
+    assert {item.image_id for item in bench.plan(test=test)}.isdisjoint(before)
+    assert before < {*bench.engine.stored}
+
+
+def test_an_image_without_a_record_is_not_own(bench: Bench) -> None:
+    """Its labels and its name are right, as after `docker pull` and `docker tag` of anybody's."""
+    bench.build()
+    image = bench.context.images[0]
+    assert bench.context.need_own(image).id == bench.plan()[0].image_id
+    shutil.rmtree(bench.context.store.folder)
+    with pytest.raises(InputError, match="There is no record that this machine built"):
+        bench.context.need_own(image)
+    bench.context.store.save(bench.context.engine.need(image.tags[0]).id, {}, ())
+    with pytest.raises(InputError, match="There is no record"):
+        bench.context.need_own(image)
+
+
 def test_an_untagged_image_that_others_may_be_testing_stays(bench: Bench) -> None:
-    """They share the engine; only what this state folder tested, or untagged just now, goes.
+    """They share the engine; only what this state folder has built goes.
 
     Another checkout of this user, whose images have another repository, shares the folder, too.
     """
@@ -79,7 +100,7 @@ def test_an_untagged_image_that_others_may_be_testing_stays(bench: Bench) -> Non
     )
     stored.update({one.id: one for one in (theirs, mine, another)})
     for one in (mine, another):
-        bench.context.store.import_results(one.id, {})
+        bench.context.store.import_results(one.id, {}, built=True)
     bench.change(inputs=CHANGED)
     bench.build()
     assert {theirs.id, another.id} <= {*stored}

@@ -1,6 +1,6 @@
 """Published images without the security fixes of their system are listed, with what they lack."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ from imgbuild.ci import outdated
 from imgbuild.ci.outdated import outdated_images
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.trust.updates import Update
+from imgbuild.trust.updates import Update, status_of
 
 NAMES = ("tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.6-cpu-debian", "tf-2.1-cpu-debian")
 
@@ -27,15 +27,14 @@ def test_the_latest_release_of_each_image_is_compared_with_the_archive_once(
         for number, system in enumerate(systems, 1):
             facts = {"image": name, "release": f"20261120.{number}", "moving": ()}
             publish(registry, f"{name}-20261120.{number}", system=system, **facts)
-    asked: list[Mapping[str, str]] = []
+    asked: list[tuple[str, bytes]] = []
 
     @contextmanager
     def open_context(_: Project, known: tuple[Image, ...], *__: object) -> Iterator[Any]:
-        bases = {one.os_name: SimpleNamespace(reference="base:1", layout=None) for one in known}
-        yield SimpleNamespace(images=known, inputs=SimpleNamespace(bases=bases), engine=None)
+        yield SimpleNamespace(images=known)
 
-    def find_updates(_: str, __: str, ___: object, known: Mapping[str, str]) -> tuple[Update, ...]:
-        asked.append(known)
+    def find_updates(_: str, system: str, status: bytes, __: object) -> tuple[Update, ...]:
+        asked.append((system, status))
         return (
             Update("openssl", "0", "2", security=True),
             Update("git", "0", "2", security=False),
@@ -45,4 +44,4 @@ def test_the_latest_release_of_each_image_is_compared_with_the_archive_once(
     monkeypatch.setattr(outdated, "find_updates", find_updates)
     found = outdated_images(project, tuple(images[one] for one in NAMES), registry, print)
     assert found == {NAMES[0]: "published without security fixes of openssl"}
-    assert asked == [{"openssl": "0", "git": "0"}]
+    assert asked == [("debian-12", status_of({"openssl": "0", "git": "0"}))]

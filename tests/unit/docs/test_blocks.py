@@ -55,3 +55,12 @@ def test_an_unmarked_block_is_found() -> None:
     assert unmarked("docs/new.md", page) == {"docs/new.md#T"}
     with pytest.raises(AssertionError, match="unknown mark ' sample'"):
         unmarked("docs/new.md", page.replace("example", "sample"))
+
+
+def test_no_page_pipes_text_into_a_shell() -> None:
+    """Whatever makes the text would decide what runs."""
+    into_shell = re.compile(r"\|\s*(sudo\s+)?(\S*/)?(ba|da|z)?sh\b|\beval\b|\b(ba|da|z)?sh\s+<\(")
+    block = re.compile(r"^```(?:console|sh)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    for page in PAGES:
+        found = block.findall(page.read_text("utf-8"))
+        assert not [text for text in found if into_shell.search(text)], page

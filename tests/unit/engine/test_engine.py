@@ -1,17 +1,20 @@
 """The engine in memory, the real one's answers, and the errors of both."""
 
+import io
 import json
 import re
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import docker.errors
 import pytest
 import requests
+from fake_engine import FakeEngine
 from socket_server import SocketServer, socket_server
 
 from imgbuild.engine import types
-from imgbuild.engine.client import Engine
+from imgbuild.engine.client import Engine, read_member
 from imgbuild.engine.faults import EngineUnusableError, answered_error, engine_error, translated
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
@@ -178,3 +181,55 @@ def test_an_engine_that_nobody_serves_is_said_in_the_systems_words(tmp_path: Pat
         with pytest.raises(EngineUnusableError, match=words) as caught:
             call()
         assert not re.search("HTTPConnection|retries", str(caught.value))
+
+
+@pytest.mark.parametrize("name", ["nope:1", "me/nope:1", f"nope@{ID}", f"debian@{ID}"])
+def test_pull_needs_the_name_of_a_registry(name: str) -> None:
+    """Docker Hub can have anybody's image by another name."""
+    engine = FakeEngine(registry={name: StoredImage(ID, (name,))})
+    with pytest.raises(InputError, match=re.escape(name)):
+        engine.pull(name)
+    assert engine.stored == {}
+    if "@" in name:  # the base images of the matrix
+        engine.pull(name, pinned=True)
+        assert ID in engine.stored
+    else:
+        with pytest.raises(InputError):
+            engine.pull(name, pinned=True)
+
+
+def _archive(entry: tarfile.TarInfo, content: bytes = b"") -> bytes:
+    buffer = io.BytesIO()
+    entry.size = len(content)
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def test_copy_out_reads_a_regular_file_alone() -> None:
+    assert read_member([_archive(tarfile.TarInfo("status"), b"x" * 9)], "/status", 9) == b"x" * 9
+    for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE):
+        entry = tarfile.TarInfo("status")
+        entry.type, entry.linkname = kind, "/etc/shadow"
+        assert read_member([_archive(entry)], "/status", 9) is None
+
+
+def test_copy_out_stops_at_its_limit() -> None:
+    header = tarfile.TarInfo("status")
+    header.size = 1 << 40
+    pieces, read = [header.tobuf(), *[b"0" * (1 << 20)] * 9], list[int]()
+
+    def given() -> Iterator[bytes]:
+        for piece in pieces:
+            read.append(len(piece))
+            yield piece
+
+    with pytest.raises(CheckFailedError, match="/status"):
+        read_member(given(), "/status", 1 << 20)
+    assert sum(read) <= 4 << 20
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive" * 99])
+def test_copy_out_of_no_archive_is_an_error(content: bytes) -> None:
+    with pytest.raises(CheckFailedError, match="/status"):
+        read_member([content], "/status", 9)

@@ -9,14 +9,18 @@ import pytest
 from bench import NEW, OLD, Bench
 
 from imgbuild.dockerfile.lockfile import parse_lock
+from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.bake import BakeTarget, BuiltImage
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
-from imgbuild.extend.base_image import BaseImage, family_base, referenced_base
+from imgbuild.extend.base_image import BaseImage, family_base, local_name, referenced_base
 from imgbuild.extend.extended import Extended, build_extension, extension_dockerfile
 from imgbuild.extend.extension import extension_of
+from imgbuild.inputs.build_inputs import BaseInput
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
+from imgbuild.registry.signing import Trust
+from imgbuild.settings import Settings
 from imgbuild.suites.container import ImageContents, TestTarget
 from imgbuild.suites.results import Report
 from releases import release_of
@@ -54,9 +58,36 @@ def test_a_printed_dockerfile_names_a_local_base_by_its_id(base: BaseImage) -> N
     """By a tag: BuildKit takes no id, and of a name without registry a stranger's image."""
     local = replace(base, id=f"sha256:{'a' * 64}").local_name
     assert local == f"local.invalid/imgbuild/tensorflow:{'a' * 64}"
-    assert replace(base, reference="me/own").local_name == "local.invalid/me/own:latest"
-    for reference in ("h.example:5000/ml/own:1", f"me/own@sha256:{'a' * 64}"):
-        assert replace(base, reference=reference).local_name == reference
+    assert local_name("me/own") == "local.invalid/me/own:latest"
+    assert local_name(f"me/own@sha256:{'a' * 64}") == f"local.invalid/me/own:{'a' * 64}"
+    assert local_name("h.example:5000/ml/own:1") == "h.example:5000/ml/own:1"
+
+
+@pytest.mark.parametrize("user", ["", "1000"])
+def test_programs_of_a_base_get_no_secrets_for_apt(
+    base: BaseImage, images: dict[str, Image], project: Project, user: str
+) -> None:
+    archive = BaseInput("debian@sha256:abc", "sha256:abc", "registry")
+    extension = extension_of({"apt": ["libsndfile1", "git=1:2.39.*"], "env": {"A": "1"}})
+    foreign = replace(base, user=user)
+    text = extension_dockerfile(extension, foreign, None, (), images[NEW], project, archive)
+    stages = Dockerfile(text).stages
+    assert [one.line for one in stages["archive"].instructions] == [
+        "FROM debian@sha256:abc AS archive"
+    ]
+    steps = {
+        name: [one.line for one in stage.instructions if one.line.startswith("RUN ")]
+        for name, stage in stages.items()
+    }
+    (download,) = steps.pop("archives")
+    assert "apt-download /run/status /archives" in download
+    assert "type=secret,id=netrc" in download
+    others = [line for lines in steps.values() for line in lines]
+    assert len(others) == 2
+    for line in others:
+        assert line.startswith("RUN --network=none ")
+        assert "type=secret" not in line
+        assert "type=cache" not in line, "what it writes would be used by other builds"
 
 
 @dataclass
@@ -68,10 +99,18 @@ class Extending:
     folder: Path
     fails: str = ""
     targets: list[BakeTarget] = field(default_factory=list)
+    #: What the base was called, by its id, when a stage was built.
+    named: list[str] = field(default_factory=list)
+    #: The files of each build context.
+    sent: list[list[str]] = field(default_factory=list)
 
     def bake(self, _b: object, _h: object, targets: Sequence[BakeTarget], **_: object) -> Any:
         (target,) = targets
         self.targets.append(target)
+        files = target.context.rglob("*")
+        self.sent.append(sorted(str(path.relative_to(target.context)) for path in files))
+        found = self.bench.engine.inspect(target.contexts["base"].partition("://")[2])
+        self.named.append(found.id if found else "")
         if target.target == self.fails:
             raise CheckFailedError("exit code 1")
         image_id = f"sha256:{target.target}"
@@ -119,14 +158,23 @@ def test_it_is_built_on_the_base_tested_and_tagged(
     assert (made.tag, made.size) == (TAG, 5)
     assert extending.stored == {**BASE_ALONE, "sha256:extended": (TAG,)}
     (target,) = extending.targets
-    assert target.contexts["base"] == "docker-image://imgbuild/tensorflow:2.2-cpu"
-    assert (target.secrets, target.context) == ({"ca": Path("/ca.pem")}, extending.folder)
+    assert target.contexts["base"].startswith("docker-image://local.invalid/imgbuild/temporary:")
+    assert extending.named == ["sha256:base"], "whatever its name means by then"
+    assert target.secrets == {"ca": Path("/ca.pem")}
     assert expected[0]["packages"] == {**extending.base.packages, "keras": "2.3.1"}
     assert expected[0]["name"] == NEW
     assert made.report
     assert made.report.ok
     assert extending.build(test=False).report is None
     assert extending.bench.tested == [TAG]
+
+
+def test_the_context_has_only_what_is_copied(extending: Extending) -> None:
+    for name in ("app.py", "private"):
+        (extending.folder / name).touch()
+    extending.build(test=False, copy=["app.py:/opt/app.py"])
+    extending.build(test=False, env={"A": "1"})
+    assert extending.sent == [["app.py"], []]
 
 
 @pytest.mark.parametrize("name", ["{}:1", "{}:1@sha256:d", "{}@sha256:d"])
@@ -202,6 +250,41 @@ def test_packages_that_pip_cannot_know_are_refused(
     read({name: version})
     bench.engine.stored["sha256:own"] = StoredImage("sha256:own", ("own:1",))
     with pytest.raises(CheckFailedError, match=r"own:1 says that it has '"):
+        referenced_base("own:1", bench.context)
+
+
+@pytest.mark.parametrize("digests", [(), ("registry.example.org/own@sha256:d",)])
+def test_a_base_needs_a_signature_by_any_name(
+    bench: Bench, read: Read, monkeypatch: pytest.MonkeyPatch, digests: tuple[str, ...]
+) -> None:
+    """With `verify` in the settings, unless it was made here."""
+
+    def refuse(_: Trust, reference: str) -> None:
+        raise CheckFailedError(f"{reference}: it has no signature.")
+
+    monkeypatch.setattr(Trust, "require_signature", refuse)
+    read({})
+    bench.engine.stored["sha256:own"] = StoredImage("sha256:own", ("own:1",), digests=digests)
+    bench.change(settings=Settings.model_validate({"verify": {"key": "/etc/cosign.pub"}}))
+    with pytest.raises(CheckFailedError, match="own:1 was not built on this machine"):
+        referenced_base("own:1", bench.context)
+    bench.context.store.record_extension("sha256:own")
+    assert referenced_base("own:1", bench.context).id == "sha256:own"
+
+
+def test_an_extension_is_no_image_of_the_matrix(extending: Extending) -> None:
+    """It inherits the labels of its base."""
+    extending.build(test=False)
+    store = extending.bench.context.store
+    assert store.was_made_here("sha256:extended")
+    assert not store.is_own("sha256:extended")
+
+
+@pytest.mark.parametrize("user", ["0\nRUN id", "$HOME", "me me", "0:0:0"])
+def test_a_user_that_is_no_word_is_refused(bench: Bench, read: Read, user: str) -> None:
+    read({})
+    bench.engine.stored["sha256:own"] = StoredImage("sha256:own", ("own:1",), user=user)
+    with pytest.raises(CheckFailedError, match="own:1: its user is"):
         referenced_base("own:1", bench.context)
 
 

@@ -10,7 +10,7 @@ from imgbuild.matrix.images import whole_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import image_called
-from imgbuild.matrix.tags import planned_tags
+from imgbuild.matrix.tags import planned_tags, tags_with_pins
 from imgbuild.yaml_file import read_document
 
 Edited = Callable[..., Path]
@@ -26,6 +26,23 @@ def test_a_tag_of_a_build_is_a_published_one_and_of_one_image(matrix: Matrix) ->
         moving = planned_tags(image, "20261120.1").moving
         assert {tag.removeprefix("imgbuild/tensorflow:") for tag in image.tags} == {*moving}
         assert {image_called(matrix, tag) for tag in (*image.tags, *moving)} == {image}
+
+
+def test_tags_with_pins_of_an_earlier_release(matrix: Matrix) -> None:
+    for image in whole_family(matrix):
+        pins = {pin.component: pin.version for pin in image.pins}
+        assert tags_with_pins(image, pins) == tags_with_pins(image, {}) == planned_tags(image)
+    gpu = image_called(matrix, "2.2-gpu")
+    pins = {
+        "tensorflow": "2.1.9",
+        "python": "3.5.1",
+        "cuda": "9.9",
+        "mpi": "openmpi-1.2",
+        "os": "7",
+    }
+    tags = tags_with_pins(gpu, pins)
+    assert tags.immutable == "2.1.9-gpu-py35-cuda9.9-ubuntu7-openmpi1.2-RELEASE"
+    assert tags.moving == ("2.1-gpu-ubuntu", "2.1.9-gpu-ubuntu")
 
 
 def test_the_short_tags_are_those_of_the_default_stack(edited: Edited) -> None:

@@ -4,7 +4,6 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 from checkout_copy import SETTINGS, Checkout, built_checkout
@@ -68,36 +67,23 @@ def _nameless(checkout: Checkout, image_id: str, *tags: str, **labels: str) -> d
     return {"Id": image_id, "RepoTags": tags, "Labels": own, "Created": first.created}
 
 
-def test_a_nameless_image_that_may_be_the_one_is_asked_for_its_history_alone(
-    checkout: Checkout, server: SocketServer
+@pytest.mark.parametrize(("built", "action"), [(True, "test"), (False, "build")])
+def test_a_nameless_image_counts_by_its_record(
+    checkout: Checkout, server: SocketServer, built: bool, action: str
 ) -> None:
-    """Nothing heavy is loaded for it either."""
+    """The engine is asked for nothing more, and nothing heavy is loaded."""
     listed = server.answers["/images/json"]
     assert isinstance(listed, list)
-    server.answers = {
-        "/images/json": [*listed[1:], _nameless(checkout, NAMELESS)],
-        f"/images/{quote(NAMELESS)}/history": [{"CreatedBy": "CMD x", "Size": 0}],
-    }
+    image_id = NAMELESS if built else PULLED
+    if built:
+        checkout.store.import_results(image_id, {}, built=True)
+    server.answers = {"/images/json": [*listed[1:], _nameless(checkout, image_id)]}
     result = _build(checkout, server, "--plan", "--json")
     assert (result.returncode, result.stderr) == (0, "loaded:\n")
-    assert len(server.asked) == 2
+    assert len(server.asked) == 1
     actions = {one["image"]: one["action"] for one in json.loads(result.stdout)}
     first = next(iter(checkout.engine.stored.values())).labels["imgbuild.name"]
-    assert {name: one for name, one in actions.items() if one != "nothing"} == {first: "test"}
-
-
-def test_an_image_that_is_gone_when_it_is_asked_for_is_built(
-    checkout: Checkout, server: SocketServer
-) -> None:
-    listed = server.answers["/images/json"]
-    assert isinstance(listed, list)
-    server.answers = {
-        "/images/json": [*listed[1:], _nameless(checkout, NAMELESS)],
-        f"/images/{quote(NAMELESS)}/history": None,
-    }
-    result = _build(checkout, server, "--plan", "--json")
-    assert result.returncode == 0, result.stderr
-    assert [one["action"] for one in json.loads(result.stdout)].count("build") == 1
+    assert {name: one for name, one in actions.items() if one != "nothing"} == {first: action}
 
 
 def test_one_question_tells_that_there_is_nothing_to_do(

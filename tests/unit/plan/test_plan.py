@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from imgbuild.dockerfile.lockfile import FOLDER
-from imgbuild.engine.types import HistoryEntry, StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
-from imgbuild.plan.plan import Action, PlanItem, is_own, make_plan, own_names
+from imgbuild.plan.plan import Action, PlanItem, has_own_labels, make_plan, own_names
 
 PARTS = {"lock": "1", "lock packages": "a==1,b==2", "base": "2", "stage os": "3"}
 PARTS[f"locks/{FOLDER}/a-1.txt"] = "1"
@@ -38,15 +38,18 @@ def _stored(image: Image, name: str = "sha256:id", **fields: Any) -> StoredImage
 
 
 def _planned(
-    image: Image, *stored: StoredImage, passed: Passed | None = True, test: bool = True
+    image: Image,
+    *stored: StoredImage,
+    passed: Passed | None = True,
+    test: bool = True,
+    own: bool = True,
 ) -> PlanItem:
-    """Return the plan of an image; every stored image has a history of imgbuild's."""
-    history = [HistoryEntry(f"LABEL imgbuild.name={image.name}")]
+    """Return the plan of an image; ``own`` is what the records say of every stored image."""
 
     def verdict(_: Image, name: str) -> bool | None:
         return passed[name] if isinstance(passed, dict) else passed
 
-    return make_plan([(image, DIGEST)], stored, verdict, lambda _: history, test=test)[0]
+    return make_plan([(image, DIGEST)], stored, verdict, lambda _: own, test=test)[0]
 
 
 def _with_parts(image: Image, parts: dict[str, str]) -> StoredImage:
@@ -162,4 +165,16 @@ def test_a_name_of_a_longer_repository_is_somebody_elses() -> None:
 def test_an_image_on_top_was_created_at_another_time(image: Image) -> None:
     for created in (0, 1, -1):
         stored = replace(_stored(image), created=created)
-        assert is_own(stored, lambda _: ()) is (created == 0)
+        assert has_own_labels(stored) is (created == 0)
+
+
+@pytest.mark.parametrize("tagged", [True, False])
+@pytest.mark.parametrize("test", [True, False])
+def test_labels_alone_make_no_image_own(image: Image, tagged: bool, test: bool) -> None:
+    """Whoever makes an image writes its labels, and `docker tag` gives it any name."""
+    forged = _stored(image, tags=image.tags if tagged else ())
+    item = _planned(image, forged, test=test, own=False)
+    assert (item.action, item.image_id) == (Action.BUILD, None)
+    assert item.reason == "there is no record that this machine built it"
+    changed = _with_parts(image, {**PARTS, "base": "1"})
+    assert _planned(image, changed, own=False).reason == "never built here"

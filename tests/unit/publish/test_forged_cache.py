@@ -95,18 +95,28 @@ def test_a_forged_cache_is_tagged_here_and_not_published(forged: ForgedCache) ->
     assert (NOT_BUILT in refusal, RERUN in refusal) == (True, False)
 
 
-@pytest.mark.parametrize("came", ["from the cache", "with a tag", "without a tag"])
-def test_suites_that_ran_here_prove_no_image_that_was_not_built_here(
-    forged: ForgedCache, came: str
-) -> None:
-    """Also by `docker pull` or `docker load`: imgbuild never saw where it is from."""
+@pytest.mark.parametrize("tagged", [True, False])
+def test_an_image_with_forged_labels_is_built(forged: ForgedCache, tagged: bool) -> None:
+    """After `docker pull` or `docker load` of it: imgbuild does not know where it is from."""
     forged.put(suites=False)
     bench = forged.bench
-    if came != "from the cache":
-        bench.stores = None
-        for item, image in zip(bench.plan(), [*bench.engine.registry.values()], strict=True):
-            tags = item.image.tags if came == "with a tag" else ()
-            bench.engine.stored[image.id] = replace(image, tags=tags)
+    bench.stores = None
+    foreign = [*bench.engine.registry.values()]
+    for item, image in zip(bench.plan(), foreign, strict=True):
+        bench.engine.stored[image.id] = replace(image, tags=item.image.tags if tagged else ())
+    results = bench.build()
+    assert {str(one.item.action) for one in results} == {"build"}
+    assert not {one.image_id for one in results} & {one.id for one in foreign}
+    for item in bench.plan():
+        found = bench.engine.inspect(item.image.tags[0])
+        assert found
+        assert found.id == item.image_id
+        assert bench.context.store.was_built_here(found.id)
+
+
+def test_suites_that_ran_here_prove_no_image_that_was_not_built_here(forged: ForgedCache) -> None:
+    forged.put(suites=False)
+    bench = forged.bench
     assert {one.state for one in bench.build()} == {"done"}
     assert sorted(bench.tested) == [OLD, NEW]
     refusal = forged.refusal("--allow-substituted")

@@ -6,13 +6,17 @@ from datetime import date
 import pytest
 from memory_registry import MemoryRegistry
 from published_images import publish
+from test_verification import NAME, OTHER, Bench, before_issue
 
 from imgbuild.build.artifact_store import ArtifactStore
-from imgbuild.errors import InputError
+from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag, record_tag
+from imgbuild.project import Project
 from imgbuild.publish.life_cycle import Pruning, retire
 from imgbuild.publish.record import END_OF_LIFE, Record, read_published
 from imgbuild.registry.repository import OCI_MANIFEST
+from imgbuild.registry.signing import RETIREMENT, Signer, Trust
 
 DAY = date(2026, 11, 25)
 LAYERS = ("sha256:" + "5" * 64,)
@@ -104,7 +108,8 @@ def test_of_the_cache_only_what_no_release_needs_goes(registry: MemoryRegistry) 
 
 
 def test_a_retired_image_says_so_and_stays(registry: MemoryRegistry) -> None:
-    old, latest = release(registry, 1), release(registry, 2)
+    times = ("2026-11-20T10:00:00Z", "2026-11-21T10:00:00Z")
+    old, latest = (publish(registry, f"1-{time[:10]}", published=time) for time in times)
     with pytest.raises(InputError, match="nosuch"):
         retire(registry, [old.tag, "nosuch"], "a hole", DAY)
     assert read_published(registry).records == (old, latest)
@@ -114,3 +119,60 @@ def test_a_retired_image_says_so_and_stays(registry: MemoryRegistry) -> None:
     artifact = registry.manifest(record_tag(old.tag))
     assert artifact
     assert artifact.document()["annotations"] == {END_OF_LIFE: "2026-11-25"}
+
+
+@pytest.fixture
+def bench(project: Project, images: dict[str, Image]) -> Bench:
+    return Bench(project, images)
+
+
+def retired_of(bench: Bench, record: Record) -> list[object]:
+    reference = bench.reference(record.digest)
+    kinds = bench.cosign.statements
+    return [
+        one["predicate"]
+        for _, where, one in kinds
+        if where == reference and RETIREMENT in one.values()
+    ]
+
+
+def test_retirement_of_a_signed_image_is_signed(bench: Bench) -> None:
+    record, other = bench.publish(), bench.publish(OTHER)
+    before = dict(bench.registry.tagged)
+    for end in (".sig", ".att"):  # one of them is enough
+        with pytest.raises(InputError, match="--sign-key"):
+            retire(bench.registry, [record.tag], "a hole", DAY)
+        del bench.registry.tagged[f"{record.digest.replace(':', '-')}{end}"]
+    bench.registry.tagged = before
+    assert read_published(bench.registry).whole == tuple(
+        sorted([record, other], key=lambda r: r.age)
+    )
+    signer = Signer(bench.cosign, "own")
+    assert retire(bench.registry, [record.moving[0]], "a hole", DAY, signer=signer) == [record.tag]
+    assert retired_of(bench, record) == [{"retired": "2026-11-25", "reason": "a hole"}]
+    assert retired_of(bench, other) == []
+    found = {one.image: one.retired for one in read_published(bench.registry).whole}
+    assert found == {NAME: "2026-11-25", OTHER: ""}
+
+
+def test_retirement_of_another_image_is_not_signed(bench: Bench) -> None:
+    """By a rewritten record, and of an image that somebody else signed."""
+    record, other = bench.publish(), bench.publish(OTHER)
+    bench.put(replace(other, moving=("2.2-cpu",), image=NAME))
+    bench.registry.tagged["2.2-cpu"] = other.digest
+    signer = Signer(bench.cosign, "own")
+    with pytest.raises(CheckFailedError, match=OTHER.split("-")[1]):
+        retire(bench.registry, ["2.2-cpu"], "a hole", DAY, signer=signer)
+    with pytest.raises(CheckFailedError):
+        retire(bench.registry, [record.tag], "a hole", DAY, signer=Signer(bench.cosign, "other"))
+    keyless, trust = Signer(bench.cosign), Trust(bench.cosign, "public other")
+    with pytest.raises(CheckFailedError):
+        retire(bench.registry, [record.tag], "a hole", DAY, signer=keyless, trust=trust)
+    assert retired_of(bench, record) == retired_of(bench, other) == []
+    assert {one.retired for one in read_published(bench.registry).whole} == {""}
+
+
+def test_image_signed_before_releases_is_retired(bench: Bench) -> None:
+    record = bench.publish(change=before_issue)
+    retire(bench.registry, [record.tag], "a hole", DAY, signer=Signer(bench.cosign, "own"))
+    assert len(retired_of(bench, record)) == 1

@@ -14,7 +14,8 @@ from typer.testing import Result
 
 from imgbuild.cli.push_command import pushed_lines
 from imgbuild.errors import CheckFailedError
-from imgbuild.publish.push import PushedImage, PushResult
+from imgbuild.publish.image_push import PushedImage
+from imgbuild.publish.push import PushResult
 
 FIRST, SECOND = "2026-11-20T08:00:00Z", "2026-11-21T09:30:00Z"
 
@@ -92,11 +93,12 @@ def test_tags_that_may_surprise_are_notes(server: RegistryServer) -> None:
     server.store.tagged |= {"2.2-cpu": old, orphan: old}
     checked = run("--from", server.name, "--check")
     assert "2.2.0-new" in checked.stdout
-    moved, unrecorded, summary = checked.stderr.splitlines()
+    moved, unrecorded, unverified, summary = checked.stderr.splitlines()
     assert moved.startswith(f"note: {server.name}:2.2-cpu ")
     assert ("2.2.0-old" in moved, "2.2.0-new" in moved) == (True, True)
     assert unrecorded.startswith(f"note: {server.name}:{orphan} ")
     assert "--release 20261120.2 " in unrecorded
+    assert "--key" in unverified
     assert "4 tags" in summary
     assert run("--from", server.name).stderr == ""
 

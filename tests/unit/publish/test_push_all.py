@@ -44,6 +44,7 @@ class PushingEngine(FakeEngine):
         if image_id == self.lost:
             raise CheckFailedError("The engine refuses: connection reset by peer.")
         self.target.tagged[reference.removeprefix(f"{self.target.name}:")] = image_id
+        on_message({"status": f"x: digest: {image_id} size: 855"})
 
 
 def test_a_failed_image_stops_no_other(

@@ -1,5 +1,6 @@
 """Names of repositories, and how settings make a client of one."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,12 @@ from registry_server import opened
 
 from imgbuild.errors import InputError, MachineError
 from imgbuild.http import HttpClient, TransientError
-from imgbuild.registry.repository import DamagedError, Manifest, parse_repository
+from imgbuild.registry.repository import (
+    DamagedError,
+    Manifest,
+    json_object,
+    parse_repository,
+)
 from imgbuild.registry.repository_client import connect
 from imgbuild.settings import Settings, load_settings
 
@@ -97,3 +103,56 @@ def test_a_size_that_cannot_be_is_refused(size: str) -> None:
     for content in (whole, "{}", '{"config": {"size": 1}}', '{"layers": []}'):
         with pytest.raises(DamagedError, match="sha256:1"):
             Manifest("sha256:1", "", content.encode()).sizes()
+
+
+CONFIG = f"sha256:{'a' * 64}"
+IMAGE = f'"schemaVersion": 2, "config": {{"digest": "{CONFIG}"}}, "layers": []'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f'{{{IMAGE}, "Config": {{"digest": "sha256:b"}}}}',
+        f'{{{IMAGE}, "config": {{"digest": "sha256:b"}}}}',
+        f'{{{IMAGE}, "layer\u017f": []}}',  # Go folds the long s to s
+        '{"schemaVersion": 2, "Config": {"digest": "sha256:b"}, "layers": []}',
+        '{"config": {"digest": "sha256:a", "Digest": "sha256:b"}, "layers": []}',
+        '{"config": {"Digest": "sha256:b"}, "layers": []}',
+        '{"config": {}, "layers": [{"digest": "sha256:a", "DIGEST": "sha256:b"}]}',
+        '{"config": {}, "layers": [], "manifests": []}',
+        '{"config": {"digest": "../../a"}, "layers": []}',
+        '{"manifests": [{"digest": "sha256:a", "extra": 1}]}',
+        '{"config": {}, "layers": {}}',
+        f'{{{IMAGE}, "signatures": []}}',
+        f'{{{IMAGE}, "mediaType": "an index"}}',
+    ],
+)
+def test_manifest_refuses_ambiguity(content: str) -> None:
+    manifest = Manifest("sha256:0", "a manifest", content.encode())
+    with pytest.raises(DamagedError, match="sha256:0"):
+        manifest.is_image(CONFIG)
+
+
+def test_manifest_accepts_what_tools_write() -> None:
+    described = {
+        "mediaType": "x",
+        "digest": "sha256:a",
+        "size": 1,
+        "annotations": {"a": "", "b": ""},
+    }
+    platform = {"os": "linux", "architecture": "amd64", "os.version": "1"}
+    documents = [
+        {"schemaVersion": 2, "config": described, "layers": [{**described, "urls": []}]},
+        {"schemaVersion": 2, "manifests": [{**described, "platform": platform}]},
+        {"config": described, "layers": [], "artifactType": "x", "subject": described},
+    ]
+    for document in documents:
+        assert Manifest("", "", json.dumps(document).encode()).document() == document
+
+
+def test_json_of_a_registry_has_distinct_keys() -> None:
+    kelvin = b'{"a": [{"k": 1, "\xe2\x84\xaa": 2}]}'  # the sign for kelvin, which folds to k
+    for content in (b'{"a": {"Key": 1, "key": 2}}', kelvin, b'{"a": NaN}'):
+        with pytest.raises(DamagedError):
+            json_object(content, "a record")
+    assert json_object(b'{"a": {"key": 1}, "b": {"Key": 2}}', "a record")["a"] == {"key": 1}

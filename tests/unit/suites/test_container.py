@@ -1,6 +1,7 @@
 """Containers of images under test: with GPUs or the reason why not, and what is read in them."""
 
 import io
+import json
 import os
 import tarfile
 from dataclasses import replace
@@ -17,10 +18,12 @@ from imgbuild.suites import container as container_module
 from imgbuild.suites.container import (
     CONTAINER_LABEL,
     SHARED_MEMORY,
+    ImageContents,
     StartedContainer,
     TestTarget,
     docker_exec,
     label_of,
+    read_contents,
     remove_leftovers,
     suite_container,
 )
@@ -145,3 +148,73 @@ def test_commands_run_by_the_docker_client(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(container_module, "PROGRAM_SECONDS", 0.2)
     with pytest.raises(CheckFailedError, match=r"did not answer within 0\.2 s"):
         run("exec sleep 30")
+
+
+ANSWER: dict[str, object] = {
+    "distributions": [["tensorflow", "2.2.3"]],
+    "packages": {"numpy": "1.18.5", "zope.interface": "5.4.0"},
+    "glibc": "2.36",
+    "built_with_cuda": False,
+    "kernels": None,
+    "python": "3.6.15",
+    "mpirun": "mpirun (Open MPI) 4.1.4",
+    "cuda": ["10.1.243"],
+    "horovodrun": True,
+    "os": ["debian", "12"],
+}
+
+
+def _answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
+) -> ImageContents:
+    """Return the contents of an image that gives this answer."""
+    client, printed = tmp_path / "docker", tmp_path / "printed"
+    client.write_text(f"#!/bin/sh\ncat {printed}\n")
+    client.chmod(0o755)
+    printed.write_text(json.dumps({**ANSWER, **changes}))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    engine = _engine()
+    try:
+        return read_contents("me/own:1", "sha256:id", engine)
+    finally:
+        assert engine.running == {}
+
+
+@pytest.mark.parametrize(
+    ("glibc", "parsed"), [("2.36", "2.36"), ("2.3.4", "2.3"), ("2.36.1", "2.36"), ("", "")]
+)
+def test_contents_glibc_has_two_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, glibc: str, parsed: str
+) -> None:
+    assert _answer(tmp_path, monkeypatch, {"glibc": glibc}).glibc == parsed
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("os", ["debian", "12,target=/x --mount=source=.,target=/run/context"]),
+        ("os", ["debian", "12\nRUN id"]),
+        ("os", ["debian\n#   docker tag a b; id", "12"]),
+        ("os", ["../../x", "12"]),
+        ("os", ["debian", "x" * 65]),
+        ("glibc", "2.x"),
+        ("glibc", "2.36\n"),
+        ("python", "3.6.15\n"),
+        ("python", "../3.6"),
+        ("python", "3.6 --index-url=x"),
+        ("packages", {"numpy\n": "1"}),
+        ("packages", {"numpy": "1\nRequires-Dist: x"}),
+        ("packages", {"numpy": "1 2"}),
+        ("distributions", [["tensorflow", "2.2\x1b[2J"]]),
+        ("cuda", ["10.1; id"]),
+        ("mpirun", "x" * 100_001),
+    ],
+)
+def test_contents_of_an_invalid_form_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, value: object
+) -> None:
+    with pytest.raises(CheckFailedError) as refused:
+        _answer(tmp_path, monkeypatch, {part: value})
+    assert "me/own:1" in str(refused.value)
+    assert part in str(refused.value)
+    assert str(refused.value).isprintable()

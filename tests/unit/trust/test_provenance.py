@@ -3,8 +3,10 @@
 import json
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from memory_registry import MemoryRegistry
 
 from imgbuild.dockerfile.labels import BASE_DIGEST, INPUT_PARTS
 from imgbuild.engine.types import StoredImage
@@ -12,13 +14,24 @@ from imgbuild.files import file_sha256, sha256
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.publish.candidate import PushCandidate
+from imgbuild.publish.signed_image import SignedImage, read_provenances
+from imgbuild.registry.repository import DamagedError
 from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites
-from imgbuild.trust.provenance import LOCAL, provenance, statement
+from imgbuild.trust.provenance import (
+    LOCAL,
+    Publication,
+    configuration_of,
+    provenance,
+    statement,
+)
 
 SBOM, REVISION = "{}\n", "c" * 40
 OCI = "org.opencontainers.image"
 REPORT = {"pins": {"verdict": "passed", "key": "sha256:k", "passed": 3}}
+PUBLICATION = Publication(
+    "20261127.1", "1.10.0-cpu-20261127.1", ("1.10-cpu",), {"os": "linux", "config": {"User": "me"}}
+)
 
 
 @pytest.fixture
@@ -37,7 +50,10 @@ def candidate(images: dict[str, Image]) -> PushCandidate:
 def test_every_input_has_its_digest_and_every_suite_its_verdict(
     candidate: PushCandidate, project: Project
 ) -> None:
-    found, image = provenance(candidate, project, Settings(), SBOM, "the key"), candidate.image
+    found, image = (
+        provenance(candidate, project, Settings(), SBOM, PUBLICATION, "the key"),
+        candidate.image,
+    )
     definition, details = found["buildDefinition"], found["runDetails"]
     materials = {one.get("name", one.get("uri")): one for one in definition["resolvedDependencies"]}
     digests = {name: [*one["digest"].values()] for name, one in materials.items()}
@@ -51,12 +67,16 @@ def test_every_input_has_its_digest_and_every_suite_its_verdict(
     expected |= {name: digest for name, digest in sources.items() if "horovod" not in name}
     assert {name: digests.get(name) for name in expected} == {n: [d] for n, d in expected.items()}
     assert all(name.endswith(".tar.bz2") for name in digests.keys() - expected.keys())
-    assert definition["externalParameters"]["row"]["tensorflow"] == image.tensorflow
+    external = definition["externalParameters"]
+    assert external["row"]["tensorflow"] == image.tensorflow
+    assert external["release"] == PUBLICATION.release
+    assert external["tags"] == {"immutable": PUBLICATION.tag, "moving": ["1.10-cpu"]}
     assert definition["internalParameters"] == {
         "inputDigest": candidate.input_digest,
         "substitutes": [*candidate.allowed],
         "inputs": {"uv": "0.13.8"},
         "epoch": image.matrix.epoch,
+        "configuration": PUBLICATION.configuration,
         "horovodWheel": "the key",
     }
     listed, pins = details["byproducts"]
@@ -65,10 +85,26 @@ def test_every_input_has_its_digest_and_every_suite_its_verdict(
     assert pins["digest"] == {"sha256": code.removeprefix("sha256:")}
     assert pins["annotations"] == REPORT["pins"]
     assert details["builder"] == {"id": LOCAL}
-    assert provenance(candidate, project, Settings(), SBOM, "the key") == found
+    assert provenance(candidate, project, Settings(), SBOM, PUBLICATION, "the key") == found
     signed = statement("registry.invalid/tf", f"sha256:{'d' * 64}", found)
     assert signed["subject"] == [{"name": "registry.invalid/tf", "digest": {"sha256": "d" * 64}}]
     assert signed["predicateType"] == "https://slsa.dev/provenance/v1"
+
+
+def test_read_provenances_reads_what_is_signed(candidate: PushCandidate, project: Project) -> None:
+    made = provenance(candidate, project, Settings(), SBOM, PUBLICATION)
+    (signed,) = read_provenances([json.loads(json.dumps(made))])
+    assert signed == SignedImage(
+        image=candidate.name,
+        variant="cpu",
+        pins={pin.component: pin.version for pin in candidate.image.pins},
+        input_digest=candidate.input_digest,
+        verdicts={"pins": "passed"},
+        release=PUBLICATION.release,
+        tag=PUBLICATION.tag,
+        moving=PUBLICATION.moving,
+        configuration=PUBLICATION.configuration,
+    )
 
 
 def test_what_was_built_from_changed_files_is_of_no_revision(
@@ -77,8 +113,37 @@ def test_what_was_built_from_changed_files_is_of_no_revision(
     dirty = {f"{OCI}.revision": f"{REVISION}-dirty", f"{OCI}.source": "https://a/b"}
     labels = {**candidate.stored.labels, **dirty}
     changed = replace(candidate, stored=replace(candidate.stored, labels=labels))
-    found = provenance(changed, project, Settings(), SBOM)
+    found = provenance(changed, project, Settings(), SBOM, PUBLICATION)
     definition = found["buildDefinition"]
     assert not any("gitCommit" in one["digest"] for one in definition["resolvedDependencies"])
     assert definition["externalParameters"]["revision"] == f"{REVISION}-dirty"
     assert found["runDetails"]["builder"] == {"id": "https://a/b"}
+
+
+def test_configuration_of_returns_all_but_the_history() -> None:
+    registry = MemoryRegistry()
+    config = {"Env": ["A=1"], "Entrypoint": ["/start"], "Healthcheck": {"Interval": 30_000_000_000}}
+    manifest = registry.add_image("1", (b"one", b"two"), config=config, history=[{}], author="me")
+    document = json.loads(registry.blobs[manifest.config_digest])
+    assert document.pop("history") == [{}]
+    assert configuration_of(registry, manifest) == document
+    assert document["config"] == config
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"rootfs": {"diff_ids": []}},
+        {"rootfs": {"diff_ids": [f"sha256:{'1' * 64}"] * 2}},
+        {"rootfs": {"diff_ids": ["sha256:1"]}},
+        {"rootfs": {"diff_ids": [["sha256:1"]]}},
+        {"rootfs": {"diff_ids": "sha256:1"}},
+        {"rootfs": [f"sha256:{'1' * 64}"]},
+        {"config": ["Env"]},
+        {"config": None, "Config": {"User": "root"}},
+    ],
+)
+def test_configuration_of_another_form_is_refused(parts: dict[str, Any]) -> None:
+    registry = MemoryRegistry()
+    with pytest.raises(DamagedError):
+        configuration_of(registry, registry.add_image("1", **parts))

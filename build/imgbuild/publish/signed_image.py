@@ -1,0 +1,169 @@
+"""Read what somebody trusted has signed about a published image: its provenance, its retirement.
+
+A record is not signed, so whoever may write to a repository can change it. An image's name, tags
+and inputs therefore follow from its provenance, and the record is compared with that.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from imgbuild.errors import CheckFailedError
+from imgbuild.matrix.images import whole_family
+from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.tags import PLACEHOLDER, RELEASE, PlannedTags, input_tag, tags_with_pins
+from imgbuild.publish.record import Digest, Record, Release, Tag, Word, release_order
+from imgbuild.registry.repository import DamagedError
+from imgbuild.registry.signing import attested_suites
+from imgbuild.scalars import refusal_reason
+from imgbuild.trust.provenance import BUILD_TYPE
+
+Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+Reason = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+@dataclass(frozen=True)
+class SignedImage:
+    """One publication of an image, as its provenance says.
+
+    ``release``, ``tag``, ``moving`` and ``configuration`` are None in a provenance from before
+    imgbuild signed them.
+    """
+
+    image: Word
+    variant: Word
+    pins: Mapping[Word, Word]
+    input_digest: Digest
+    verdicts: Mapping[Word, Word]
+    release: Release | None = None
+    tag: Tag | None = None
+    moving: tuple[Tag, ...] | None = None
+    configuration: Mapping[str, Any] | None = None
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """What sorts publications: a later release is greater, and one without a release least."""
+        return release_order(self.release) if self.release else ()
+
+    def tags(self, matrix: Matrix) -> PlannedTags:
+        """Return the tags that it may have; `PLACEHOLDER` is in place of a release not signed.
+
+        CheckFailedError: they are not signed, and the matrix has no image of this name.
+        """
+        if self.tag is not None and self.moving is not None:
+            return PlannedTags(self.tag, self.moving)
+        image = next((image for image in whole_family(matrix) if image.name == self.image), None)
+        if image is None:
+            raise CheckFailedError(
+                f"its provenance is from before imgbuild signed tags, and the matrix of this "
+                f"checkout has no image {self.image} to derive them from; use a checkout that has"
+            )
+        return tags_with_pins(image, self.pins)
+
+    def is_immutable(self, tag: str, matrix: Matrix) -> bool:
+        """Return whether a tag is its immutable one; CheckFailedError as `tags`."""
+        compared = tag if self.tag else RELEASE.sub(PLACEHOLDER, tag)
+        return compared == self.tags(matrix).immutable
+
+    def may_have(self, tag: str, matrix: Matrix) -> bool:
+        """Return whether a tag may be at this image; CheckFailedError as `tags`."""
+        if tag == input_tag(self.input_digest):
+            return True
+        return tag in self.tags(matrix).moving or self.is_immutable(tag, matrix)
+
+
+@dataclass(frozen=True)
+class Retirement:
+    """Since when an image should not be used any more, and why."""
+
+    retired: Day
+    reason: Reason
+
+    def __str__(self) -> str:
+        return f"retired on {self.retired}: {self.reason}"
+
+
+_SIGNED = TypeAdapter(SignedImage)
+_RETIREMENT = TypeAdapter(Retirement)
+
+
+def read_provenances(predicates: Iterable[Mapping[str, Any]]) -> tuple[SignedImage, ...]:
+    """Return the publications of an image, by the predicates that are attested of it.
+
+    CheckFailedError: there is none of imgbuild's own, or it cannot be read.
+    """
+    images = [_signed_image(predicate) for predicate in predicates if _is_own(predicate)]
+    if not images:
+        raise CheckFailedError("its provenance is not of imgbuild's type: another program built it")
+    return tuple(sorted(images, key=lambda image: image.order))
+
+
+def _is_own(predicate: Mapping[str, Any]) -> bool:
+    definition = predicate.get("buildDefinition")
+    return isinstance(definition, Mapping) and definition.get("buildType") == BUILD_TYPE
+
+
+def _signed_image(predicate: Mapping[str, Any]) -> SignedImage:
+    try:
+        external = predicate["buildDefinition"]["externalParameters"]
+        internal = predicate["buildDefinition"]["internalParameters"]
+        tags = external.get("tags", {})
+        suites = attested_suites([predicate])
+        signed = _SIGNED.validate_python(
+            {
+                "image": external["image"],
+                "variant": external["variant"],
+                "pins": external["pins"],
+                "input_digest": internal["inputDigest"],
+                "verdicts": {suite: entry["verdict"] for suite, entry in suites.items()},
+                "release": external.get("release"),
+                "tag": tags.get("immutable"),
+                "moving": tags.get("moving"),
+                "configuration": internal.get("configuration"),
+            }
+        )
+        parts = (signed.release, signed.tag, signed.moving, signed.configuration)
+        if None not in parts or parts == (None,) * len(parts):
+            return signed
+        reason = "it has only some of release, tags and configuration"
+    except ValidationError as error:
+        key = ".".join(str(part) for part in error.errors()[0]["loc"])
+        reason = f"{key}: {refusal_reason(error)}"
+    except (KeyError, TypeError, AttributeError) as error:
+        reason = repr(error)
+    raise DamagedError(f"its provenance cannot be read: {reason}")
+
+
+def read_retirement(predicate: Mapping[str, Any]) -> Retirement:
+    """Return a retirement; DamagedError if the predicate is none."""
+    try:
+        return _RETIREMENT.validate_python(predicate)
+    except ValidationError as error:
+        key = ".".join(str(part) for part in error.errors()[0]["loc"])
+        text = f"its retirement cannot be read: {key}: {refusal_reason(error)}"
+        raise DamagedError(text) from None
+
+
+def record_differences(record: Record, signed: SignedImage, matrix: Matrix) -> Iterator[str]:
+    """Yield the name of each field of a record that differs from the signed provenance.
+
+    A record may have fewer moving tags. CheckFailedError as `SignedImage.tags`.
+    """
+    planned = signed.tags(matrix)
+    same = {
+        "image": record.image == signed.image,
+        "variant": record.variant == signed.variant,
+        "pins": dict(record.pins) == dict(signed.pins),
+        "input_digest": record.input_digest == signed.input_digest,
+        "tag": signed.is_immutable(record.tag, matrix),
+        "moving": {*record.moving} <= {*planned.moving},
+        "release": record.release == (signed.release or _release_in(record.tag)),
+    }
+    yield from (name for name, is_same in same.items() if not is_same)
+
+
+def _release_in(tag: str) -> str:
+    found = RELEASE.search(tag)
+    return found[0] if found else ""

@@ -1,0 +1,164 @@
+"""`published --check`: everything in a repository that no push of imgbuild leaves behind."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from test_verification import NAME, OTHER, RETIRED, Bench, before_issue
+
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.tags import input_tag
+from imgbuild.project import Project
+from imgbuild.publish.inspection import Inspection
+from imgbuild.publish.record import read_published
+from imgbuild.registry.repository import OCI_MANIFEST, Manifest
+from imgbuild.registry.signing import RETIREMENT, Trust
+
+
+@pytest.fixture
+def bench(project: Project, images: dict[str, Image]) -> Bench:
+    return Bench(project, images)
+
+
+def faults(bench: Bench, key: str = "public own") -> list[str]:
+    """Return what is found; without a key, nothing is verified."""
+    trust = Trust(bench.cosign, key) if key else None
+    found = read_published(bench.registry)
+    return [*Inspection(bench.registry, found, trust, bench.images[NAME].matrix).faults()]
+
+
+def sign(bench: Bench, manifest: Manifest) -> None:
+    """Sign a manifest without its attestations, as a push could be made to."""
+    bench.cosign.signatures.add(("public own", bench.reference(manifest.digest)))
+    stem = manifest.digest.replace(":", "-")
+    bench.registry.add_manifest(f"{stem}.sig", {"schemaVersion": 2}, OCI_MANIFEST)
+
+
+def test_published_images_have_no_faults(bench: Bench) -> None:
+    record = bench.publish()
+    bench.publish(OTHER, change=before_issue)
+    bench.registry.tagged["ours-for-ever"] = record.digest
+    bench.registry.tagged["push-1-2"] = record.digest
+    stem = record.digest.replace(":", "-")
+    index = {"schemaVersion": 2, "manifests": []}
+    bench.registry.add_manifest(stem, index, "application/vnd.oci.image.index.v1+json")
+    bench.registry.tagged["input-cached"] = bench.registry.add_image("cached").digest
+    del bench.registry.tagged["cached"]
+    assert faults(bench) == faults(bench, "") == []
+
+
+def test_inspection_without_a_key_asks_no_cosign(bench: Bench) -> None:
+    bench.publish()
+    bench.cosign.signatures.clear()
+    assert faults(bench, "") == []
+    assert bench.cosign.calls == []
+    assert len(faults(bench)) == 1
+    assert len(faults(bench, "public other")) == 1
+
+
+def test_doubled_keys_are_found_at_any_tag(bench: Bench) -> None:
+    """With a signature, the sentence says so: it may be of an earlier push."""
+    record = bench.publish()
+    manifest = bench.registry.manifests[record.digest]
+    document = manifest.document()
+    evil = bench.registry.add_manifest(
+        "evil", {**document, "Config": document["config"]}, manifest.media_type
+    )
+    (text,) = faults(bench, "")
+    assert "evil" in text
+    assert "'config' and 'Config'" in text
+    assert "signature" not in text
+    sign(bench, evil)
+    assert "signature" in faults(bench, "")[0]
+    del bench.registry.tagged["evil"]
+    assert evil.digest in faults(bench, "")[0]
+
+
+@pytest.mark.parametrize("key", ["annotations", "subject", "artifactType"])
+def test_signature_on_foreign_manifest(bench: Bench, key: str) -> None:
+    record = bench.publish()
+    manifest = bench.registry.manifests[record.digest]
+    value = {"annotations": {"a": "b"}, "subject": manifest.document()["config"]}.get(key, "a/b")
+    tag = record.tag.replace("20261120.1", "20261120.2")
+    foreign = bench.registry.add_manifest(
+        tag, {**manifest.document(), key: value}, manifest.media_type
+    )
+    assert faults(bench, "") == []
+    sign(bench, foreign)
+    (text,) = faults(bench, "")
+    assert key in text
+    assert tag in text
+
+
+def test_signature_of_what_has_no_tag(bench: Bench) -> None:
+    bench.publish()
+    foreign = bench.registry.add_image("foreign")
+    sign(bench, foreign)
+    assert "foreign: no tag of" in faults(bench, "")[0]
+    del bench.registry.tagged["foreign"]
+    assert foreign.digest in faults(bench, "")[0]
+    del bench.registry.manifests[foreign.digest]
+    assert faults(bench, "") == [], "a signature of nothing harms nobody"
+
+
+def test_configuration_with_other_layers_is_found(bench: Bench) -> None:
+    bench.publish()
+    bench.registry.add_image("2.2.0-cpu-20261120.3", rootfs={"diff_ids": []})
+    (text,) = faults(bench, "")
+    assert "2.2.0-cpu-20261120.3" in text
+
+
+def test_moved_tags_are_found_by_provenance(bench: Bench) -> None:
+    """The records are rewritten to fit, so only what is signed tells."""
+    record, other = bench.publish(), bench.publish(OTHER)
+    moved = {
+        record.moving[0]: other.digest,
+        input_tag(record.input_digest): other.digest,
+    }
+    bench.registry.tagged |= moved
+    bench.put(replace(other, moving=(*other.moving, record.moving[0])))
+    found = faults(bench)
+    for tag in moved:
+        assert any(tag in text and OTHER in text for text in found)
+    assert any("moving" in text and other.tag in text for text in found)
+    assert len(found) == 3
+
+
+def test_moved_immutable_tag_is_found(bench: Bench) -> None:
+    """With the record of the other image under it, and without."""
+    record, other = bench.publish(), bench.publish(OTHER)
+    bench.registry.tagged[record.tag] = other.digest
+    assert any(record.tag in text for text in faults(bench, ""))
+    bench.put(replace(record, digest=other.digest, image_id=other.image_id))
+    for tag in record.moving:
+        bench.registry.tagged[tag] = other.digest
+    assert faults(bench, "") == []
+    found = faults(bench)
+    assert any(record.tag in text and "none of the signed tags" in text for text in found)
+    assert any(record.tag in text and "record differs" in text for text in found)
+
+
+@pytest.mark.parametrize(
+    ("signed", "recorded"), [(True, False), (False, True), (True, True), (False, False)]
+)
+def test_retirements_are_compared(bench: Bench, *, signed: bool, recorded: bool) -> None:
+    record = bench.publish()
+    if signed:
+        bench.cosign.attest(bench.reference(record.digest), RETIREMENT, RETIRED)
+    if recorded:
+        reason = RETIRED["reason"]
+        bench.put(replace(record, retired=RETIRED["retired"], retired_reason=reason))
+    found = faults(bench)
+    assert len(found) == int(signed != recorded)
+    assert all(RETIRED["reason"] in text for text in found)
+
+
+def test_signed_configuration_is_compared(bench: Bench) -> None:
+    def change(predicate: dict[str, Any]) -> None:
+        internal = predicate["buildDefinition"]["internalParameters"]
+        internal["configuration"]["config"]["Env"] = ["A=2"]
+
+    record = bench.publish(change=change)
+    (text,) = faults(bench)
+    assert record.tag in text
+    assert "config.Env" in text

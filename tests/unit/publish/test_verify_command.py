@@ -1,0 +1,75 @@
+"""``imgbuild verify``: one digest for all checks."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from project_copy import command
+
+import imgbuild.reproduction
+import imgbuild.suites.container
+from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.publish.verification import Verification, VerifiedFact, VerifiedImage
+
+EXACT = f"registry.test/ml/tf@sha256:{'1' * 64}"
+TAGGED = "registry.test/ml/tf:2.2-cpu"
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> str:
+    path = tmp_path / "cosign.pub"
+    path.write_text("a key", encoding="ascii")
+    return str(path)
+
+
+@pytest.fixture
+def rebuilt(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what is rebuilt; each rebuild differs after the first."""
+    names: list[str] = []
+
+    def reproduce(_: object, name: str, __: object) -> Any:
+        names.append(name)
+        return SimpleNamespace(same=len(names) == 1)
+
+    monkeypatch.setattr(imgbuild.reproduction, "reproduce", reproduce)
+    monkeypatch.setattr(imgbuild.suites.container, "require_docker_client", lambda: None)
+    return names
+
+
+def verified(*problems: str) -> VerifiedImage:
+    return VerifiedImage(EXACT, tuple(VerifiedFact("signature", problem) for problem in problems))
+
+
+def test_rebuild_builds_the_verified_digest(
+    key: str, rebuilt: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine may have another image under the tag; the registry may move it meanwhile."""
+    monkeypatch.setattr(Verification, "verify", lambda _: verified(""))
+    command("verify", TAGGED, "--key", key, "--rebuild")
+    assert rebuilt == [EXACT]
+    with pytest.raises(CheckFailedError, match="rebuild"):
+        command("verify", TAGGED, "--key", key, "--rebuild")
+
+
+def test_unverified_image_is_not_rebuilt(
+    key: str, rebuilt: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Verification, "verify", lambda _: verified("", "somebody else signed it"))
+    with pytest.raises(CheckFailedError, match="signature"):
+        command("verify", TAGGED, "--key", key, "--rebuild")
+    assert rebuilt == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--key", "/nonexistent/cosign.pub"),
+        ("--identity", "me@example.org"),
+        ("--issuer", "https://issuer.example"),
+        ("--key", "awskms:///alias/x", "--issuer", "https://issuer.example"),
+    ],
+)
+def test_incomplete_trust_is_refused(options: tuple[str, ...]) -> None:
+    with pytest.raises(InputError):
+        command("verify", TAGGED, *options)
