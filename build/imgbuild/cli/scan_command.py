@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Finds the known vulnerabilities, and says who was asked.
 Ask = Callable[["tuple[Package, ...]"], "tuple[Known, str]"]
+#: How it begins if nobody could be asked.
+_NOT_ASKED = "not asked: "
 
 
 @takes_selection()
@@ -38,7 +40,7 @@ def scan(
     as_json: bool = options.JSON,
     checkout: Project = options.PROJECT,
 ) -> None:
-    """Show the security fixes that images lack; exit 1 if one does.
+    """Show the security fixes that images lack; exit 1 if one does, 3 if OSV gave no answer.
 
     The archive of the image's system is asked for updates, and OSV for known vulnerabilities of its
     packages. Findings under `accepted` in the matrix do not count until their day.
@@ -69,11 +71,26 @@ def scan(
     if sarif:
         write_text(sarif, json.dumps(sarif_document(found, version(NAMESPACE)), indent=1) + "\n")
     print_result([asdict(one) for one in found], _lines(found), as_json=as_json)
+    unasked = _unasked(found)
     if faulty := [one.image for one in found if one.open]:
         raise CheckFailedError(
             f"{', '.join(faulty)}: security fixes are missing. Build it anew (imgbuild build "
-            "--refresh-base), or accept a finding in matrix.yaml, with a reason and a day."
+            "--refresh-base), or accept a finding in matrix.yaml, with a reason and a day. "
+            f"{unasked}".rstrip()
         )
+    if unasked:
+        raise MachineError(unasked)
+
+
+def _unasked(scans: "list[Scan]") -> str:
+    """Return a sentence on the images for whose vulnerabilities OSV gave no answer, if any."""
+    images = [scan.image for scan in scans if scan.vulnerabilities.startswith(_NOT_ASKED)]
+    if not images:
+        return ""
+    return (
+        f"OSV gave no answer, so more may be wrong with {', '.join(images)}. Name a mirror of OSV "
+        "(--mirror osv=URL, before the command) or a file of its records (--osv FILE)."
+    )
 
 
 def _asker(file: Path | None, sites: "Sites") -> Ask:
@@ -88,7 +105,7 @@ def _asker(file: Path | None, sites: "Sites") -> Ask:
             if not failed:
                 return osv.ask(packages, sites), "OSV"
         except (CheckFailedError, MachineError) as error:
-            failed.append(f"not asked: {error}")
+            failed.append(f"{_NOT_ASKED}{error}")
         return {}, failed[0]
 
     return ask

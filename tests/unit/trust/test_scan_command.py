@@ -1,0 +1,81 @@
+"""The exit code of ``imgbuild scan``."""
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import typer
+from bombs import zip_file
+from conftest import ROOT
+from project_copy import NO_ENGINE
+from typer.testing import CliRunner, Result
+
+from imgbuild.cli import register, scan_command
+from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.trust.osv import Package
+from imgbuild.trust.scan import Scan, SecurityFinding
+
+OPENSSL = SecurityFinding("openssl", "openssl", "1", "2", "open")
+ACCEPTED = SecurityFinding("openssl", "openssl", "1", "2", "accepted until …", counts=False)
+RECORD = {
+    "id": "GHSA-1",
+    "affected": [
+        {"package": {"ecosystem": "PyPI", "name": "pillow"}, "versions": ["8.4.0"], "ranges": []}
+    ],
+}
+
+
+@pytest.fixture
+def scan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, _hasty: None) -> Any:
+    """Return how to scan an image with one package and these findings; OSV is not reachable."""
+    monkeypatch.setenv("IMGBUILD_PROJECT", str(ROOT))
+    monkeypatch.setenv("IMGBUILD_MIRRORS", "osv=http://127.0.0.1:9/")
+    monkeypatch.setattr("imgbuild.suites.container.require_docker_client", lambda: None)
+
+    def run(*words: str, findings: tuple[SecurityFinding, ...] = ()) -> Result:
+        def scanned(name: str, _: object, ask: scan_command.Ask, __: object) -> Scan:
+            known, asked = ask((Package("PyPI", "pillow", "8.4.0"),))
+            more = [
+                SecurityFinding(i, "pillow", "8.4.0", "", "open") for i in sum(known.values(), ())
+            ]
+            return Scan(name, "sha256:1", "2026-11-25", (*findings, *more), asked, (), ())
+
+        monkeypatch.setattr(scan_command, "_scanned", scanned)
+        images = [SimpleNamespace(name="one", tags=["one"]), SimpleNamespace(name="b", tags=["b"])]
+        context = nullcontext(SimpleNamespace(images=images, state=tmp_path))
+        monkeypatch.setattr("imgbuild.build.context.open_context", lambda *_: context)
+        app = typer.Typer(rich_markup_mode=None)
+        register(app, ["scan", "list"])
+        return CliRunner().invoke(app, ["scan", "--tf", "2.2", "--cpu", *words], env=NO_ENGINE)
+
+    return run
+
+
+@pytest.mark.parametrize("findings", [(), (ACCEPTED,)])
+def test_scan_without_an_answer_of_osv(scan: Any, findings: tuple[SecurityFinding, ...]) -> None:
+    """Nothing was found because nobody was asked: that is not clean."""
+    result = scan(findings=findings)
+    assert isinstance(result.exception, MachineError)
+    assert all(name in str(result.exception) for name in ("one", "b", "--osv FILE"))
+    assert result.stdout.count("known vulnerabilities: not asked: ") == 2
+    (one, _) = json.loads(scan("--json", findings=findings).stdout)
+    assert one["vulnerabilities"].startswith("not asked: ")
+
+
+def test_scan_with_findings_and_no_answer_of_osv(scan: Any) -> None:
+    result = scan(findings=(OPENSSL,))
+    assert isinstance(result.exception, CheckFailedError)
+    assert "fixes are missing" in str(result.exception)
+    assert "OSV gave no answer" in str(result.exception)
+
+
+def test_scan_with_an_answer_of_osv(scan: Any, tmp_path: Path) -> None:
+    for record, kind in (({**RECORD, "withdrawn": "2022"}, type(None)), (RECORD, CheckFailedError)):
+        path = tmp_path / "all.zip"
+        path.write_bytes(zip_file({"1.json": json.dumps(record).encode()}))
+        result = scan("--osv", str(path))
+        assert isinstance(result.exception, kind)
+        assert "OSV gave no answer" not in str(result.exception)
