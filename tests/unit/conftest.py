@@ -66,7 +66,7 @@ def _no_settings_of_the_developer(tmp_path_factory: pytest.TempPathFactory) -> I
     (own / "docker").write_text("#!/bin/sh\necho 'unit tests have no engine' >&2; exit 1\n")
     (own / "docker").chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("IMGBUILD_")]:
+        for name in [name for name in os.environ if name.startswith(("IMGBUILD_", "COSIGN_"))]:
             if not name.startswith("IMGBUILD_WRITE_"):
                 patch.delenv(name)
         patch.delenv("DOCKER_HOST", raising=False)

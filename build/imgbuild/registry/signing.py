@@ -7,6 +7,7 @@ With a key, nothing is sent to a public log. Sources: cosign 2.5 and 3.1, ``--he
 """
 
 import base64
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import json_sha256, parse_strict_json, work_folder
 from imgbuild.process import NOT_FOUND, Finished, run
 from imgbuild.settings import Settings
@@ -53,11 +54,33 @@ _REASONS = {
 }
 
 
+#: Variables that tell cosign who signs, and which services and keys it uses. It reads every other
+#: option from a variable as well: with COSIGN_UPLOAD=false it signs nothing and succeeds, with
+#: COSIGN_CHECK_CLAIMS=false it accepts the signature of another image. Source: ``cosign env``, and
+#: the behaviour of 2.5 and 3.1.
+_VARIABLES = re.compile(
+    "COSIGN_(PASSWORD|PRIVATE_KEY|PUBLIC_KEY|YES|TIMEOUT|MAX_ATTACHMENT_SIZE|IDENTITY_TOKEN"
+    "|FULCIO_URL|FULCIO_AUTH_FLOW|REKOR_URL|TRUSTED_ROOT|OIDC_[A-Z_]+|PKCS11_[A-Z_]+)"
+)
+
+
 @dataclass(frozen=True)
 class Cosign:
-    """How cosign is called; ``ca`` are the authorities for the TLS of registries, if not usual."""
+    """How cosign is called; ``ca`` are the authorities for the TLS of registries, if not usual.
+
+    InputError: a variable changes what cosign signs or verifies.
+    """
 
     ca: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in os.environ.items():
+            if value and name.startswith("COSIGN_") and not _VARIABLES.fullmatch(name):
+                raise InputError(
+                    f"{name} is set in the environment. It can change what cosign signs, where it "
+                    f"puts signatures or what it accepts, so imgbuild does not call it. Run `unset "
+                    f"{name}`, then run this again."
+                )
 
     def call(self, *words: str, registry: bool = True) -> Finished:
         """Run it to its end; passwords are in the environment. MachineError: it is not there."""
@@ -243,7 +266,8 @@ def attested_suites(predicates: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def signer_of(key: str | None, settings: Settings, *, keyless: bool = False) -> Signer | None:
     """Return who signs, if anybody, before anything is sent.
 
-    MachineError: cosign is not there. CheckFailedError: the key cannot be read.
+    MachineError: cosign is not there. CheckFailedError: the key cannot be read. InputError: see
+    `Cosign`.
     """
     if not key and not keyless:
         return None
@@ -256,7 +280,7 @@ def signer_of(key: str | None, settings: Settings, *, keyless: bool = False) -> 
 
 
 def trust_of(settings: Settings) -> Trust | None:
-    """Return whose signatures the settings trust, if they say so."""
+    """Return whose signatures the settings trust, if they say so; InputError: see `Cosign`."""
     trusted = settings.verify
     if not trusted.key and not trusted.identity:
         return None

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 from fake_cosign import FakeCosign
 from pydantic import ValidationError
 
-from imgbuild.errors import CheckFailedError
+from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.process import Finished
 from imgbuild.registry.signing import (
     RETIREMENT,
@@ -20,6 +20,7 @@ from imgbuild.registry.signing import (
     Signer,
     Trust,
     require_trusted,
+    signer_of,
     trust_of,
 )
 from imgbuild.settings import Settings
@@ -41,6 +42,39 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Trust, "require_signature", require)
     return seen
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("REPOSITORY", "UPLOAD", "CHECK_CLAIMS", "ATTACHMENT_TAG_PREFIX", "PAYLOAD", "SIGNATURE"),
+        *("KEY", "CERTIFICATE_IDENTITY_REGEXP", "INSECURE_IGNORE_SCT", "EXPERIMENTAL", "NEW_ONE"),
+    ],
+)
+def test_cosign_with_a_variable_that_changes_it(
+    option: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would sign nothing, or elsewhere, and succeed; or accept what is not signed."""
+    monkeypatch.setattr("imgbuild.registry.signing.run", lambda *_, **__: pytest.fail("called"))
+    monkeypatch.setenv(f"COSIGN_{option}", "false")
+    calls: list[Callable[[], object]] = [
+        lambda: signer_of("cosign.key", Settings()),
+        lambda: signer_of(None, Settings(), keyless=True),
+        lambda: trust_of(Settings.model_validate(KEY)),
+        lambda: require_trusted([OWN], OWN, Settings.model_validate(KEY), made_here=False),
+    ]
+    for call in calls:
+        with pytest.raises(InputError, match=f"unset COSIGN_{option}`"):
+            call()
+    assert asked == []
+    assert (signer_of(None, Settings()), trust_of(Settings())) == (None, None), "nothing to call"
+
+
+def test_cosign_with_variables_of_who_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSIGN_REPOSITORY", "")  # as if it were not set
+    for option in ("PASSWORD", "FULCIO_URL", "REKOR_URL", "TRUSTED_ROOT", "OIDC_ISSUER", "YES"):
+        monkeypatch.setenv(f"COSIGN_{option}", "x")
+    assert trust_of(Settings.model_validate(KEY))
 
 
 #: By an id, by another local name, and by the name in the registry.
