@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from conftest import ROOT
 from typer.testing import CliRunner, Result
 
 from imgbuild.cli import app, register
@@ -18,6 +17,9 @@ from imgbuild.errors import ImgbuildError
 from imgbuild.matrix.images import Image, all_images, documented_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
+
+#: The tests' own checkout.
+ROOT = Path(__file__).resolve().parents[2]
 
 #: Variables with which no engine is found.
 NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "HOME": "/dev/null"}

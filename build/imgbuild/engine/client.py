@@ -347,7 +347,7 @@ def read_member(pieces: Iterable[bytes], path: str, limit: int) -> bytes | None:
         if len(content) > limit + _HEADERS:
             break
     try:
-        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
             entry = archive.next()
             if entry is None or not entry.isreg():
                 return None
