@@ -329,14 +329,15 @@ def test_what_is_not_verified_is_neither_pulled_nor_extended(
         assert other.plan("1.10")["action"] != "build", "it was built here"
         reference = f"{client.name}:{_tag(client, '1.10')}"
         words = ("extend", "--base", reference, "--env", "A=1", "-t", "me/x:1", "--no-test")
-        assert "no signature" in other.run(*words, code=1).stderr
+        # The very image was built by `other`; whoever has no record of that needs a signature.
+        fresh = replace(other, state=tmp_path / "fresh")  # which has built nothing
+        assert "no signature" in fresh.run(*words, code=1).stderr
         assert other.docker("image", "inspect", "me/x:1").returncode
         # Signed afterwards, it is taken: the very image, not one that is built there.
         project.push(registry.host, "--sign-key", str(keys / "own.key"), selection=ONE)
-        other.run(*words)
+        fresh.run(*words)
         # So do its results: nothing is tested again, and it may be published under another name.
         other.docker("rmi", "--force", *{*other.printed("images", "--quiet").split()})
-        fresh = replace(other, state=tmp_path / "fresh")  # which has built nothing
         (taken,) = fresh.json("build", *ONE, *source)
         assert (taken["state"], taken["report"]) == ("done", None)
         mirrored = replace(fresh, repository=f"{project.repository}-mirror")

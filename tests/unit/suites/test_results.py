@@ -213,3 +213,29 @@ def test_that_it_was_built_here_is_kept_and_is_no_other_word(
         text = json.dumps({"built": word, "seconds": word, "suites": {}})
         (tmp_path / "id.json").write_text(text)
         assert (store.was_built_here(ID), store.work_seconds(ID)) == (False, 0)
+
+
+def test_records_say_which_images_are_own(store: ReportStore) -> None:
+    """Neither a test of an image, nor results found elsewhere, nor an extension makes it own."""
+    store.save("sha256:tested", {}, ())
+    store.import_results("sha256:found", {"pins": THEIRS}, CACHE)
+    store.record_extension("sha256:extended")
+    store.record_pull("sha256:pulled", CACHE, "fingerprint")
+    store.import_results("sha256:built", {}, built=True)
+    names = ("tested", "found", "extended", "pulled", "built", "unknown")
+    own = [name for name in names if store.is_own(f"sha256:{name}")]
+    made_here = [name for name in names if store.was_made_here(f"sha256:{name}")]
+    assert (own, made_here) == (["pulled", "built"], ["extended", "built"])
+    assert store.verified_by("sha256:pulled") == "fingerprint"
+    assert store.verified_by("sha256:built") is None
+    # Later results keep the record.
+    store.save("sha256:pulled", {}, ())
+    store.import_results("sha256:pulled", {"pins": THEIRS}, CACHE)
+    assert store.is_own("sha256:pulled")
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"built": "yes"}', '{"built": 1, "pulled": ""}'])
+def test_a_damaged_record_makes_no_image_own(store: ReportStore, text: str) -> None:
+    store.import_results("sha256:built", {}, built=True)
+    (store.folder / "built.json").write_text(text, encoding="utf-8")
+    assert not store.is_own("sha256:built")
