@@ -103,6 +103,7 @@ def _extend(
     from contextlib import ExitStack
 
     from imgbuild.build.context import open_context
+    from imgbuild.build.source_metadata import MetadataReader
     from imgbuild.dockerfile.requirements import index_environment
     from imgbuild.extend.additions import lock_additions
     from imgbuild.extend.base_image import family_base, referenced_base
@@ -139,8 +140,17 @@ def _extend(
             info(f"resolving {counted(len(requested), 'requirement')} against {base.name}")
             sites = Sites(matrix.upstream_urls, load_settings(project.settings))
             environment = index_environment(sites)
+            # Only an image that the engine has can say what its Python makes of a package.
+            python = base.reference if base.id or context else None
+            reader = stack.enter_context(MetadataReader(project, matrix, sites, info, python))
             lock = lock_additions(
-                requested, base, lock_path, environment, folder=folder, upgrade=upgrade
+                requested,
+                base,
+                lock_path,
+                environment,
+                reader.read,
+                folder=folder,
+                upgrade=upgrade,
             )
             added = ", ".join(f"{name} {version}" for name, version in lock.versions.items())
             info(f"{lock_path.name}: adds {added or 'nothing, the base has all of it'}")
