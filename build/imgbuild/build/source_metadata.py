@@ -10,7 +10,7 @@ import threading
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -140,6 +140,12 @@ class MetadataReader:
             write_text(kept, json.dumps(asdict(metadata)) + "\n")
             return metadata
 
+    def build_tools(self, source: SourceDistribution, target: Target) -> list[Download]:
+        """Return the wheels that build a source distribution; raises as `read`."""
+        metadata, title = self.read(source, target), f"{source.name} {source.version}"
+        with work_folder("tools") as folder:
+            return self._tools(metadata.build_requires, target, folder, title)
+
     def _make(self, source: SourceDistribution, target: Target, title: str) -> PackageMetadata:
         context = self._context(target, title)
         archive = self._fetched(source)
@@ -151,7 +157,10 @@ class MetadataReader:
         for _ in range(ROUNDS):
             requires += more
             with work_folder("metadata") as folder:
-                tools = self._tools(requires, target, folder, title)
+                (tools := folder / "tools").mkdir()
+                if files := self._tools(requires, target, folder, title):
+                    with shown_progress() as progress:
+                        tools = downloads_context(files, cache_dir(), self.sites, progress)
                 made = self._run(archive, system, tools, target, context, folder / "build")
                 more = _more_requires(made, requires)
                 if text := _exported(made, "METADATA"):
@@ -193,14 +202,39 @@ class MetadataReader:
         self._contexts[target.minor] = context
         return context
 
-    def _tools(self, requires: Sequence[str], target: Target, folder: Path, title: str) -> Path:
-        """Return a folder of the wheels that build a package, in the locked versions.
+    def _tools(
+        self, requires: Sequence[str], target: Target, folder: Path, title: str
+    ) -> list[Download]:
+        """Return the wheels that build a package, in the versions of the build lock of its Python.
 
-        CheckFailedError: the requirements do not fit the lock, or one of them has no wheel.
+        CheckFailedError: they do not fit the lock, or one of them has no wheel.
         """
-        files = list(build_tools(requires, target, self.project, self.sites, folder, title))
-        with shown_progress() as progress:
-            return downloads_context(files, cache_dir(), self.sites, progress)
+        if not requires:
+            return []
+        path = self.project.locks / f"build-py{target.minor}.txt"
+        locked = read_lock(path) if path.exists() else Lock("", {}, {})
+        pins = (f"{name}=={version}\n" for name, version in locked.versions.items())
+        (folder / "constraints.txt").write_text("".join(pins), encoding="utf-8")
+        (folder / "build.in").write_text("".join(f"{one}\n" for one in requires), encoding="utf-8")
+
+        def refuse(source: SourceDistribution, _: Target) -> PackageMetadata:
+            raise CheckFailedError(
+                f"{title} is built by {source.name} {source.version}, which has no wheel for "
+                f"Python {target.minor}. Choose another version of it, or one that has a wheel."
+            )
+
+        options = ("--constraint=constraints.txt", "build.in")
+        environment = index_environment(self.sites)
+        text, result = lock_packages(options, target, folder, environment, "", refuse)
+        if reason := refusal(result, f"the build tools of {title}"):
+            own = ", ".join(f"{name} {version}" for name, version in locked.versions.items())
+            raise CheckFailedError(
+                f"{title} cannot be built with the locked build tools ({own or 'none'}): {reason} "
+                "Choose a version of it that has a wheel."
+            )
+        lock = parse_lock(f"# request: sha256:{sha256(text.encode())}\n{text}", "the build tools")
+        lock = replace(lock, hashes={**lock.hashes, **locked.hashes})
+        return [*lock_files(lock, f"the build tools of {title}", target, self.sites)]
 
     def _run(  # noqa: PLR0913, PLR0917 - what, with which tools, where
         self,
@@ -333,45 +367,3 @@ def _limited(file: IO[bytes]) -> str:
     if len(content) > LARGEST_METADATA:
         raise ValueError("its pyproject.toml is too large")
     return content.decode("utf-8")
-
-
-def build_tools(  # noqa: PLR0913, PLR0917 - what, for which target, from where
-    requires: Sequence[str],
-    target: Target,
-    project: Project,
-    sites: Sites,
-    folder: Path,
-    title: str,
-) -> Iterator[Download]:
-    """Yield the wheels that build ``title``, in the versions of the build lock of this Python.
-
-    CheckFailedError: they do not fit the lock, or one of them has no wheel.
-    """
-    if not requires:
-        return
-    path = project.locks / f"build-py{target.minor}.txt"
-    locked = read_lock(path) if path.exists() else Lock("", {}, {})
-    pins = (f"{name}=={version}\n" for name, version in locked.versions.items())
-    (folder / "build-constraints.txt").write_text("".join(pins), encoding="utf-8")
-    (folder / "build.in").write_text("".join(f"{one}\n" for one in requires), encoding="utf-8")
-
-    def refuse(source: SourceDistribution, _: Target) -> PackageMetadata:
-        raise CheckFailedError(
-            f"{title} is built by {source.name} {source.version}, which has no wheel for Python "
-            f"{target.minor}. Choose a version of {title.split(maxsplit=1)[0]} that has a wheel."
-        )
-
-    options, environment = (
-        ("--constraint=build-constraints.txt", "build.in"),
-        index_environment(sites),
-    )
-    text, result = lock_packages(options, target, folder, environment, "", refuse)
-    if reason := refusal(result, f"the build tools of {title}"):
-        own = ", ".join(f"{name} {version}" for name, version in locked.versions.items())
-        raise CheckFailedError(
-            f"{title} cannot be built with the locked build tools ({own or 'none'}): {reason} "
-            "Choose a version of it that has a wheel."
-        )
-    lock = parse_lock(f"# request: sha256:{sha256(text.encode())}\n{text}", "the build tools")
-    lock = replace(lock, hashes={**lock.hashes, **locked.hashes})
-    yield from lock_files(lock, f"the build tools of {title}", target, sites)

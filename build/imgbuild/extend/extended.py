@@ -20,8 +20,10 @@ from imgbuild.engine.bake import BakeTarget, run_bake
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.extend.base_image import BaseImage
+from imgbuild.extend.distributions import add_lines
 from imgbuild.extend.extension import Extension
 from imgbuild.files import sha256, work_folder
+from imgbuild.inputs.download import Download
 from imgbuild.inputs.oci_layout import unpack_archive
 from imgbuild.matrix.images import Image, minor_of
 from imgbuild.parallel import in_parallel
@@ -54,10 +56,12 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     wheels: Sequence[str],
     image: Image,
     project: Project,
+    distributions: Sequence[Download] = (),
     source: str = "",
 ) -> str:
     """Return the Dockerfile, which needs no other file of imgbuild's; ``image`` is any.
 
+    ``distributions`` are the files of the lock's packages, which it downloads.
     ``wheels`` are paths in the build context, ``source`` what the base is called, if not as it is.
     """
     paths, labels = {}, {f"{OCI}.base.name": base.reference, EXTENDS: base.name}
@@ -66,7 +70,6 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
         labels[f"{NAMESPACE}.added.apt"] = " ".join(extension.apt)
     entries = lock.entries if lock else {}
     if lock and entries:
-        paths |= {name: project.files / name for name in ("fetch-uv", "network.sh")}
         paths["install"] = HERE / "install.sh"
         known = project.locks / f"build-py{minor_of(base.python)}.txt"
         paths |= {"build.txt": known} if known.exists() else {}
@@ -80,7 +83,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     environment.filters |= {"quoted": _quoted, "to_json": json.dumps}
     values = {"extension": extension, "base": base, "files": files, "labels": labels}
     values |= {"source": source or base.reference, "wheels": wheels}
-    values |= {"uv": image.matrix.uv, "epoch": epoch_seconds(image)}
+    values |= {"added": add_lines(distributions), "epoch": epoch_seconds(image)}
     return environment.get_template("Dockerfile.j2").render(values).rstrip() + "\n"
 
 
@@ -98,12 +101,14 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
     base: BaseImage,
     lock: Lock | None,
     wheels: Sequence[str],
+    distributions: Path | None,
     folder: Path,
     context: BuildContext,
 ) -> Extended:
     """Build the extension, test it unless the options say otherwise, and tag it if it passed.
 
-    ``folder`` is where copies are from. One that fails or is interrupted leaves no image.
+    ``distributions`` has the files of the lock's packages. ``folder`` is where copies are from. A
+    build that fails or is interrupted leaves no image.
 
     InputError: the base is not in the engine. CheckFailedError: a step or a suite failed.
     """
@@ -112,6 +117,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
     repository = split_reference(base.reference)[0]
     digests = dict(one.split("@") for one in stored.digests)
     uv = {"uv": str(context.inputs.uv)} if context.inputs.uv else {}
+    own = {"distributions": str(distributions)} if distributions else {}
     made = set[str]()
     with (
         image_locks([name], context.host, context.state / "locks"),
@@ -122,7 +128,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             name,
             folder,
             work / "Dockerfile",
-            contexts={"base": _base_context(base, stored, work, context), **uv},
+            contexts={"base": _base_context(base, stored, work, context), **uv, **own},
             # Its id where no registry has it.
             labels={f"{OCI}.base.digest": digests.get(repository, stored.id)},
             # BuildKit's cache knows neither the date nor any other secret.

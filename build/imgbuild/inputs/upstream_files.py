@@ -3,11 +3,12 @@
 import re
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from packaging.markers import Environment, default_environment
-from packaging.pylock import PackageSdist, PackageWheel, PylockSelectError
+from packaging.pylock import Package, PackageSdist, PackageWheel, PylockSelectError
 from packaging.tags import Tag, compatible_tags, cpython_tags
 
 from imgbuild.addresses import has_registry
@@ -131,6 +132,8 @@ def lock_files(
     try:
         with work_folder("python-files") as folder:
             found = find_files(name, lock.versions, target, folder, index_environment(sites))
+        packages = [_with_locked_files(package, lock) for package in found.packages]
+        found = replace(found, packages=packages)
         for package, file in found.select(environment=environment, tags=tags):
             if not isinstance(file, PackageWheel | PackageSdist) or not file.url:
                 continue  # uv finds nothing else for a version
@@ -145,6 +148,13 @@ def lock_files(
         raise CheckFailedError(
             f"The Python package index has no file for Python {target.python}: {error}."
         ) from error
+
+
+def _with_locked_files(package: Package, lock: Lock) -> Package:
+    """Return a package with those of its wheels that are in the lock, if any is: uv does so too."""
+    locked = lock.hashes[package.name]
+    wheels = [wheel for wheel in package.wheels or () if wheel.hashes.get("sha256") in locked]
+    return replace(package, wheels=wheels) if wheels else package
 
 
 def _wheel_tags(python: str, glibc: str) -> list[Tag]:

@@ -129,6 +129,12 @@ def test_a_backend_gets_what_it_requires(container: Container) -> None:
     assert container.sent[0]["path"] == ["."]
 
 
+def test_a_backend_may_require_nothing(container: Container) -> None:
+    container.answers = [{"METADATA": SAID}]
+    assert container.read(IN_TREE).build_requires == ()
+    assert container.tools == [set()]
+
+
 @pytest.mark.parametrize(
     ("answer", "says"),
     [

@@ -1,5 +1,6 @@
 """The Dockerfile of an extension, and what becomes of its build on an engine in memory."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,10 +12,11 @@ from bench import NEW, OLD, Bench
 from imgbuild.dockerfile.lockfile import parse_lock
 from imgbuild.engine.bake import BakeTarget, BuiltImage
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError
+from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.extend.base_image import BaseImage, family_base, referenced_base
 from imgbuild.extend.extended import Extended, build_extension, extension_dockerfile
 from imgbuild.extend.extension import extension_of
+from imgbuild.inputs.download import Download
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.suites.container import ImageContents, TestTarget
@@ -44,10 +46,28 @@ def test_the_family_base_is_its_lock_and_horovod(base: BaseImage) -> None:
 def test_packages_are_installed_by_hash(
     base: BaseImage, images: dict[str, Image], project: Project
 ) -> None:
-    text = extension_dockerfile(extension_of({}), base, LOCK, (), images[NEW], project)
+    file = Download("Keras.whl", "https://m.example/a%2Bb/Keras.whl", "1" * 64)
+    local = Download("own.tar.gz", "file:///home/own.tar.gz", "2" * 64)
+    values = (extension_of({}), base, LOCK, (), images[NEW], project)
+    text = extension_dockerfile(*values, [file, local])
+    assert f"\nADD --checksum=sha256:{'1' * 64} {file.url} /Keras.whl\n" in text
+    assert ("# own.tar.gz" in text, "/home" in text) == (True, False)
     assert f"keras==2.3.1 \\\n    --hash=sha256:{'1' * 64}\nEND_OF_FILE\n" in text
     assert '--require-hashes --requirement "$here/packages.txt"' in text
-    assert text.count("\nRUN ") == 2  # uv, packages
+    steps = re.findall(r"\nRUN .*", text)
+    assert [step.startswith("\nRUN --network=none ") for step in steps] == [True, True]
+    assert "type=secret" not in text, "code of packages runs in one of these steps"
+
+
+@pytest.mark.parametrize(
+    "url", ["https://me:pw@m.example/x.whl", "https://m.example/$x.whl", "https://m.example/x y"]
+)
+def test_an_address_is_no_dockerfile(
+    base: BaseImage, images: dict[str, Image], project: Project, url: str
+) -> None:
+    file = Download("x.whl", url, "1" * 64)
+    with pytest.raises(MachineError, match=r"address of x\.whl"):
+        extension_dockerfile(extension_of({}), base, LOCK, (), images[NEW], project, [file])
 
 
 def test_a_printed_dockerfile_names_a_local_base_by_its_id(base: BaseImage) -> None:
@@ -83,7 +103,8 @@ class Extending:
         options = replace(self.bench.context.options, test=test)
         context = replace(self.bench.context, options=options)
         extension = extension_of({"tag": TAG, **values})
-        return build_extension(extension, self.base, LOCK, (), self.folder, context)
+        files = self.folder / "distributions"
+        return build_extension(extension, self.base, LOCK, (), files, self.folder, context)
 
     @property
     def stored(self) -> dict[str, tuple[str, ...]]:
