@@ -12,21 +12,13 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from imgbuild.catalog.comparison import differing
+from imgbuild.unpacking import LimitedMember
 
 #: Where Debian's package manager has what is installed.
 _STATUS = "var/lib/dpkg/status"
 #: Limit for that file, in bytes. It has 3 MB on a desktop with 3,000 packages. A larger one is
 #: compared like any other file, and no packages are read from it.
 _STATUS_LIMIT = 64 << 20
-#: Limit for one file, in bytes: tarfile seeks in a stream by reading, also behind its end.
-_FILE_LIMIT = 1 << 36
-#: Limit for the extended headers of a file, in bytes. Source: Go's archive/tar, which engines read
-#: layers with.
-_HEADER_LIMIT = 1 << 20
-_HEADERS = {
-    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
-    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
-}
 #: What reading something else than a layer ends in.
 _DAMAGE = (
     *(tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError),
@@ -85,27 +77,6 @@ def file_differences(
     return {path: differences for path, differences in found.items() if differences}
 
 
-class _LayerMember(tarfile.TarInfo):
-    """A file of a layer, with the limits that an engine has when it reads or writes one."""
-
-    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        """Read one header.
-
-        tarfile reads extended headers whole, whatever size they have. A sparse file of a few bytes
-        has any size when it is read, and engines write none.
-
-        ReadError: a size is wrong, or the file is sparse.
-        """
-        limit = _HEADER_LIMIT if self.type in _HEADERS else _FILE_LIMIT
-        if not 0 <= self.size <= limit:
-            raise tarfile.ReadError("a header has a wrong size")
-        # Of one file; an extended header before it may name another size.
-        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
-        if member.issparse() or not 0 <= member.size <= _FILE_LIMIT:
-            raise tarfile.ReadError("a file is sparse, or has a wrong size")
-        return member
-
-
 def _read_layer(file: Any) -> LayerFiles:  # noqa: ANN401 - what tarfile extracts
     """Return the files of a layer, packed by gzip or not at all.
 
@@ -115,7 +86,7 @@ def _read_layer(file: Any) -> LayerFiles:  # noqa: ANN401 - what tarfile extract
     # a piece of these whole.
     packed = file.peek(len(_GZIP)).startswith(_GZIP)
     stream: Any = gzip.GzipFile(fileobj=file) if packed else file
-    with tarfile.open(fileobj=stream, mode="r|", tarinfo=_LayerMember) as layer:
+    with tarfile.open(fileobj=stream, mode="r|", tarinfo=LimitedMember) as layer:
         return _layer_files(layer)
 
 

@@ -14,6 +14,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from imgbuild.audit.audit import OnlineAudit, audit_offline, needs_of, write_evidence
 from imgbuild.audit.compare import Need
 from imgbuild.audit.package_index import OfferedFile, index_url, read_project
+from imgbuild.build.source_metadata import MetadataReader
 from imgbuild.catalog.page import PAGES, readme_texts
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import render_all, write_all
@@ -61,7 +62,8 @@ def add_version(project: Project, row: NewRow, sites: Sites, log: Log) -> NewVer
         copy = _copied(project, folder)
         copy.matrix.write_text(text, encoding="utf-8")
         matrix = load_matrix(copy.matrix)
-        _, unread = write_locks(lock_family(matrix), copy.locks, sites, log)
+        with MetadataReader(project, matrix, sites, log) as reader:
+            _, unread = write_locks(lock_family(matrix), copy.locks, sites, log, reader.read)
         if unread:
             raise MachineError(f"{' '.join(unread)} Nothing was changed.")
         _read_wheels(copy, _images(matrix, row), sites, log)

@@ -2,12 +2,23 @@
 
 import bz2
 import io
+import tarfile
 import zipfile
 from typing import IO
 
 #: zipfile unpacks these in pieces of the size that is read. It unpacks a whole piece of bzip2 or
 #: LZMA at once, and such a piece of 4 kB holds gigabytes.
 _IN_PIECES = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+
+#: Limit for one file, in bytes: tarfile seeks in a stream by reading, also behind its end.
+_FILE_LIMIT = 1 << 36
+#: Limit for the extended headers of a file, in bytes. Source: Go's archive/tar, which engines read
+#: layers with.
+_HEADER_LIMIT = 1 << 20
+_HEADERS = {
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+}
 
 
 class TooLargeError(ValueError):
@@ -52,3 +63,24 @@ def unpack_bz2(packed: bytes, limit: int) -> bytes:
     if len(content) > limit:
         raise TooLargeError("it", limit)
     return content
+
+
+class LimitedMember(tarfile.TarInfo):
+    """A file of a tar archive, with the limits that engines have for the files of layers."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        """Read one header.
+
+        tarfile reads extended headers whole, whatever size they have. A sparse file of a few bytes
+        has any size when it is read, and engines write none.
+
+        ReadError: a size is wrong, or the file is sparse.
+        """
+        limit = _HEADER_LIMIT if self.type in _HEADERS else _FILE_LIMIT
+        if not 0 <= self.size <= limit:
+            raise tarfile.ReadError("a header has a wrong size")
+        # Of one file; an extended header before it may name another size.
+        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        if member.issparse() or not 0 <= member.size <= _FILE_LIMIT:
+            raise tarfile.ReadError("a file is sparse, or has a wrong size")
+        return member

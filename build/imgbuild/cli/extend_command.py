@@ -15,10 +15,15 @@ from imgbuild.project import Project
 from imgbuild.text import clock_time, counted, size_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from imgbuild.build.context import BuildOptions
+    from imgbuild.build.source_metadata import MetadataReader
+    from imgbuild.dockerfile.lockfile import Lock
     from imgbuild.extend.base_image import BaseImage
     from imgbuild.extend.extended import Extended
     from imgbuild.extend.extension import Extension
+    from imgbuild.inputs.download import Download
 
 
 @takes_selection(without="everything")
@@ -104,9 +109,9 @@ def _extend(
 
     from imgbuild.build.context import open_context
     from imgbuild.build.prepare import archive_base
-    from imgbuild.dockerfile.requirements import index_environment
-    from imgbuild.extend.additions import lock_additions
+    from imgbuild.build.source_metadata import MetadataReader
     from imgbuild.extend.base_image import family_base, referenced_base
+    from imgbuild.extend.distributions import distributions_context, find_distributions
     from imgbuild.extend.extended import build_extension, extension_dockerfile
     from imgbuild.extend.extension import check_use, wanted_packages, wheel_paths
     from imgbuild.matrix.images import all_images
@@ -135,25 +140,44 @@ def _extend(
         else:
             base = _located(base, project)
         lock, requested = None, wanted_packages(extension, folder, base.python)
-        wheels = wheel_paths(requested)
+        wheels, distributions = wheel_paths(requested), list["Download"]()
+        sites = Sites(matrix.upstream_urls, load_settings(project.settings))
         if requested:
-            info(f"resolving {counted(len(requested), 'requirement')} against {base.name}")
-            sites = Sites(matrix.upstream_urls, load_settings(project.settings))
-            environment = index_environment(sites)
-            lock = lock_additions(
-                requested, base, lock_path, environment, folder=folder, upgrade=upgrade
-            )
-            added = ", ".join(f"{name} {version}" for name, version in lock.versions.items())
-            info(f"{lock_path.name}: adds {added or 'nothing, the base has all of it'}")
+            # Only an image that the engine has can say what its Python makes of a package.
+            python = base.reference if base.id or context else None
+            reader = stack.enter_context(MetadataReader(project, matrix, sites, info, python))
+            lock = _lock(requested, base, lock_path, reader, folder, upgrade=upgrade)
+            with_uv = print_only or not (context and context.inputs.uv)
+            distributions += find_distributions(lock, wheels, base, reader, with_uv=with_uv)
         if context and not print_only:
-            made = build_extension(extension, base, lock, wheels, folder, context)
+            files = distributions_context(distributions, sites)
+            made = build_extension(extension, base, lock, wheels, files, folder, context)
             echo(result_lines(made, base, context.host))
         else:
-            archive = None
-            if context and extension.apt:
-                archive = archive_base(base.name, base.system, context)
-            values = (extension, base, lock, wheels, images[0], project, archive)
-            echo(extension_dockerfile(*values).rstrip())
+            asks = context if extension.apt else None
+            archive = archive_base(base.name, base.system, asks) if asks else None
+            values = (extension, base, lock, wheels, images[0], project)
+            echo(extension_dockerfile(*values, distributions, archive).rstrip())
+
+
+def _lock(
+    requested: "Sequence[str]",
+    base: "BaseImage",
+    path: Path,
+    reader: "MetadataReader",
+    folder: Path,
+    *,
+    upgrade: bool,
+) -> "Lock":
+    from imgbuild.dockerfile.requirements import index_environment
+    from imgbuild.extend.additions import lock_additions
+
+    info(f"resolving {counted(len(requested), 'requirement')} against {base.name}")
+    where = (path, index_environment(reader.sites), reader.read)
+    lock = lock_additions(requested, base, *where, folder=folder, upgrade=upgrade)
+    added = ", ".join(f"{name} {version}" for name, version in lock.versions.items())
+    info(f"{path.name}: adds {added or 'nothing, the base has all of it'}")
+    return lock
 
 
 def _located(base: "BaseImage", project: Project) -> "BaseImage":

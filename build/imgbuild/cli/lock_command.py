@@ -38,10 +38,13 @@ def lock(
             echo(f"note: images/locks/{note}: their channel was not reached.")
         echo(f"{total}: the matrix is satisfied.")
         return
+    from imgbuild.build.source_metadata import MetadataReader
+
     require_own(checkout, "lock")
     sites = sites_of(checkout, matrix)
     scope: requirements.Scope = "upgrade" if upgrade else "all" if everything else "stale"
-    changed, unread = requirements.write_locks(family, folder, sites, info, scope)
+    with MetadataReader(checkout, matrix, sites, info) as reader:
+        changed, unread = requirements.write_locks(family, folder, sites, info, reader.read, scope)
     for path in changed:
         echo(f"{'written' if path.exists() else 'deleted'}  {path.name}")
     echo(f"{total}, {len(changed)} changed.")

@@ -1,7 +1,7 @@
 """What locks must satisfy by the matrix, which of it a lock does not, and resolving with uv."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,14 +12,14 @@ from packaging.utils import canonicalize_name
 
 from imgbuild.dockerfile.conda import conda_lock_name, conda_problems, resolve_conda
 from imgbuild.dockerfile.lockfile import HEADER, Lock, UnreadableLockError, parse_lock, read_lock
-from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.dockerfile.resolver import ReadMetadata, Target, lock_packages, refusal
+from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.files import json_sha256, work_folder, write_texts
 from imgbuild.matrix.components import CondaPython
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Condition, Matrix
 from imgbuild.matrix.rules import admits
 from imgbuild.parallel import in_parallel
-from imgbuild.process import TIMED_OUT, Finished, run
 
 if TYPE_CHECKING:
     from imgbuild.sites import Sites
@@ -30,15 +30,10 @@ INDEX = "python-index"
 PLATFORM = "x86_64-manylinux2014"
 #: uv knows a platform for each of these minor versions of glibc 2.
 _UV_GLIBCS = range(31, 41)
-#: uv's own retries included; a resolution takes about 3 s.
-TIMEOUT_SECONDS = 300
 _AT_ONCE = 4
 #: Which locks to resolve; ``all`` keeps versions that still satisfy.
 Scope = Literal["stale", "all", "upgrade"]
-#: How uv writes locks: with every hash, and nothing that depends on the machine.
-_FORM = ("--quiet", "--no-header", "--no-annotate", "--generate-hashes", "--no-emit-index-url")
 _parsed = cache(Requirement)
-_UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connection refused")
 
 
 @dataclass(frozen=True)
@@ -57,6 +52,10 @@ class LockRequest:
     alone: bool = False
     provided: tuple[str, ...] = ()
     platform: str = PLATFORM
+
+    @property
+    def target(self) -> Target:
+        return Target(self.python, self.platform)
 
     @property
     def digest(self) -> str:
@@ -186,11 +185,12 @@ def _unmet(request: LockRequest, lock: Lock) -> Iterator[str]:
             yield f"has {one.name} {version}; the matrix {rule} {text}"
 
 
-def write_locks(
+def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
     family: LockFamily,
     folder: Path,
     sites: "Sites",
     log: Callable[[str], None],
+    read_metadata: ReadMetadata,
     scope: Scope = "stale",
 ) -> tuple[list[Path], list[str]]:
     """Resolve the locks that are not current, or all, and write every one or none.
@@ -203,7 +203,7 @@ def write_locks(
 
     def text_of(request: LockRequest) -> str:
         log(f"resolving {request.file_name}")
-        return resolve(request, folder, upgrade=upgrade, environment=environment)
+        return resolve(request, folder, read_metadata, upgrade=upgrade, environment=environment)
 
     paths = [folder / request.file_name for request in requests]
     texts = dict(zip(paths, in_parallel(text_of, requests, _AT_ONCE), strict=True))
@@ -218,6 +218,7 @@ def write_locks(
 def resolve(
     request: LockRequest,
     folder: Path,
+    read_metadata: ReadMetadata,
     *,
     upgrade: bool,
     environment: Mapping[str, str] = os.environ,
@@ -228,21 +229,18 @@ def resolve(
     runs in ``environment``, which may name another index.
     """
     known = folder / request.file_name
+    previous = known.read_text("utf-8") if known.exists() and not upgrade else ""
     with work_folder("lock") as work:
         (work / "requirements.in").write_text("\n".join(request.requirements) + "\n")
         (work / "constraints.txt").write_text("\n".join(request.constraints) + "\n")
-        output = work / "lock.txt"
-        output.write_text(known.read_text("utf-8") if known.exists() and not upgrade else "")
         # tf-keras asks for tensorflow, also beside tensorflow-cpu, which has the same files.
         never = (f"{name}; sys_platform == 'never'\n" for name in request.provided)
         (work / "overrides.txt").write_text("".join(never))
-        options = ["--python-version", request.python, "--python-platform", request.platform]
-        options += ["--constraint", "constraints.txt", "--override", "overrides.txt"]
-        options += ["--output-file", "lock.txt"]
+        options = ["--constraint", "constraints.txt", "--override", "overrides.txt"]
         options += ["requirements.in", *(["--no-deps"] if request.alone else [])]
-        reason = refused_by_uv(request.file_name, options, work, environment)
-        body = output.read_text()
-    if reason:
+        files = (work, environment, previous)
+        body, result = lock_packages(options, request.target, *files, read_metadata)
+    if reason := refusal(result, request.file_name):
         raise CheckFailedError(
             f"No set of packages satisfies {request.file_name} ({request.title}): {reason} "
             "If the release exists, change `requirements` or `constraints` in matrix.yaml."
@@ -252,42 +250,11 @@ def resolve(
     return text
 
 
-def refused_by_uv(
-    lock: str, options: Sequence[str], folder: Path, environment: Mapping[str, str]
-) -> str:
-    """Write a lock with uv; return why no packages satisfy, nothing if they do.
-
-    MachineError: the index cannot be reached.
-    """
-    result = call_uv([*_FORM, *options], folder, environment)
-    reason = "" if result.ok else " ".join(result.errors.split()) or result.last()
-    if any(sign in reason.lower() for sign in _UNREACHABLE):
-        raise MachineError(f"The Python package index cannot be reached for {lock}: {reason}")
-    return reason
-
-
 def uv_platform(glibc: str) -> str:
     """Return what uv calls a system with this glibc: that of the newest wheels that run on it."""
     minor = int(glibc.partition(".")[2] or 0)
     newest = max((one for one in _UV_GLIBCS if one <= minor), default=None)
     return f"x86_64-manylinux_2_{newest}" if newest else PLATFORM
-
-
-def call_uv(options: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Finished:
-    from uv import find_uv_bin  # noqa: PLC0415 - only where it is called
-
-    # A virtual environment that happens to be active must not decide anything.
-    env = {name: value for name, value in environment.items() if name != "VIRTUAL_ENV"}
-    command = [find_uv_bin(), "pip", "compile", *options]
-    # uv looks for this file in the folders above, one of which may be everybody's, such as /tmp.
-    (folder / "uv.toml").touch()
-    result = run(command, timeout=TIMEOUT_SECONDS, env=env, cwd=folder)
-    if result.code == TIMED_OUT:
-        raise MachineError(
-            f"uv gave no answer within {TIMEOUT_SECONDS} s; is the Python package index reachable? "
-            "See `imgbuild doctor`."
-        )
-    return result
 
 
 def index_environment(sites: "Sites") -> Mapping[str, str]:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from imgbuild import settings
 from imgbuild.dockerfile.requirements import index_environment
+from imgbuild.dockerfile.resolver import call_uv
 from imgbuild.dockerfile.variables import NVIDIA_UPSTREAMS
 from imgbuild.doctor.checks import WRITE, Finding, Status, answer_of
 from imgbuild.doctor.host_system import install_command
 from imgbuild.errors import ImgbuildError, MachineError
-from imgbuild.files import ContentStore
+from imgbuild.files import ContentStore, work_folder
 from imgbuild.inputs.base import KEYRINGS, MADE_IN_PLACE, missing_packages
 from imgbuild.inputs.build_inputs import image_downloads
 from imgbuild.inputs.local_prefix import find_prefixes, verify_prefix
@@ -199,18 +200,18 @@ def check_sites(images: Sequence[Image], locks: Path, sites: Sites) -> list[Find
 
 def check_index(sites: Sites) -> Finding:
     """Return whether uv, as it is configured here, can resolve one small requirement."""
-    from uv import find_uv_bin  # noqa: PLC0415 - only needed here
-
-    options = ("--no-cache", "--no-deps", "--no-header", "--quiet")
-    tried = run(
-        [find_uv_bin(), "pip", "compile", *options, "-"],
-        timeout=INDEX_SECONDS,
-        env={**index_environment(sites), "UV_HTTP_TIMEOUT": "5", "UV_HTTP_RETRIES": "0"},
-        text=f"{_REQUIREMENT}\n",
-    )
-    if tried.ok:
+    options = ("--no-cache", "--no-deps", "--no-header", "-")
+    environment = {**index_environment(sites), "UV_HTTP_TIMEOUT": "5", "UV_HTTP_RETRIES": "0"}
+    try:
+        with work_folder("index") as folder:
+            text = f"{_REQUIREMENT}\n"
+            tried = call_uv(options, folder, environment, text=text, timeout=INDEX_SECONDS)
+        problem = "" if tried.ok else tried.last(2)
+    except ImgbuildError as error:
+        problem = str(error)
+    if not problem:
         return Finding(Status.FINE, "Python index", "answers (through uv's configuration)")
-    detail = f"uv cannot resolve {_REQUIREMENT}: {tried.last(2)}"
+    detail = f"uv cannot resolve {_REQUIREMENT}: {problem}"
     fix = (
         "name an index that can be reached: UV_DEFAULT_INDEX, or the mirror python-index; "
         "HTTPS_PROXY for the way to it, SSL_CERT_FILE for a CA of your network"

@@ -14,6 +14,7 @@ from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.dockerfile.labels import NAME
 from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.dockerfile.requirements import uv_platform
+from imgbuild.dockerfile.resolver import Target
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.project import Project
@@ -71,6 +72,10 @@ class BaseImage:
     @property
     def platform(self) -> str:
         return uv_platform(self.glibc)
+
+    @property
+    def target(self) -> Target:
+        return Target(self.python, self.platform, self.glibc)
 
     @property
     def stubs(self) -> dict[str, str]:

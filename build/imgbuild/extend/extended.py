@@ -24,9 +24,11 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.extend.base_image import LOCAL, BaseImage, local_name
 from imgbuild.extend.build_files import copy_build_files
+from imgbuild.extend.distributions import add_lines
 from imgbuild.extend.extension import Extension
 from imgbuild.files import sha256, work_folder
 from imgbuild.inputs.build_inputs import BaseInput
+from imgbuild.inputs.download import Download
 from imgbuild.inputs.oci_layout import unpack_archive
 from imgbuild.matrix.images import Image, minor_of
 from imgbuild.parallel import in_parallel
@@ -59,12 +61,14 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     wheels: Sequence[str],
     image: Image,
     project: Project,
+    distributions: Sequence[Download] = (),
     archive: BaseInput | None = None,
 ) -> str:
     """Return the Dockerfile, which needs no other file of imgbuild's; ``image`` is any.
 
-    ``wheels`` are paths in the build context. ``archive`` is the base image of the same system,
-    which downloads packages of the system.
+    ``wheels`` are paths in the build context, ``distributions`` the files of the lock's packages,
+    which it downloads. ``archive`` is the base image of the same system, which downloads packages
+    of the system.
     """
     paths, labels = {}, {f"{OCI}.base.name": base.reference, EXTENDS: base.name}
     if extension.apt:
@@ -73,7 +77,6 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
         labels[f"{NAMESPACE}.added.apt"] = " ".join(extension.apt)
     entries = lock.entries if lock else {}
     if lock and entries:
-        paths |= {name: project.files / name for name in ("fetch-uv", "network.sh")}
         paths["install"] = HERE / "install.sh"
         known = project.locks / f"build-py{minor_of(base.python)}.txt"
         paths |= {"build.txt": known} if known.exists() else {}
@@ -94,7 +97,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
         name = archive.reference if pulled else local_name(archive.reference)
         values["archive"] = names[archive.reference] = name
     values["tags"] = [(one, name) for one, name in names.items() if name.startswith(LOCAL)]
-    values |= {"uv": image.matrix.uv, "epoch": epoch_seconds(image)}
+    values |= {"added": add_lines(distributions), "epoch": epoch_seconds(image)}
     return environment.get_template("Dockerfile.j2").render(values).rstrip() + "\n"
 
 
@@ -112,12 +115,14 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
     base: BaseImage,
     lock: Lock | None,
     wheels: Sequence[str],
+    distributions: Path | None,
     folder: Path,
     context: BuildContext,
 ) -> Extended:
     """Build the extension, test it unless the options say otherwise, and tag it if it passed.
 
-    ``folder`` is where copies are from. One that fails or is interrupted leaves no image.
+    ``distributions`` has the files of the lock's packages. ``folder`` is where copies are from. A
+    build that fails or is interrupted leaves no image.
 
     InputError: the base is not in the engine, or a file to copy cannot be read.
     CheckFailedError: a step or a suite failed.
@@ -127,6 +132,8 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
     repository = split_reference(base.reference)[0]
     digests = dict(one.split("@") for one in stored.digests)
     contexts = {"uv": str(context.inputs.uv)} if context.inputs.uv else {}
+    if distributions:
+        contexts["distributions"] = str(distributions)
     archive = archive_base(base.name, base.system, context) if extension.apt else None
     in_engine = context.builders[0].builder is None
     if archive:
@@ -158,7 +165,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             secrets=context.inputs.secrets,
         )
         image, project = context.images[0], context.project
-        text = extension_dockerfile(extension, base, lock, wheels, image, project, archive)
+        text = extension_dockerfile(extension, base, lock, wheels, image, project, archive=archive)
         target.dockerfile.write_text(text, encoding="utf-8")
         log = context.log_path(name)
 

@@ -3,11 +3,11 @@
 #
 #     install EPOCH
 #
-# EPOCH is the time of every file, in seconds. Beside this file: network.sh, packages.txt, and build.txt, the lock of
-# what builds source distributions.
+# EPOCH is the time of every file, in seconds. Beside this file: packages.txt, and build.txt, the lock of what builds
+# source distributions. The packages' files are in /run/distributions, the user's own wheels in /run/wheels. Nothing is
+# downloaded: a package's code that runs here sees no network, no secret and no cache of other builds.
 set -eu
 here=${0%/*}
-. "$here/network.sh"
 # The lock has been made to fit: an image's own constraints have no hashes.
 unset UV_CONSTRAINT PIP_CONSTRAINT
 python=$(command -v python3)
@@ -16,7 +16,7 @@ epoch=$1
 shift
 if [ -e "$here/build.txt" ]; then set -- --build-constraints "$here/build.txt"; fi
 if [ -d /run/wheels ]; then set -- "$@" --find-links /run/wheels; fi
-uv pip install --no-config --python "$python" --prefix "/out$prefix" \
+uv pip install --no-config --no-cache --offline --no-index --find-links /run/distributions --python "$python" --prefix "/out$prefix" \
     --link-mode copy --no-deps --require-hashes --requirement "$here/packages.txt" "$@"
 rm -f "/out$prefix/.lock"
 # These packages are kept as the base's own are, by the file that its PIP_CONSTRAINT names.

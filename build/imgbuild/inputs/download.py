@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from shutil import copyfile
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import unquote, urlsplit
 
 import pydantic.dataclasses
 
@@ -185,6 +187,9 @@ def fetch_all(
     client = sites.client()
 
     def fetch(file: Download) -> None:
+        if file.url.startswith("file://"):
+            store.put(file.sha256, partial(_copy_file, file), file.size, name=file.name)
+            return
         address, task = sites.address(file.url), progress.add_task(file.name, total=file.size)
         update = partial(progress.update, task)
         transfer = _Transfer(file, address, shown(address), sites, client, update)
@@ -195,6 +200,20 @@ def fetch_all(
         in_parallel(fetch, missing, _CONNECTIONS, stop=client.close, grace=_STOP_SECONDS)
     finally:
         client.close()
+
+
+def _copy_file(file: Download, part: Path) -> None:
+    """Copy a file of an index that is a folder of this machine."""
+    path = Path(unquote(urlsplit(file.url).path))
+    try:
+        copyfile(path, part)
+    except OSError as error:
+        message = f"{file.name} cannot be copied from {path}: {error.strerror}."
+        raise NotFetchedError(message, file) from None
+    if file_sha256(part) != file.sha256:
+        part.unlink()
+        message = f"{path} has another sha256 than expected: {file.sha256}. Nothing was kept."
+        raise WrongContentError(message, file)
 
 
 @dataclass(frozen=True)

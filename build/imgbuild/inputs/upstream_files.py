@@ -2,19 +2,19 @@
 
 import re
 import shutil
-import tomllib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from packaging.markers import Environment, default_environment
-from packaging.pylock import PackageSdist, PackageWheel, Pylock, PylockSelectError
+from packaging.pylock import Package, PackageSdist, PackageWheel, PylockSelectError
 from packaging.tags import Tag, compatible_tags, cpython_tags
 
 from imgbuild.addresses import has_registry
 from imgbuild.dockerfile.lockfile import Lock, read_lock
-from imgbuild.dockerfile.requirements import call_uv, index_environment, uv_platform
+from imgbuild.dockerfile.requirements import index_environment, uv_platform
+from imgbuild.dockerfile.resolver import Target, file_digest, find_files
 from imgbuild.dockerfile.stages import Dockerfile, Stage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import ContentStore, file_sha256, stored_folder, work_folder
@@ -105,31 +105,39 @@ def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Download, ...
     CheckFailedError: the index has no file of a package, or another than the lock's.
     MachineError: the index cannot be reached.
     """
-    tags = _wheel_tags(image.python_minor, image.os.glibc)
+    glibc = image.os.glibc
+    target = Target(image.version_of("python"), uv_platform(glibc), glibc)
     found = [
         item
         for name in image.lock_names
-        for item in _python_files(read_lock(locks / name), name, image, tags, sites)
+        for item in lock_files(read_lock(locks / name), name, target, sites)
     ]
     if image.horovod_source:
         version, digest = image.horovod_source
         source = Lock("", {"horovod": version}, {"horovod": (digest,)})
-        found += _python_files(source, "matrix.yaml", image, [], sites)
+        found += lock_files(source, "matrix.yaml", target, sites, sources=True)
     return tuple(dict.fromkeys(found))
 
 
-def _python_files(
-    lock: Lock, name: str, image: Image, tags: Sequence[Tag], sites: Sites
+def lock_files(
+    lock: Lock, name: str, target: Target, sites: Sites, *, sources: bool = False
 ) -> Iterator[Download]:
-    """Yield the files with the first of ``tags``, else the source distributions."""
-    python = image.version_of("python")
-    environment: Environment = {**default_environment(), "python_full_version": python}
+    """Yield one file of each package of a lock: the best wheel, else the source distribution.
+
+    With ``sources`` the source distribution in any case. Raises as `python_items`; ``name`` is the
+    lock's.
+    """
+    environment: Environment = {**default_environment(), "python_full_version": target.python}
+    tags = [] if sources else _wheel_tags(target.minor, target.glibc)
     try:
-        found = _ask_uv(lock, name, image, sites)
-        for package, file in Pylock.from_dict(found).select(environment=environment, tags=tags):
+        with work_folder("python-files") as folder:
+            found = find_files(name, lock.versions, target, folder, index_environment(sites))
+        packages = [_with_locked_files(package, lock) for package in found.packages]
+        found = replace(found, packages=packages)
+        for package, file in found.select(environment=environment, tags=tags):
             if not isinstance(file, PackageWheel | PackageSdist) or not file.url:
                 continue  # uv finds nothing else for a version
-            digest = file.hashes["sha256"]
+            digest = file_digest(file.url, file.hashes)
             if digest not in lock.hashes[package.name]:
                 raise CheckFailedError(
                     f"The Python package index has {file.filename} with sha256 {digest}, which is "
@@ -138,8 +146,15 @@ def _python_files(
             yield Download(file.filename, file.url, digest, file.size, Kind.PYTHON)
     except PylockSelectError as error:
         raise CheckFailedError(
-            f"The Python package index has no file for Python {python}: {error}."
+            f"The Python package index has no file for Python {target.python}: {error}."
         ) from error
+
+
+def _with_locked_files(package: Package, lock: Lock) -> Package:
+    """Return a package with those of its wheels that are in the lock, if any is: uv does so too."""
+    locked = lock.hashes[package.name]
+    wheels = [wheel for wheel in package.wheels or () if wheel.hashes.get("sha256") in locked]
+    return replace(package, wheels=wheels) if wheels else package
 
 
 def _wheel_tags(python: str, glibc: str) -> list[Tag]:
@@ -155,22 +170,6 @@ def _wheel_tags(python: str, glibc: str) -> list[Tag]:
     platforms = [f"{name}_x86_64" for pair in (*names, ("linux",)) for name in pair if name]
     abi = f"{cpython}m" if version < (3, 8) else cpython
     return [*cpython_tags(version, [abi], platforms), *compatible_tags(version, cpython, platforms)]
-
-
-def _ask_uv(lock: Lock, name: str, image: Image, sites: Sites) -> dict[str, Any]:
-    """Return what uv finds for exactly these versions (PEP 751)."""
-    with work_folder("python-files") as folder:
-        pins = "".join(f"{package}=={version}\n" for package, version in lock.versions.items())
-        (folder / "requirements.in").write_text(pins, encoding="utf-8")
-        target = ["--python-version", image.version_of("python")]
-        target += ["--python-platform", uv_platform(image.os.glibc)]
-        output = ["--format", "pylock.toml", "--output-file", "pylock.toml"]
-        command = ["--quiet", "--no-deps", *target, *output, "requirements.in"]
-        result = call_uv(command, folder, index_environment(sites))
-        if not result.ok:
-            reason = " ".join(result.errors.split())
-            raise MachineError(f"The files of {name} cannot be found: {reason}")
-        return tomllib.loads((folder / "pylock.toml").read_text(encoding="utf-8"))
 
 
 def with_plans(dockerfile: Dockerfile, stages: Sequence[Stage], target: str) -> str:

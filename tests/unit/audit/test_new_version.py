@@ -5,15 +5,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fake_uv import write_fake_uv
 from fake_wheel import CPU, FakeWheel
 from faulty_server import FaultyServer
+from hostile_package import HostileIndex
 from offered_wheel import offer, run_command
-from project_copy import copied
+from project_copy import NO_ENGINE, copied
 
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import find_drift, render_all
 from imgbuild.dockerfile.requirements import family_problems, lock_family
 from imgbuild.errors import InputError
+from imgbuild.files import file_sha256
 from imgbuild.matrix.images import all_images, whole_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.new_row import new_row
@@ -45,8 +48,7 @@ def run_add(
     path = checkout.locks / f"tf-{OLD}-py3.6-cpu.txt"
     lock, entry = path.read_text("utf-8"), read_lock(path).entries["tensorflow-cpu"]
     uv, answer = tmp_path / "uv", tmp_path / "answer.txt"
-    uv.write_text(f"#!/bin/sh\ncat {answer} > lock.txt\n")
-    uv.chmod(0o755)
+    write_fake_uv(uv, f"cat {answer} > lock.txt")
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(uv))
 
     def run(*words: str, wheel: FakeWheel = right) -> tuple[int, str]:
@@ -61,6 +63,32 @@ def run_add(
 
 def _contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_package_without_a_wheel_needs_an_engine(
+    checkout: Project, run_add: Add, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its code runs in a container alone; without one nothing is changed."""
+    index = HostileIndex(tmp_path)
+    source = index.source("evil", "1.0")
+    file = f"url = '{source.as_uri()}', hashes = {{ sha256 = '{file_sha256(source)}' }}"
+    (tmp_path / "found.toml").write_text(
+        "lock-version = '1.0'\ncreated-by = 'uv'\n[[packages]]\nname = 'evil'\n"
+        f"version = '1.0'\nsdist = {{ {file} }}\n"
+    )
+    script = (
+        'case "$*" in\n'
+        f"*'--no-binary evil'*pylock.toml*) cp {tmp_path}/found.toml pylock.toml;;\n"
+        "*'--no-binary evil'*) echo evil==1.0 > lock.txt;;\n"
+        "*) echo 'Wheels are required for `evil` because' >&2; exit 1;;\nesac"
+    )
+    uv = write_fake_uv(tmp_path / "uv", script)
+    monkeypatch.setattr("uv.find_uv_bin", lambda: str(uv))
+    monkeypatch.setenv("DOCKER_HOST", NO_ENGINE["DOCKER_HOST"])
+    before = _contents(checkout.root)
+    code, output = run_add("--tf", NEW)
+    assert (code, "evil 1.0 has no wheel for Python 3.6" in output) == (3, True), output
+    assert (_contents(checkout.root), index.mark.exists()) == (before, False)
 
 
 def test_a_patch_release_takes_the_place_of_the_older_one(checkout: Project, run_add: Add) -> None:

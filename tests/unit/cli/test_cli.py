@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 from conftest import ROOT
+from fake_uv import write_fake_uv
 from project_copy import NO_ENGINE, copied, imgbuild
 from typer.testing import CliRunner
 
@@ -166,8 +167,7 @@ def test_lock_writes_all_locks_or_none(checkout: Path, monkeypatch: pytest.Monke
     lost.touch()
     fault = f"[ ! -e {lost} ] || [ $(wc -l < {left}) -lt 3 ] || {{ echo dns error >&2; exit 2; }}"
     lock = f"pip==1 \\\\\\n    --hash=sha256:{'0' * 64}"
-    uv.write_text(f"#!/bin/sh\necho >> {left}\n{fault}\nprintf '{lock}\\n' > lock.txt\n")
-    uv.chmod(0o755)
+    write_fake_uv(uv, f"echo >> {left}\n{fault}\nprintf '{lock}\\n' > lock.txt")
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(uv))
     stale = checkout / "images" / "locks" / "tf-9.9.9-py3.6-cpu.txt"
     stale.touch()

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fake_uv import no_metadata, write_fake_uv
 
 from imgbuild.dockerfile.lockfile import HEADER, lock_text, package_layers, parse_lock, read_lock
 from imgbuild.dockerfile.requirements import (
     LockFamily,
     LockRequest,
-    call_uv,
     family_problems,
     lock_family,
     lock_problems,
@@ -19,6 +19,7 @@ from imgbuild.dockerfile.requirements import (
     resolve,
     write_locks,
 )
+from imgbuild.dockerfile.resolver import call_uv
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
@@ -49,7 +50,7 @@ def test_call_uv_reads_no_settings_above_its_folder(tmp_path: Path) -> None:
     folder.mkdir()
     (tmp_path / "uv.toml").write_text("index-url = 'http://127.0.0.1:9/simple'\nno-index = 1\n")
     (folder / "requirements.in").touch()
-    result = call_uv(["--quiet", "--offline", "requirements.in"], folder, os.environ)
+    result = call_uv(["--offline", "requirements.in"], folder, os.environ)
     assert (result.code, result.errors) == (0, "")
 
 
@@ -139,9 +140,7 @@ def fake_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeUv:
     """Put a shell script in uv's place."""
 
     def install(script: str) -> None:
-        path = tmp_path / "uv"
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
+        path = write_fake_uv(tmp_path / "uv", script)
         monkeypatch.setattr("uv.find_uv_bin", lambda: str(path))
 
     return install
@@ -159,15 +158,16 @@ def test_resolve_returns_a_lock_that_satisfies(
     def asked(name: str) -> str:
         return (tmp_path / "asked" / name).read_text()
 
-    text = resolve(REQUEST, tmp_path, upgrade=False)
+    text = resolve(REQUEST, tmp_path, no_metadata, upgrade=False)
     assert not list(tmp_path.glob("*.txt"))
     assert "--override overrides.txt " in asked("words")
     assert ("--no-deps" in asked("words"), asked("overrides.txt")) == (False, "")
-    resolve(replace(REQUEST, alone=True, provided=("tensorflow",)), tmp_path, upgrade=False)
+    alone = replace(REQUEST, alone=True, provided=("tensorflow",))
+    resolve(alone, tmp_path, no_metadata, upgrade=False)
     assert "--no-deps" in asked("words")
     assert asked("overrides.txt") == "tensorflow; sys_platform == 'never'\n"
     (tmp_path / "x.txt").write_text(text)
-    assert resolve(REQUEST, tmp_path, upgrade=False) == text
+    assert resolve(REQUEST, tmp_path, no_metadata, upgrade=False) == text
     assert lock_problems(REQUEST, tmp_path) == []
 
 
@@ -180,7 +180,7 @@ def test_only_what_is_not_current_is_resolved(tmp_path: Path, fake_uv: FakeUv) -
     names = ("x.txt", "stale.txt", "new.txt")
     requests = tuple(replace(REQUEST, file_name=name) for name in names)
     family, log = LockFamily(requests, {}, frozenset(names)), list[str]()
-    changed, unread = write_locks(family, folder, Sites(), log.append)
+    changed, unread = write_locks(family, folder, Sites(), log.append, no_metadata)
     assert {*log} == {"resolving stale.txt", "resolving new.txt"}
     assert {path.name for path in changed} == {"stale.txt", "new.txt"}
     assert (unread, family_problems(family, folder)) == ([], [])
@@ -192,8 +192,8 @@ def test_a_resolution_that_fails_or_has_no_end(
     """That of an index which cannot be reached is in cli/test_cli.py."""
     fake_uv("echo 'because h5py<3 and h5py>=3 conflict' >&2; exit 1")
     with pytest.raises(CheckFailedError, match=r"x\.txt.*conflict"):
-        resolve(REQUEST, tmp_path, upgrade=False)
-    monkeypatch.setattr("imgbuild.dockerfile.requirements.TIMEOUT_SECONDS", 0.2)
+        resolve(REQUEST, tmp_path, no_metadata, upgrade=False)
+    monkeypatch.setattr("imgbuild.dockerfile.resolver.TIMEOUT_SECONDS", 0.2)
     fake_uv("exec tail -f /dev/null")
     with pytest.raises(MachineError, match=r"0\.2 s"):
-        resolve(REQUEST, tmp_path, upgrade=False)
+        resolve(REQUEST, tmp_path, no_metadata, upgrade=False)

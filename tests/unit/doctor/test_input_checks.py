@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fake_uv import write_fake_uv
 
 from imgbuild.doctor import input_checks
 from imgbuild.doctor.checks import WRITE, Finding, Status
@@ -149,12 +150,13 @@ def test_sites(
     assert "open-mpi" not in states(gpu), "the cache has it"
 
 
-def test_index(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    good = program("uv", 'test "$SSL_CERT_FILE" = /ca.pem -a "$UV_DEFAULT_INDEX" = http://m/s')
+def test_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = 'test "$SSL_CERT_FILE" = /ca.pem -a "$UV_DEFAULT_INDEX" = http://m/s'
+    good = write_fake_uv(tmp_path / "uv", told)
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(good))
     mirror = {"mirrors": {"python-index": "http://m/s"}, "ca_bundle": "/ca.pem"}
     assert check_index(Sites({}, Settings.model_validate(mirror))).status is Status.FINE
-    silent = program("uv2", "echo 'error: dns error' >&2; exit 2")
+    silent = write_fake_uv(tmp_path / "uv2", "echo 'error: dns error' >&2; exit 2")
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(silent))
     found = check_index(Sites())
     assert found.status is Status.MISSING

@@ -12,6 +12,8 @@ from shutil import copy
 import pytest
 from bench import NEW
 from conftest import ROOT
+from fake_uv import no_metadata
+from hostile_package import HostileIndex
 
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.errors import InputError, MachineError
@@ -61,7 +63,8 @@ class Index:
         links = self.folder / "index"
         own = {"UV_OFFLINE": "1", "UV_FIND_LINKS": str(links)}
         variables, path = {**os.environ, **own, **self.environment}, self.path
-        return lock_additions(requested, base, path, variables, folder=self.folder, upgrade=upgrade)
+        where = (base, path, variables, no_metadata)
+        return lock_additions(requested, *where, folder=self.folder, upgrade=upgrade)
 
     @property
     def path(self) -> Path:
@@ -93,6 +96,22 @@ def test_hashes_constraints_and_wheels_of_the_user_are_kept_to(index: Index) -> 
     assert str(index.folder) not in index.path.read_text(encoding="utf-8")
     with pytest.raises(InputError, match=r"app 1\.0: no file of the index has a hash"):
         index.lock(f"app {others}")
+
+
+def test_a_wheel_that_requires_an_address(index: Index) -> None:
+    """A package by address would be built here, on behalf of a wheel that is given by its path."""
+    hostile = HostileIndex(index.folder / "index")
+    source = hostile.source("evil", "1.0")
+    own = index.publish("own", "1.0", f"evil @ {source.as_uri()}")
+    own = own.rename(index.folder / own.name)
+    line = f"{own.name} --hash=sha256:{file_sha256(own)}"
+    for more in ((), ("evil==1.0",)):
+        with pytest.raises(InputError, match=r"own-1\.0.*evil @ file.*not a requirement of a pack"):
+            index.lock(line, *more)
+    assert not hostile.mark.exists()
+    own.write_bytes(b"no archive")
+    with pytest.raises(InputError, match=r"own-1\.0-py3-none-any\.whl: .*Build the wheel again"):
+        index.lock(line)
 
 
 def test_another_tensorflow_names_the_images_that_have_it(
@@ -167,5 +186,6 @@ def test_extend_takes_the_lock_of_an_example_as_it_is(
     base = family_base(images[f"tf-{extension.tf}-cpu-debian"], Project(ROOT))
     wanted = wanted_packages(extension, lock.parent, base.python)
     copied = Path(copy(lock, tmp_path))
-    lock_additions(wanted, base, copied, {**os.environ, "UV_OFFLINE": "1", "UV_NO_CACHE": "1"})
+    environment = {**os.environ, "UV_OFFLINE": "1", "UV_NO_CACHE": "1"}
+    lock_additions(wanted, base, copied, environment, no_metadata)
     assert copied.read_bytes() == lock.read_bytes()

@@ -1,5 +1,6 @@
 """The Dockerfile of an extension, and what becomes of its build on an engine in memory."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,11 +13,12 @@ from imgbuild.dockerfile.lockfile import parse_lock
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.bake import BakeTarget, BuiltImage
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError
+from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.extend.base_image import BaseImage, family_base, local_name, referenced_base
 from imgbuild.extend.extended import Extended, build_extension, extension_dockerfile
 from imgbuild.extend.extension import extension_of
 from imgbuild.inputs.build_inputs import BaseInput
+from imgbuild.inputs.download import Download
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.registry.signing import Trust
@@ -48,10 +50,28 @@ def test_the_family_base_is_its_lock_and_horovod(base: BaseImage) -> None:
 def test_packages_are_installed_by_hash(
     base: BaseImage, images: dict[str, Image], project: Project
 ) -> None:
-    text = extension_dockerfile(extension_of({}), base, LOCK, (), images[NEW], project)
+    file = Download("Keras.whl", "https://m.example/a%2Bb/Keras.whl", "1" * 64)
+    local = Download("own.tar.gz", "file:///home/own.tar.gz", "2" * 64)
+    values = (extension_of({}), base, LOCK, (), images[NEW], project)
+    text = extension_dockerfile(*values, [file, local])
+    assert f"\nADD --checksum=sha256:{'1' * 64} {file.url} /Keras.whl\n" in text
+    assert ("# own.tar.gz" in text, "/home" in text) == (True, False)
     assert f"keras==2.3.1 \\\n    --hash=sha256:{'1' * 64}\nEND_OF_FILE\n" in text
     assert '--require-hashes --requirement "$here/packages.txt"' in text
-    assert text.count("\nRUN ") == 2  # uv, packages
+    steps = re.findall(r"\nRUN .*", text)
+    assert [step.startswith("\nRUN --network=none ") for step in steps] == [True, True]
+    assert "type=secret" not in text, "code of packages runs in one of these steps"
+
+
+@pytest.mark.parametrize(
+    "url", ["https://me:pw@m.example/x.whl", "https://m.example/$x.whl", "https://m.example/x y"]
+)
+def test_an_address_is_no_dockerfile(
+    base: BaseImage, images: dict[str, Image], project: Project, url: str
+) -> None:
+    file = Download("x.whl", url, "1" * 64)
+    with pytest.raises(MachineError, match=r"address of x\.whl"):
+        extension_dockerfile(extension_of({}), base, LOCK, (), images[NEW], project, [file])
 
 
 def test_a_printed_dockerfile_names_a_local_base_by_its_id(base: BaseImage) -> None:
@@ -70,7 +90,8 @@ def test_programs_of_a_base_get_no_secrets_for_apt(
     archive = BaseInput("debian@sha256:abc", "sha256:abc", "registry")
     extension = extension_of({"apt": ["libsndfile1", "git=1:2.39.*"], "env": {"A": "1"}})
     foreign = replace(base, user=user)
-    text = extension_dockerfile(extension, foreign, None, (), images[NEW], project, archive)
+    what = (extension, foreign, None, (), images[NEW], project)
+    text = extension_dockerfile(*what, archive=archive)
     stages = Dockerfile(text).stages
     assert [one.line for one in stages["archive"].instructions] == [
         "FROM debian@sha256:abc AS archive"
@@ -122,7 +143,8 @@ class Extending:
         options = replace(self.bench.context.options, test=test)
         context = replace(self.bench.context, options=options)
         extension = extension_of({"tag": TAG, **values})
-        return build_extension(extension, self.base, LOCK, (), self.folder, context)
+        files = self.folder / "distributions"
+        return build_extension(extension, self.base, LOCK, (), files, self.folder, context)
 
     @property
     def stored(self) -> dict[str, tuple[str, ...]]:

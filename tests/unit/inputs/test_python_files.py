@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fake_uv import write_fake_uv
 
 from imgbuild.dockerfile.lockfile import HEADER
 from imgbuild.dockerfile.requirements import index_environment
@@ -61,13 +62,12 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: Image) -> Ca
         }
         for name, text in texts.items():
             (tmp_path / name).write_text(HEAD + text)
-        script = tmp_path / "uv"
-        script.write_text(
-            "#!/bin/sh\nread -r line < requirements.in\n"
+        script = write_fake_uv(
+            tmp_path / "uv",
+            "read -r line < files.in\n"
             f'echo "$*" | grep -o "manylinux[^ ]*" >> "{tmp_path}/asked"\n'
-            f'exec cp "{tmp_path}/${{line%%=*}}" pylock.toml\n'
+            f'exec cp "{tmp_path}/${{line%%=*}}" pylock.toml',
         )
-        script.chmod(0o755)
         monkeypatch.setattr("uv.find_uv_bin", lambda: str(script))
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -1,0 +1,364 @@
+"""Make the metadata of source distributions in a container, and keep it by their sha256.
+
+A package's code sees neither network nor secrets nor the user's files, and runs as a plain user.
+"""
+
+import json
+import tarfile
+import threading
+import tomllib
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from shutil import copyfile
+from types import TracebackType
+from typing import Self
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from pydantic import TypeAdapter
+
+from imgbuild.build import metadata_program
+from imgbuild.build.bake_images import export_stage
+from imgbuild.build.context import BuildContext, BuildOptions, open_context
+from imgbuild.build.prepare import prepare
+from imgbuild.build.targets import INSTALLER, stage_target
+from imgbuild.dockerfile.lockfile import Lock, parse_lock, read_lock
+from imgbuild.dockerfile.requirements import index_environment
+from imgbuild.dockerfile.resolver import (
+    LARGEST_METADATA,
+    PackageMetadata,
+    SourceDistribution,
+    Target,
+    index_requirement,
+    lock_packages,
+    parse_metadata,
+    refusal,
+)
+from imgbuild.dockerfile.variables import PREFIX
+from imgbuild.engine.bake import BakeTarget
+from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.files import ContentStore, read_named, sha256, work_folder, write_text
+from imgbuild.inputs.download import Download, Kind, downloads_context, fetch_all, shown_progress
+from imgbuild.inputs.upstream_files import lock_files
+from imgbuild.matrix.images import Image, whole_family
+from imgbuild.matrix.model import Matrix
+from imgbuild.project import Project, cache_dir
+from imgbuild.sites import Sites
+from imgbuild.unpacking import LimitedMember, read_member
+
+#: How long the code of a package may run, in seconds.
+SECONDS = 300
+#: Files of a source distribution, and bytes that they unpack to; TensorFlow's own has 30,000.
+MOST_FILES, MOST_BYTES = 200_000, 4 << 30
+#: How often a package may ask for further build tools.
+ROUNDS = 3
+#: The Python of the family's images.
+_PYTHON = f"{PREFIX}/bin/python3"
+#: What libraries raise for archives and texts that are damaged, or made to be.
+_BROKEN = (
+    *(EOFError, OSError, RuntimeError),
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error),
+)
+#: Without a build backend a package is setuptools' (PEP 517).
+_LEGACY = ("setuptools", "wheel")
+_DOCKERFILE = """\
+FROM python AS metadata
+USER 0
+RUN --network=none --mount=target=/run/metadata --mount=from=tools,target=/run/tools \
+    ["{python}", "-I", "/run/metadata/program.py", "prepare"]
+USER 65534:65534
+RUN --network=none --mount=target=/run/metadata \
+    ["{python}", "-I", "/run/metadata/program.py", "make"]
+USER 0
+RUN --network=none --mount=target=/run/metadata \
+    ["{python}", "-I", "/run/metadata/program.py", "collect"]
+FROM scratch AS metadata-made
+COPY --from=metadata {result}/ /
+"""
+
+
+@dataclass(frozen=True)
+class BuildSystem:
+    """What a package's pyproject.toml says of its build (PEP 518)."""
+
+    requires: tuple[str, ...] = _LEGACY
+    backend: str = "setuptools.build_meta:__legacy__"
+    path: tuple[str, ...] = ()
+
+
+@dataclass
+class MetadataReader:
+    """Reads metadata of source distributions; a context manager, for the engine's connection.
+
+    ``reference`` is an image of the engine whose Python is the target's. Without it, the Python is
+    that of the first image of the matrix that has the same.
+    """
+
+    project: Project
+    matrix: Matrix
+    sites: Sites
+    log: Callable[[str], None]
+    reference: str | None = None
+    _opened: ExitStack = field(default_factory=ExitStack)
+    _contexts: dict[str, BuildContext] = field(default_factory=dict)
+    _alone: threading.Lock = field(default_factory=threading.Lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._opened.close()
+
+    def read(self, source: SourceDistribution, target: Target) -> PackageMetadata:
+        """Return the metadata of a source distribution, made in a container if it is not known.
+
+        CheckFailedError: its code fails, or says what cannot be.
+        MachineError: the file cannot be had, or this machine has no engine.
+        """
+        with self._alone:
+            kept = cache_dir() / "source-metadata" / f"{source.sha256}-py{target.minor}.json"
+            if known := _kept_metadata(kept):
+                return known
+            title = f"{source.name} {source.version}"
+            try:
+                metadata = self._make(source, target, title)
+            except ValueError as error:
+                raise CheckFailedError(
+                    f"The source distribution of {title}, {source.file_name}, cannot be used: "
+                    f"{error}. Choose another version, or one that has a wheel for Python "
+                    f"{target.minor}."
+                ) from None
+            write_text(kept, json.dumps(asdict(metadata)) + "\n")
+            return metadata
+
+    def build_tools(self, source: SourceDistribution, target: Target) -> list[Download]:
+        """Return the wheels that build a source distribution; raises as `read`."""
+        metadata, title = self.read(source, target), f"{source.name} {source.version}"
+        with work_folder("tools") as folder:
+            return self._tools(metadata.build_requires, target, folder, title)
+
+    def _make(self, source: SourceDistribution, target: Target, title: str) -> PackageMetadata:
+        context = self._context(target, title)
+        archive = self._fetched(source)
+        system = read_build_system(archive)
+        self.log(f"making the metadata of {title} in a container: it has no wheel")
+        requires, reason = system.requires, ""
+        more: tuple[str, ...] = ()
+        # A backend may require more than its package declares (PEP 517).
+        for _ in range(ROUNDS):
+            requires += more
+            with work_folder("metadata") as folder:
+                (tools := folder / "tools").mkdir()
+                if files := self._tools(requires, target, folder, title):
+                    with shown_progress() as progress:
+                        tools = downloads_context(files, cache_dir(), self.sites, progress)
+                made = self._run(archive, system, tools, target, context, folder / "build")
+                more = _more_requires(made, requires)
+                if text := _exported(made, "METADATA"):
+                    metadata = parse_metadata(text, source.name, source.version)
+                    return replace(metadata, build_requires=(*requires, *more))
+                reason = _exported(made, "error.txt")
+            if not more:
+                break
+        raise ValueError(reason or "its build backend made no metadata")
+
+    def _fetched(self, source: SourceDistribution) -> Path:
+        download = Download(source.file_name, source.url, source.sha256, kind=Kind.PYTHON)
+        store = ContentStore(cache_dir() / "downloads")
+        with shown_progress() as progress:
+            fetch_all([download], store, self.sites, progress)
+        return store.path(source.sha256)
+
+    def _context(self, target: Target, title: str) -> BuildContext:
+        """Return what containers are run with; MachineError names the package that needs one."""
+        if known := self._contexts.get(target.minor):
+            return known
+        images = [image for image in whole_family(self.matrix) if _has_python(image, target)]
+        images.sort(key=lambda image: image.python.origin == "conda")
+        if not images and not self.reference:
+            raise MachineError(
+                f"{title} has no wheel, and no image of the matrix has Python {target.minor}, in "
+                "which its metadata could be made."
+            )
+        options = BuildOptions(make_inputs=not self.reference)
+        image = (images or whole_family(self.matrix))[0]
+        try:
+            manager = open_context(self.project, (image,), options, self.log)
+            context = self._opened.enter_context(manager)
+        except MachineError as error:
+            raise MachineError(
+                f"{title} has no wheel for Python {target.minor}. Its code runs in containers "
+                f"alone, which need an engine: {error}"
+            ) from None
+        self._contexts[target.minor] = context
+        return context
+
+    def _tools(
+        self, requires: Sequence[str], target: Target, folder: Path, title: str
+    ) -> list[Download]:
+        """Return the wheels that build a package, in the versions of the build lock of its Python.
+
+        CheckFailedError: they do not fit the lock, or one of them has no wheel.
+        """
+        if not requires:
+            return []
+        path = self.project.locks / f"build-py{target.minor}.txt"
+        locked = read_lock(path) if path.exists() else Lock("", {}, {})
+        pins = (f"{name}=={version}\n" for name, version in locked.versions.items())
+        (folder / "constraints.txt").write_text("".join(pins), encoding="utf-8")
+        (folder / "build.in").write_text("".join(f"{one}\n" for one in requires), encoding="utf-8")
+
+        def refuse(source: SourceDistribution, _: Target) -> PackageMetadata:
+            raise CheckFailedError(
+                f"{title} is built by {source.name} {source.version}, which has no wheel for "
+                f"Python {target.minor}. Choose another version of it, or one that has a wheel."
+            )
+
+        options = ("--constraint=constraints.txt", "build.in")
+        environment = index_environment(self.sites)
+        text, result = lock_packages(options, target, folder, environment, "", refuse)
+        if reason := refusal(result, f"the build tools of {title}"):
+            own = ", ".join(f"{name} {version}" for name, version in locked.versions.items())
+            raise CheckFailedError(
+                f"{title} cannot be built with the locked build tools ({own or 'none'}): {reason} "
+                "Choose a version of it that has a wheel."
+            )
+        lock = parse_lock(f"# request: sha256:{sha256(text.encode())}\n{text}", "the build tools")
+        lock = replace(lock, hashes={**lock.hashes, **locked.hashes})
+        return [*lock_files(lock, f"the build tools of {title}", target, self.sites)]
+
+    def _run(  # noqa: PLR0913, PLR0917 - what, with which tools, where
+        self,
+        archive: Path,
+        system: BuildSystem,
+        tools: Path,
+        target: Target,
+        context: BuildContext,
+        folder: Path,
+    ) -> Path:
+        """Return the folder with what the program in the container has made."""
+        (sent := folder / "context").mkdir(parents=True)
+        copyfile(archive, sent / "source")
+        copyfile(metadata_program.__file__, sent / "program.py")
+        settings = {"backend": system.backend, "path": system.path, "seconds": SECONDS}
+        (sent / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
+        needs: tuple[BakeTarget, ...] = ()
+        python, place = "python3", f"docker-image://{self.reference}"
+        if not self.reference:
+            image = context.images[0]
+            downloads, failed = prepare([image], context)
+            for error in failed.values():
+                raise error
+            stage = replace(
+                stage_target(image, INSTALLER, context.inputs, downloads[image.name], self.project),
+                name=f"python-{target.minor}",
+                output="",
+                linked=True,
+            )
+            needs, place, python = (stage, *stage.needs), f"target:{stage.name}", _PYTHON
+        dockerfile = folder / "Dockerfile"
+        text = _DOCKERFILE.format(python=python, result=metadata_program.RESULT)
+        dockerfile.write_text(text, encoding="utf-8")
+        contexts = {"python": place, "tools": str(tools)}
+        bake = BakeTarget(
+            "metadata", sent, dockerfile, contexts=contexts, target="metadata-made", needs=needs
+        )
+        export_stage(bake, folder / "out", context)
+        return folder / "out"
+
+
+def _has_python(image: Image, target: Target) -> bool:
+    return image.python_minor == target.minor
+
+
+def _kept_metadata(path: Path) -> PackageMetadata | None:
+    try:
+        return TypeAdapter(PackageMetadata).validate_json(path.read_bytes())
+    except (OSError, ValueError):  # it can be made again
+        return None
+
+
+def _exported(folder: Path, name: str) -> str:
+    """Return a file that a container has exported, empty if there is none.
+
+    ValueError: it is no file, or not a text of a limited size.
+    """
+    path = folder / name
+    if path.is_symlink() or not path.exists():
+        return ""
+    try:
+        return read_named(path, name, largest=LARGEST_METADATA)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+def _more_requires(folder: Path, known: Iterable[str]) -> tuple[str, ...]:
+    """Return what a backend requires beside packages that are known; ValueError: that is nonsense.
+
+    The first requirement of a package decides which version there is.
+    """
+    text = _exported(folder, "requires.json")
+    found = TypeAdapter(list[str]).validate_json(text or "[]")
+    names = {canonicalize_name(Requirement(requirement).name) for requirement in known}
+    more = [index_requirement(requirement) for requirement in found]
+    return tuple(one for one in more if canonicalize_name(Requirement(one).name) not in names)
+
+
+def read_build_system(archive: Path) -> BuildSystem:
+    """Return what a source distribution says of its build, without running or unpacking it.
+
+    ValueError: it is no archive, or its pyproject.toml is none.
+    """
+    try:
+        text = _pyproject(archive)
+        section = tomllib.loads(text or "").get("build-system", {})
+    except _BROKEN as error:
+        raise ValueError(f"it cannot be read: {error}") from None
+    if text is None:
+        return BuildSystem()
+    if not isinstance(section, dict):
+        raise ValueError("build-system in its pyproject.toml is no table")  # noqa: TRY004
+    strings = TypeAdapter(tuple[str, ...])
+    requires = tuple(
+        map(index_requirement, strings.validate_python(section.get("requires", _LEGACY)))
+    )
+    backend = TypeAdapter(str).validate_python(section.get("build-backend", ""))
+    if not backend:
+        return BuildSystem(tuple(dict.fromkeys((*requires, "wheel"))))
+    return BuildSystem(requires, backend, strings.validate_python(section.get("backend-path", ())))
+
+
+def _pyproject(archive: Path) -> str | None:
+    """Return the text of the pyproject.toml in an archive's one folder, if there is one."""
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as zipped:
+            for entry in zipped.infolist():
+                if _is_pyproject(entry.filename):
+                    return read_member(zipped, entry, LARGEST_METADATA).decode("utf-8")
+        return None
+    # Nothing but gzip is unpacked in pieces of a limited size (PEP 625 admits nothing else).
+    with tarfile.open(archive, "r|gz", tarinfo=LimitedMember) as tar:
+        unpacked = 0
+        for number, member in enumerate(tar):
+            unpacked += member.size
+            if number > MOST_FILES or unpacked > MOST_BYTES:
+                raise ValueError("it unpacks to more than a package has")
+            if _is_pyproject(member.name) and member.isfile():
+                if member.size > LARGEST_METADATA:
+                    raise ValueError("its pyproject.toml is too large")
+                content = tar.extractfile(member)
+                return content.read().decode("utf-8") if content else None
+    return None
+
+
+def _is_pyproject(name: str) -> bool:
+    return name.removeprefix("./").split("/")[1:] == ["pyproject.toml"]

@@ -1,0 +1,402 @@
+"""Resolve packages with uv, which runs no code of a package on this machine.
+
+uv gets ``--only-binary :all:``, so it uses wheels alone. A package without a usable wheel is an
+exception by its name, and only together with metadata that uv reads instead of building anything.
+"""
+
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from email.errors import MessageError
+from email.parser import HeaderParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from packaging.pylock import Pylock, PylockValidationError
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from imgbuild.addresses import shown
+from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.files import file_sha256
+from imgbuild.process import TIMED_OUT, Finished, run
+
+#: uv's own retries included; a resolution takes about 3 s.
+TIMEOUT_SECONDS = 300
+#: How often uv is asked for one resolution: every package without a wheel takes one or two.
+ROUNDS = 50
+#: Largest metadata of a package, in bytes; TensorFlow's has 4 kB.
+LARGEST_METADATA = 1 << 20
+#: How uv writes locks: with every hash, and nothing that depends on the machine.
+_FORM = ("--no-header", "--no-annotate", "--generate-hashes", "--no-emit-index-url")
+_UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connection refused")
+_NO_WHEEL = re.compile(r"Wheels are required for `([A-Za-z0-9._-]+)`")
+_NO_SOURCE = re.compile(r"A source distribution is required for `([A-Za-z0-9._-]+)`")
+#: What uv prints of its settings (``--show-settings``).
+_BUILD_OPTIONS = re.compile(
+    r"build_options: BuildOptions \{\s*"
+    r"no_binary: (?:None|All|Packages\(\s*\[([^\]]*)\],?\s*\)),\s*no_build: All,\s*\}"
+)
+_ANY_VERSION = re.compile(r'name: PackageName\(\s*"([^"]+)",\s*\),\s*version: None,')
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class PackageMetadata:
+    """What a release requires: packages, versions of Python, and packages to build it.
+
+    ``build_requires`` is empty for a release that is not built.
+    """
+
+    requires: tuple[str, ...] = ()
+    python: str = ""
+    extras: tuple[str, ...] = ()
+    build_requires: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SourceDistribution:
+    """The source of a release that has no usable wheel."""
+
+    name: str
+    version: str
+    file_name: str
+    url: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """The Python that packages are for, such as 3.6.15, and uv's name of its platform.
+
+    Wheels are for ``glibc`` and older ones.
+    """
+
+    python: str
+    platform: str
+    glibc: str = "2.17"
+
+    @property
+    def minor(self) -> str:
+        return ".".join(self.python.split(".")[:2])
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return ("--python-version", self.python, "--python-platform", self.platform)
+
+
+#: Returns the metadata of a source distribution.
+ReadMetadata = Callable[[SourceDistribution, Target], PackageMetadata]
+
+
+@dataclass
+class _Unbuilt:
+    """Packages without a usable wheel, and what is known of their releases."""
+
+    releases: dict[str, dict[str, PackageMetadata]] = field(default_factory=dict)
+    #: Packages of which only wheels can satisfy, whatever else uv says.
+    wheels_only: set[str] = field(default_factory=set)
+
+    @property
+    def options(self) -> list[str]:
+        return [word for name in sorted(self.releases) for word in ("--no-binary", name)]
+
+    @property
+    def toml(self) -> str:
+        """The ``dependency-metadata`` of uv; an entry without version keeps uv from building."""
+        lines = []
+        for name, releases in sorted(self.releases.items()):
+            lines += ["[[dependency-metadata]]", f"name = {json.dumps(name)}", "requires-dist = []"]
+            for version, metadata in sorted(releases.items()):
+                lines += ["[[dependency-metadata]]", f"name = {json.dumps(name)}"]
+                lines += [f"version = {json.dumps(version)}"]
+                lines += [f"requires-dist = {json.dumps(metadata.requires)}"]
+                lines += [f"provides-extra = {json.dumps(metadata.extras)}"]
+                if metadata.python:
+                    lines += [f"requires-python = {json.dumps(metadata.python)}"]
+        return "".join(f"{line}\n" for line in lines)
+
+    def learn(self, errors: str) -> bool:
+        """Change the exceptions by what uv says; return whether another try may succeed."""
+        named = {canonicalize_name(name) for name in _NO_SOURCE.findall(errors)}
+        impossible = named & self.releases.keys()
+        self.wheels_only |= impossible
+        for name in impossible:
+            del self.releases[name]
+        named = {canonicalize_name(name) for name in _NO_WHEEL.findall(errors)}
+        added = named - self.releases.keys() - self.wheels_only
+        self.releases |= {name: {} for name in added}
+        return bool(impossible or added)
+
+
+def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
+    options: Sequence[str],
+    target: Target,
+    folder: Path,
+    environment: Mapping[str, str],
+    previous: str,
+    read_metadata: ReadMetadata,
+) -> tuple[str, Finished]:
+    """Return the lock that uv writes for ``options``, and how uv ended; empty if nothing satisfies.
+
+    ``folder`` has the files that ``options`` name. Versions of ``previous``, a lock, are preferred.
+
+    CheckFailedError: the metadata of a package cannot be made, or there is no end of them.
+    MachineError: the index does not answer, or this machine cannot make metadata.
+    """
+    unbuilt, sources, output = _Unbuilt(), dict[str, SourceDistribution](), folder / "lock.txt"
+    options = [*_FORM, *target.options, *options, "--output-file", output.name]
+    for _ in range(ROUNDS):
+        output.write_text(previous, encoding="utf-8")
+        result = _call_uv(options, folder, environment, unbuilt)
+        if not result.ok:
+            if not unbuilt.learn(result.errors):
+                return "", result
+            continue
+        text = output.read_text(encoding="utf-8")
+        pins = _PINNED.findall(text)
+        versions = {str(canonicalize_name(name)): version for name, version in pins}
+        unknown = {
+            name: versions[name]
+            for name, releases in unbuilt.releases.items()
+            if name in versions and versions[name] not in releases
+        }
+        if not unknown:
+            return _with_hashes(text, sources), result
+        for source in find_sources(unknown, target, folder, environment):
+            metadata = read_metadata(source, target)
+            unbuilt.releases[source.name][unknown[source.name]] = metadata
+            sources[f"{source.name}=={unknown[source.name]}"] = source
+    raise CheckFailedError(
+        f"uv needs the metadata of more source distributions than {ROUNDS} rounds give: "
+        f"{', '.join(sorted(unbuilt.releases))}. Require exact versions of these packages."
+    )
+
+
+def _with_hashes(text: str, sources: Mapping[str, SourceDistribution]) -> str:
+    """Return the lock with the hashes of the sources that uv did not read, as in a folder."""
+    for pin, source in sources.items():
+        line = re.compile(rf"^{re.escape(pin)}( ;[^\\\n]*)?$", re.MULTILINE)
+        text = line.sub(rf"\g<0> \\\n    --hash=sha256:{source.sha256}", text)
+    return text
+
+
+def find_sources(
+    pins: Mapping[str, str], target: Target, folder: Path, environment: Mapping[str, str]
+) -> list[SourceDistribution]:
+    """Return the source distributions of exact versions.
+
+    MachineError: the index does not answer, or names no source distribution.
+    """
+    found = []
+    unbuilt = _Unbuilt({name: {} for name in pins})
+    names = ", ".join(f"{name} {version}" for name, version in pins.items())
+    for package in _find_files(names, pins, target, folder, environment, unbuilt).packages:
+        name, sdist = str(package.name), package.sdist
+        if sdist is None or not sdist.url:
+            break
+        digest = file_digest(sdist.url, sdist.hashes)
+        found.append(SourceDistribution(name, pins[name], sdist.filename, sdist.url, digest))
+    if pins.keys() != {source.name for source in found}:
+        raise MachineError(f"The package index does not name the files of {names}.")
+    return found
+
+
+def find_files(
+    lock: str,
+    pins: Mapping[str, str],
+    target: Target,
+    folder: Path,
+    environment: Mapping[str, str],
+) -> Pylock:
+    """Return the files that the index has of exact versions: wheels, else source distributions.
+
+    ``lock`` is the name of what has these versions, for the error.
+
+    MachineError: the index does not answer, or does not have them.
+    """
+    return _find_files(lock, pins, target, folder, environment, _Unbuilt())
+
+
+def _find_files(  # noqa: PLR0913, PLR0917 - likewise, and without building what
+    lock: str,
+    pins: Mapping[str, str],
+    target: Target,
+    folder: Path,
+    environment: Mapping[str, str],
+    unbuilt: _Unbuilt,
+) -> Pylock:
+    """Ask uv, without what the packages require, so that it needs no metadata of them."""
+    lines = (f"{name}=={version}\n" for name, version in pins.items())
+    (folder / "files.in").write_text("".join(lines), encoding="utf-8")
+    output, result = folder / "pylock.toml", Finished(1)
+    options = ["--no-deps", *target.options, "--format", "pylock.toml"]
+    options += ["--output-file", output.name, "files.in"]
+    for _ in range(ROUNDS + len(pins)):
+        output.unlink(missing_ok=True)
+        result = _call_uv(options, folder, environment, unbuilt)
+        if result.ok:
+            with suppress(PylockValidationError, ValueError):
+                return Pylock.from_dict(tomllib.loads(output.read_text(encoding="utf-8")))
+            break
+        if not unbuilt.learn(result.errors):
+            break
+    reason = " ".join(result.errors.split()) or result.last()
+    raise MachineError(f"The files of {lock} cannot be found: {reason}")
+
+
+def file_digest(url: str, hashes: Mapping[str, str]) -> str:
+    """Return the sha256 of an index's file; a folder as an index has none, so the file is read.
+
+    MachineError: the index tells no sha256, or the folder's file cannot be read.
+    """
+    if digest := hashes.get("sha256"):
+        return digest
+    parts = urlsplit(url)
+    if parts.scheme != "file":
+        raise MachineError(f"The package index tells no sha256 of {shown(url)}. Use another index.")
+    try:
+        return file_sha256(Path(unquote(parts.path)))
+    except OSError as error:
+        raise MachineError(f"{unquote(parts.path)} cannot be read: {error.strerror}.") from None
+
+
+def refusal(result: Finished, lock: str) -> str:
+    """Return why uv found no packages that satisfy, nothing if it did.
+
+    MachineError: the index cannot be reached.
+    """
+    reason = "" if result.ok else " ".join(result.errors.split()) or result.last()
+    if any(sign in reason.lower() for sign in _UNREACHABLE):
+        raise MachineError(f"The Python package index cannot be reached for {lock}: {reason}")
+    return reason
+
+
+def call_uv(
+    options: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    *,
+    text: str = "",
+    timeout: float | None = None,
+) -> Finished:
+    """Run ``uv pip compile`` with wheels alone; ``text`` is its standard input.
+
+    InputError: uv's own settings allow it to build packages.
+    MachineError: uv gives no answer within ``timeout`` seconds, by default `TIMEOUT_SECONDS`.
+    """
+    return _call_uv(options, folder, environment, _Unbuilt(), text=text, timeout=timeout)
+
+
+def _call_uv(  # noqa: PLR0913 - what, where, and without building what
+    options: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    unbuilt: _Unbuilt,
+    *,
+    text: str = "",
+    timeout: float | None = None,
+) -> Finished:
+    from uv import find_uv_bin  # noqa: PLC0415 - only where it is called
+
+    # A virtual environment that happens to be active must not decide anything.
+    env = {name: value for name, value in environment.items() if name != "VIRTUAL_ENV"}
+    command = [find_uv_bin(), "pip", "compile", "--only-binary", ":all:", *unbuilt.options]
+    # Without it uv would start every Python of the PATH to find one of the target's version.
+    command += ["--python", sys.executable]
+    command += [*_configuration(unbuilt, folder, env), *options]
+    timeout = timeout or TIMEOUT_SECONDS
+    result = run([*command, "--show-settings"], timeout=timeout, env=env, cwd=folder)
+    if result.ok:
+        _require_no_builds(result.output)
+        result = run([*command, "--quiet"], timeout=timeout, env=env, cwd=folder, text=text)
+    if result.code == TIMED_OUT:
+        raise MachineError(
+            f"uv gave no answer within {timeout} s; is the Python package index reachable? "
+            "See `imgbuild doctor`."
+        )
+    return result
+
+
+def _configuration(unbuilt: _Unbuilt, folder: Path, environment: Mapping[str, str]) -> list[str]:
+    """Write uv's settings for ``unbuilt`` into ``folder``; return the option that names them.
+
+    uv finds a ``uv.toml`` in its folder, and also reads those of the user and the system, which may
+    name the index. It reads one file alone if a variable says so.
+    """
+    path = folder / "uv.toml"
+    # Without this file uv would look in the folders above, one of which may be everybody's: /tmp.
+    path.write_text("", encoding="utf-8")
+    if not unbuilt.releases:
+        return []
+    own = environment.get("UV_CONFIG_FILE")
+    try:
+        known = Path(own).read_text(encoding="utf-8") if own else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"UV_CONFIG_FILE {own}: {error}. Correct or unset it.") from None
+    path.write_text(f"{known}\n{unbuilt.toml}", encoding="utf-8")
+    alone = own or environment.get("UV_NO_CONFIG")
+    return ["--config-file", path.name] if alone else []
+
+
+def _require_no_builds(settings: str) -> None:
+    """Raise InputError unless uv, with these settings, would build no package.
+
+    Settings of uv can add names to ``--no-binary``, which lets uv build these packages.
+    """
+    match = _BUILD_OPTIONS.search(settings)
+    if match is None:
+        raise MachineError(
+            "uv does not show its settings as the version does that imgbuild requires, so it may "
+            "build packages on this machine. Install imgbuild again, with its own uv."
+        )
+    _, _, metadata = settings.partition("dependency_metadata: ")
+    known = {*_ANY_VERSION.findall(metadata.partition("output_file: ")[0])}
+    named = {*re.findall(r'"([^"]+)"', match[1] or "")} - known
+    if named:
+        raise InputError(
+            f"uv's settings have no-binary for {', '.join(sorted(named))}, so uv would run code of "
+            "these packages on this machine. Remove that setting from uv.toml (the user's, the "
+            "system's or the one of UV_CONFIG_FILE). imgbuild builds packages in containers only."
+        )
+
+
+def parse_metadata(text: str, name: str, version: str) -> PackageMetadata:
+    """Return the metadata of a release, from a file that its package has written.
+
+    ValueError: it is of another release, or has a requirement that an index cannot satisfy.
+    """
+    try:
+        headers = HeaderParser().parsestr(text[:LARGEST_METADATA])
+        found = canonicalize_name(str(headers.get("Name", "")), validate=True)
+        if (found, Version(str(headers.get("Version", "")))) != (name, Version(version)):
+            raise ValueError(f"it says that it is {found} {headers.get('Version')}")
+        python = str(SpecifierSet(str(headers.get("Requires-Python", ""))))
+        requires = tuple(map(index_requirement, _values(headers.get_all("Requires-Dist"))))
+        extras = _values(headers.get_all("Provides-Extra"))
+        extras = [str(canonicalize_name(extra, validate=True)) for extra in extras]
+    except (InvalidSpecifier, InvalidVersion, MessageError) as error:
+        raise ValueError(str(error)) from None
+    return PackageMetadata(requires, python, tuple(extras))
+
+
+def _values(headers: Iterable[object] | None) -> list[str]:
+    return [" ".join(str(header).split()) for header in headers or ()]
+
+
+def index_requirement(text: str) -> str:
+    """Return a requirement that an index can satisfy, as packaging writes it; else ValueError."""
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement as error:
+        raise ValueError(f"{text[:200]!r} is no requirement: {error}") from None
+    written = str(requirement)
+    if requirement.url or not (written.isascii() and written.isprintable()):
+        raise ValueError(f"{text[:200]!r} is not a requirement of a package index")
+    return written

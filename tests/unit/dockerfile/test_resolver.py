@@ -1,0 +1,252 @@
+"""No code of a package runs while uv itself resolves, whatever packages and settings there are."""
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from fake_uv import no_metadata
+from hostile_package import IN_TREE, HostileIndex
+from uv import find_uv_bin
+
+from imgbuild.dockerfile.resolver import (
+    PackageMetadata,
+    ReadMetadata,
+    SourceDistribution,
+    Target,
+    call_uv,
+    find_files,
+    lock_packages,
+    parse_metadata,
+    refusal,
+)
+from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.files import file_sha256
+
+TARGET = Target("3.6.15", "x86_64-manylinux2014")
+Known = Mapping[str, PackageMetadata]
+
+
+@dataclass
+class Resolving:
+    """How uv is called, with a folder or pages for an index; ``asked`` are the sources read."""
+
+    index: HostileIndex
+    folder: Path
+    environment: dict[str, str]
+    asked: list[str] = field(default_factory=list)
+
+    def reader(self, known: Known) -> ReadMetadata:
+        def read(source: SourceDistribution, target: Target) -> PackageMetadata:
+            assert target == TARGET
+            assert source.sha256 == file_sha256(self.index.folder / source.file_name)
+            pin = f"{source.name}=={source.version}"
+            self.asked.append(pin)
+            return known.get(pin, PackageMetadata())
+
+        return read
+
+    def lock(self, *requires: str, constraints: str = "", known: Known | None = None) -> set[str]:
+        """Return the pins of a lock, each with a hash."""
+        (self.folder / "requirements.in").write_text("\n".join(requires))
+        (self.folder / "constraints.txt").write_text(constraints)
+        options = ["--constraint", "constraints.txt", "requirements.in"]
+        read = self.reader(known or {})
+        text, result = lock_packages(options, TARGET, self.folder, self.environment, "", read)
+        if reason := refusal(result, "the test"):
+            raise InputError(reason)
+        pins = re.findall(r"^(\S+) \\\n +--hash=sha256:[0-9a-f]{64}$", text, re.MULTILINE)
+        assert len(pins) == text.count("==")
+        return {*pins}
+
+
+@pytest.fixture(params=["folder", "pages"])
+def resolving(tmp_path: Path, request: pytest.FixtureRequest) -> Resolving:
+    (folder := tmp_path / "work").mkdir()
+    (index := tmp_path / "index").mkdir()
+    environment = {**os.environ, "UV_OFFLINE": "1", "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    made = Resolving(HostileIndex(index), folder, environment)
+    publish_all(made.index)
+    if request.param == "folder":
+        environment["UV_FIND_LINKS"] = str(index)
+    else:
+        environment["UV_DEFAULT_INDEX"] = made.index.pages()
+    return made
+
+
+def publish_all(index: HostileIndex) -> None:
+    index.source("evil", "1.0")
+    index.source("evil", "2.0")
+    index.source("intree", "1.0", IN_TREE)
+    index.wheel("app", "1.0", "evil<2")
+    index.wheel("above", "1.0", "app")
+    index.wheel("mixed", "1.0")
+    index.source("mixed", "2.0")
+
+
+def test_the_index_of_this_test_runs_code(resolving: Resolving) -> None:
+    """Uv alone builds the in-tree package, which no test below may do."""
+    (resolving.folder / "requirements.in").write_text("intree")
+    command = [find_uv_bin(), "pip", "compile", "requirements.in"]
+    subprocess.run(
+        command, cwd=resolving.folder, env=resolving.environment, check=False, capture_output=True
+    )
+    assert resolving.index.mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("requires", "constraints", "pins"),
+    [
+        (["evil"], "", {"evil==2.0"}),
+        (["evil"], "evil<2", {"evil==1.0"}),
+        (["evil[extra]==1.0"], "", {"evil==1.0"}),
+        (["intree"], "", {"intree==1.0"}),
+        (["above"], "", {"above==1.0", "app==1.0", "evil==1.0"}),
+        (["mixed"], "", {"mixed==1.0"}),
+        (["mixed>1", "intree"], "", {"mixed==2.0", "intree==1.0"}),
+    ],
+    ids=["sdist", "constraint", "extra", "in-tree", "indirect", "wheel first", "two"],
+)
+def test_no_code_runs(
+    resolving: Resolving, requires: list[str], constraints: str, pins: set[str]
+) -> None:
+    assert resolving.lock(*requires, constraints=constraints) == pins
+    assert not resolving.index.mark.exists()
+    wheels = {"above==1.0", "app==1.0", "mixed==1.0"}
+    assert {*resolving.asked} == pins - wheels, "each once"
+    assert len(resolving.asked) == len({*resolving.asked})
+
+
+def test_metadata_decides_what_else_is_locked(resolving: Resolving) -> None:
+    """A release that cannot be is put aside, as uv does with any other."""
+    known = {
+        "evil==2.0": PackageMetadata(("mixed>3",)),
+        "evil==1.0": PackageMetadata(("mixed", 'intree; python_version > "3.9"')),
+    }
+    assert resolving.lock("evil", known=known) == {"evil==1.0", "mixed==1.0"}
+    assert resolving.asked == ["evil==2.0", "evil==1.0"]
+    newer = {"evil==2.0": PackageMetadata(python=">=3.9")}
+    assert resolving.lock("evil", known=newer) == {"evil==1.0"}
+    assert not resolving.index.mark.exists()
+
+
+def test_a_wheel_is_used_beside_a_source(resolving: Resolving) -> None:
+    """Uv names mixed as one without a wheel, for it has none in the newest release."""
+    resolving.index.wheel("old", "1.0", "mixed<2", "evil")
+    if "UV_DEFAULT_INDEX" in resolving.environment:
+        resolving.environment["UV_FIND_LINKS"] = str(resolving.index.folder)
+    pins = resolving.lock("old")
+    assert pins == {"old==1.0", "mixed==1.0", "evil==2.0"}
+
+
+def test_what_cannot_be_is_refused(resolving: Resolving) -> None:
+    with pytest.raises(InputError, match=r"evil==3"):
+        resolving.lock("evil==3")
+    assert not resolving.index.mark.exists()
+
+
+@pytest.mark.parametrize(
+    "variable", ["UV_NO_BINARY", "UV_NO_BINARY_PACKAGE", "UV_NO_BUILD_PACKAGE"]
+)
+def test_variables_allow_no_build(resolving: Resolving, variable: str) -> None:
+    resolving.environment[variable] = "intree"
+    assert resolving.lock("intree") == {"intree==1.0"}
+    assert not resolving.index.mark.exists()
+
+
+@pytest.mark.parametrize("place", ["user", "variable"])
+@pytest.mark.parametrize(
+    "text", ["no-binary-package = ['intree']\n", "[pip]\nno-binary = ['intree']\n"]
+)
+def test_settings_allow_no_build(resolving: Resolving, place: str, text: str) -> None:
+    path = Path(resolving.environment["XDG_CONFIG_HOME"], "uv", "uv.toml")
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    if place == "variable":
+        moved = path.rename(path.with_name("own.toml"))
+        resolving.environment["UV_CONFIG_FILE"] = str(moved)
+    with pytest.raises(InputError, match="no-binary for intree"):
+        resolving.lock("intree")
+    assert not resolving.index.mark.exists()
+
+
+def test_settings_still_name_the_index(resolving: Resolving) -> None:
+    """Also with metadata of our own beside them, and in one file that excludes the others."""
+    links = resolving.environment.pop("UV_FIND_LINKS", str(resolving.index.folder))
+    resolving.environment.pop("UV_DEFAULT_INDEX", None)
+    path = Path(resolving.environment["XDG_CONFIG_HOME"], "uv", "uv.toml")
+    path.parent.mkdir(parents=True)
+    path.write_text(f"find-links = [{links!r}]\n")
+    assert resolving.lock("evil") == {"evil==2.0"}
+    own = path.rename(path.with_name("own.toml"))
+    resolving.environment["UV_CONFIG_FILE"] = str(own)
+    assert resolving.lock("evil") == {"evil==2.0"}
+    del resolving.environment["UV_CONFIG_FILE"]
+    resolving.environment |= {"UV_NO_CONFIG": "1", "UV_FIND_LINKS": links}
+    assert resolving.lock("evil") == {"evil==2.0"}
+    assert not resolving.index.mark.exists()
+
+
+def test_files_are_found_without_a_build(resolving: Resolving) -> None:
+    pins = {"app": "1.0", "evil": "1.0", "intree": "1.0", "mixed": "2.0"}
+    where = (resolving.folder, resolving.environment)
+    found = find_files("the test", pins, TARGET, *where)
+    assert {str(one.name) for one in found.packages if one.sdist} == {"evil", "intree", "mixed"}
+    assert not resolving.index.mark.exists()
+    with pytest.raises(MachineError, match="files of the test cannot be found"):
+        find_files("the test", {"evil": "7"}, TARGET, *where)
+
+
+def test_uv_with_other_settings_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "uv"
+    script.write_text(f'#!/bin/sh\ncase "$*" in *--show*) ;; *) touch {tmp_path}/ran;; esac\n')
+    script.chmod(0o755)
+    monkeypatch.setattr("uv.find_uv_bin", lambda: str(script))
+    with pytest.raises(MachineError, match="does not show its settings"):
+        call_uv(["x.in"], tmp_path, os.environ)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_metadata_without_end(resolving: Resolving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("imgbuild.dockerfile.resolver.ROUNDS", 2)
+    with pytest.raises(CheckFailedError, match="2 rounds give: evil, intree"):
+        resolving.lock("evil", "intree")
+    assert not resolving.index.mark.exists()
+
+
+SAID = "Metadata-Version: 2.1\nName: Evil\nVersion: 1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "name is invalid"),
+        (SAID.replace("Evil", "other"), "it says that it is other"),
+        (SAID.replace("1.0", "2.0"), "it says that it is evil"),
+        (SAID + "Requires-Dist: x @ file:///x.tar.gz\n", "not a requirement of a package index"),
+        (SAID + "Requires-Dist: x; os_name == 'é'\n", "not a requirement of a package index"),
+        (SAID + "Requires-Dist: -e .\n", "is no requirement"),
+        (SAID + "Requires-Python: soon\n", "soon"),
+        (SAID + "Provides-Extra: a b\n", "a b"),
+    ],
+    ids=["empty", "name", "version", "address", "letters", "option", "python", "extra"],
+)
+def test_metadata_that_is_none_is_refused(text: str, fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        parse_metadata(text, "evil", "1.0")
+
+
+def test_metadata_of_a_release_is_read() -> None:
+    text = SAID + "Requires-Python: >=3.6\nProvides-Extra: Full\nRequires-Dist: x>=1\n\nText\n"
+    read: Callable[[str], PackageMetadata] = lambda one: parse_metadata(one, "evil", "1")  # noqa: E731
+    assert read(text) == PackageMetadata(("x>=1",), ">=3.6", ("full",))
+
+
+def test_a_lock_without_sources_reads_no_metadata(resolving: Resolving) -> None:
+    (resolving.folder / "requirements.in").write_text("mixed")
+    where = (resolving.folder, resolving.environment)
+    text, result = lock_packages(["requirements.in"], TARGET, *where, "", no_metadata)
+    assert (result.ok, text.startswith("mixed==1.0")) == (True, True)

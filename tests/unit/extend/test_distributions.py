@@ -1,0 +1,79 @@
+"""Which files of packages an extension gets: data that is fetched before, in order to be built."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hostile_package import HostileIndex
+
+from imgbuild.build.source_metadata import MetadataReader
+from imgbuild.dockerfile.lockfile import Lock
+from imgbuild.dockerfile.resolver import PackageMetadata
+from imgbuild.errors import MachineError
+from imgbuild.extend.base_image import BaseImage
+from imgbuild.extend.distributions import distributions_context, find_distributions
+from imgbuild.files import file_sha256
+from imgbuild.matrix.model import Matrix
+from imgbuild.project import Project
+from imgbuild.sites import Sites
+
+BASE = BaseImage("me/base:1", "me/base:1", "3.6.15", "2.36", "debian-12", {}, {})
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostileIndex:
+    (made := HostileIndex(tmp_path / "index")).folder.mkdir()
+    monkeypatch.setenv("UV_FIND_LINKS", str(made.folder))
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return made
+
+
+@contextmanager
+def reader_of(
+    matrix: Matrix, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[MetadataReader]:
+    """Give a reader that knows what builds every package."""
+    known = PackageMetadata(build_requires=("setuptools",))
+    with MetadataReader(Project(folder), matrix, Sites(), lambda _: None) as reader:
+        monkeypatch.setattr(reader, "read", lambda *_: known)
+        yield reader
+
+
+def test_files_and_build_tools_are_found(
+    index: HostileIndex, matrix: Matrix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once they are in the cache, no index is asked."""
+    app, evil = index.wheel("app", "1.0"), index.source("evil", "1.0")
+    tool = index.wheel("setuptools", "1.0")
+    hashes = {"app": (file_sha256(app),), "evil": (file_sha256(evil),), "own": ("0" * 64,)}
+    lock = Lock("", {"app": "1.0", "evil": "1.0", "own": "1.0"}, hashes, {"app": "", "evil": ""})
+    wheels = ["dist/own-1.0-py3-none-any.whl"]
+    with reader_of(matrix, tmp_path, monkeypatch) as reader:
+        files = find_distributions(lock, wheels, BASE, reader, with_uv=False)
+        assert [file.name for file in files] == [app.name, evil.name, tool.name]
+        folder = distributions_context(files, reader.sites)
+        assert folder
+        assert {path.name for path in folder.iterdir()} == {app.name, evil.name, tool.name}
+        for path in (app, evil, tool):
+            path.unlink()
+        assert find_distributions(lock, wheels, BASE, reader, with_uv=False) == files
+        with pytest.raises(MachineError, match="files of the lock cannot be found"):
+            find_distributions(lock, [], BASE, reader, with_uv=False)
+        assert find_distributions(Lock("", {}, {}), [], BASE, reader, with_uv=True) == ()
+    assert distributions_context((), Sites()) is None
+    assert not index.mark.exists()
+
+
+def test_only_files_of_the_lock_are_chosen(
+    index: HostileIndex, matrix: Matrix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user may give the hash of a file that is not the best one."""
+    wheel = index.wheel("app", "1.0")
+    better = index.folder / "app-1.0-cp36-cp36m-manylinux1_x86_64.whl"
+    better.write_bytes(wheel.read_bytes() + b" ")
+    lock = Lock("", {"app": "1.0"}, {"app": (file_sha256(wheel),)}, {"app": ""})
+    with reader_of(matrix, tmp_path, monkeypatch) as reader:
+        (file,) = find_distributions(lock, [], BASE, reader, with_uv=False)
+    assert file.name == wheel.name

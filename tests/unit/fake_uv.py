@@ -1,0 +1,22 @@
+"""A shell script in uv's place, which builds no package by its own account."""
+
+from pathlib import Path
+from typing import NoReturn
+
+from imgbuild.dockerfile.resolver import SourceDistribution, Target
+
+#: As uv prints it with ``--only-binary :all:``.
+SETTINGS = "build_options: BuildOptions { no_binary: None, no_build: All, }"
+
+
+def write_fake_uv(path: Path, script: str) -> Path:
+    """Write a program that runs ``script`` where uv would resolve."""
+    settings = f'case "$*" in *--show-settings*) echo "{SETTINGS}"; exit;; esac'
+    path.write_text(f"#!/bin/sh\n{settings}\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def no_metadata(source: SourceDistribution, _: Target) -> NoReturn:
+    """Fail a test in which no metadata of a source distribution is needed."""
+    raise AssertionError(f"{source.name} needs no metadata")
