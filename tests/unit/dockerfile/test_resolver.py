@@ -18,6 +18,7 @@ from imgbuild.dockerfile.resolver import (
     SourceDistribution,
     Target,
     call_uv,
+    file_digest,
     find_files,
     lock_packages,
     parse_metadata,
@@ -250,3 +251,14 @@ def test_a_lock_without_sources_reads_no_metadata(resolving: Resolving) -> None:
     where = (resolving.folder, resolving.environment)
     text, result = lock_packages(["requirements.in"], TARGET, *where, "", no_metadata)
     assert (result.ok, text.startswith("mixed==1.0")) == (True, True)
+
+
+def test_file_digest_is_the_index_s(tmp_path: Path) -> None:
+    """A folder has no digests, so its file is read; an index without one is refused."""
+    (file := tmp_path / "a.whl").write_bytes(b"wheel")
+    url = "https://index.example/a.whl"
+    assert file_digest(url, {"sha256": "1" * 64}) == "1" * 64
+    assert file_digest(file.as_uri(), {}) == file_sha256(file)
+    for place in (url, (tmp_path / "gone.whl").as_uri()):
+        with pytest.raises(MachineError):
+            file_digest(place, {})

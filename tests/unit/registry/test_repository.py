@@ -13,6 +13,7 @@ from imgbuild.registry.repository import (
     Manifest,
     json_object,
     parse_repository,
+    split_reference,
 )
 from imgbuild.registry.repository_client import connect
 from imgbuild.settings import Settings, load_settings
@@ -156,3 +157,24 @@ def test_json_of_a_registry_has_distinct_keys() -> None:
         with pytest.raises(DamagedError):
             json_object(content, "a record")
     assert json_object(b'{"a": {"key": 1}, "b": {"Key": 2}}', "a record")["a"] == {"key": 1}
+
+
+def test_manifest_needs_descriptors() -> None:
+    for config in ('"sha256:a"', "[]", "null"):
+        manifest = Manifest("sha256:0", "", f'{{"config": {config}, "layers": []}}'.encode())
+        assert manifest.config_digest == ""
+    with pytest.raises(DamagedError, match="not a JSON object"):
+        json_object(b'["config"]', "The manifest")
+
+
+@pytest.mark.parametrize(
+    ("reference", "parts"),
+    [
+        ("r.org:5000/ml/tf", ("r.org:5000/ml/tf", "", "")),
+        ("r.org:5000/ml/tf:1", ("r.org:5000/ml/tf", "1", "")),
+        (f"r.org/tf:1@{CONFIG}", ("r.org/tf", "1", CONFIG)),
+        (f"r.org/tf@{CONFIG}", ("r.org/tf", "", CONFIG)),
+    ],
+)
+def test_split_reference_parts(reference: str, parts: tuple[str, str, str]) -> None:
+    assert split_reference(reference) == parts
