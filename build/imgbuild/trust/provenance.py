@@ -16,7 +16,7 @@ from imgbuild.inputs.build_inputs import image_downloads
 from imgbuild.plan.changes import recorded_parts
 from imgbuild.project import Project
 from imgbuild.registry.repository import DamagedError, Manifest, json_object
-from imgbuild.registry.repository_client import RegistryClient
+from imgbuild.registry.repository_client import LARGEST_DOCUMENT, RegistryClient
 from imgbuild.registry.signing import TYPES, suite_byproducts
 from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites
@@ -53,7 +53,7 @@ def configuration_of(registry: RegistryClient, manifest: Manifest) -> dict[str, 
     """
     digest = manifest.config_digest
     what = f"{registry.name}: the configuration of {manifest.digest}"
-    document = json_object(registry.blob(digest), what)
+    document = json_object(registry.blob(digest, LARGEST_DOCUMENT), what)
     configuration = {name: value for name, value in document.items() if name != "history"}
     rootfs = document.get("rootfs")
     layers = rootfs.get("diff_ids") if isinstance(rootfs, Mapping) else None
