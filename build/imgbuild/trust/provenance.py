@@ -6,6 +6,7 @@ of a file have the short digest of the label ``imgbuild.inputs``, which is copie
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -71,9 +72,8 @@ def immutable_tags(predicates: Iterable[Mapping[str, Any]]) -> set[str]:
     """Return the immutable tags that provenances name; earlier imgbuilds named none."""
     tags = set()
     for predicate in predicates:
-        parameters = predicate.get("buildDefinition", {}).get("externalParameters", {})
-        if tag := parameters.get("tags", {}).get("immutable"):
-            tags.add(str(tag))
+        with suppress(KeyError, TypeError):  # another program's
+            tags.add(str(predicate["buildDefinition"]["externalParameters"]["tags"]["immutable"]))
     return tags
 
 
