@@ -52,9 +52,13 @@ def has_registry(image: str) -> bool:
 def moved(here: str, location: str) -> str:
     """Return the address that a ``Location`` names; it may be relative. https stays https.
 
-    MachineError: it leads from https to something else, or to neither http nor https.
+    MachineError: it leads from https to something else, to neither http nor https, or nowhere.
     """
-    parts = urlsplit(urljoin(here, location))
+    try:
+        parts = urlsplit(urljoin(here, location))
+        _ = parts.port
+    except ValueError as error:
+        raise MachineError(f"{shown(here)} leads to what is no address: {error}.") from None
     there = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     if parts.scheme not in PORTS:
         raise MachineError(

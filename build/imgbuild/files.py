@@ -23,6 +23,8 @@ from imgbuild.project import state_dir
 FILE_TIME = 315619200
 #: Bytes of a text that a user names; the largest lock has a tenth of it.
 LARGEST_TEXT = 4 << 20
+#: The most levels of JSON that somebody has put into a registry; our own have ten.
+_DEEPEST = 100
 
 
 def sha256(content: bytes) -> str:
@@ -55,14 +57,37 @@ def parse_strict_json(content: str | bytes) -> Any:  # noqa: ANN401 - whatever J
     Go matches the keys of a struct without regard to case, and the last one wins (encoding/json,
     "Unmarshal"); Python has both. So one document could be two different images.
 
-    ValueError: as `parse_json`, or an object has such keys.
+    The same holds for another encoding than UTF-8, halves of characters and numbers without an end:
+    Go refuses or replaces them.
+
+    ValueError: as `parse_json`, or it has one of these, or over `_DEEPEST` levels.
     """
+    text = content if isinstance(content, str) else content.decode("utf-8")
     try:
-        return json.loads(
-            content, parse_constant=_refuse_constant, object_pairs_hook=_distinct_keys
+        document = json.loads(
+            text, parse_constant=_refuse_constant, object_pairs_hook=_distinct_keys
         )
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+    _check_depth(document)
+    json.dumps(document, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    return document
+
+
+def _check_depth(document: object) -> None:
+    """Raise ValueError for JSON that copying or printing would not come to the end of."""
+    containers = [document]
+    for _ in range(_DEEPEST):
+        children: list[object] = []
+        for container in containers:
+            if isinstance(container, dict):
+                children.extend(container.values())
+            elif isinstance(container, list):
+                children.extend(container)
+        containers = [child for child in children if isinstance(child, dict | list)]
+        if not containers:
+            return
+    raise ValueError("nested too deeply")
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -70,7 +95,9 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for key, _ in pairs:
         folded = key.casefold()
         if folded in seen:
-            raise ValueError(f"the keys {seen[folded]!r} and {key!r} are equal but for case")
+            raise ValueError(
+                f"the keys {seen[folded][:80]!r} and {key[:80]!r} are equal but for case"
+            )
         seen[folded] = key
     return dict(pairs)
 

@@ -132,6 +132,11 @@ def test_addresses() -> None:
 
     with pytest.raises(MachineError, match=r"^http://x\.example/a leads to ftp://y\.example/b,"):
         moved("http://x.example/a", "ftp://y.example/b")
+    for address in ("https://[x", "https://y.example:99999/", "//y.example:x/"):
+        with pytest.raises(
+            MachineError, match=r"^https://x\.example/a leads to what is no address"
+        ):
+            moved("https://x.example/a", address)
 
 
 def test_this_machine_is_told_by_the_host_alone() -> None:

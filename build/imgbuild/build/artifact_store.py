@@ -8,7 +8,11 @@ from typing import Any
 from imgbuild.files import json_sha256, parse_strict_json
 from imgbuild.matrix.tags import input_tag
 from imgbuild.registry.repository import DamagedError, Manifest
-from imgbuild.registry.repository_client import RegistryClient
+from imgbuild.registry.repository_client import (
+    LARGEST_BLOB,
+    LARGEST_DOCUMENT,
+    RegistryClient,
+)
 
 WHEEL_TYPE = "application/vnd.imgbuild.wheel.v1+zip"
 VERDICTS_TYPE = "application/vnd.imgbuild.verdicts.v1+json"
@@ -58,7 +62,7 @@ class ArtifactStore:
         self.client.put_artifact(f"{VERDICTS_PREFIX}{key}", VERDICTS_TYPE, content, image)
 
     def wheel(self, key: str) -> bytes | None:
-        return self._artifact(f"{WHEEL_PREFIX}{key}", WHEEL_TYPE)
+        return self._artifact(f"{WHEEL_PREFIX}{key}", WHEEL_TYPE, LARGEST_BLOB)
 
     def keep_wheel(self, key: str, content: bytes) -> bool:
         """Keep a Horovod wheel; return whether it is new."""
@@ -68,9 +72,9 @@ class ArtifactStore:
         self.client.put_artifact(tag, WHEEL_TYPE, content)
         return True
 
-    def _artifact(self, tag: str, kind: str) -> bytes | None:
+    def _artifact(self, tag: str, kind: str, most: int = LARGEST_DOCUMENT) -> bytes | None:
         try:
-            found = self.client.read_artifact(tag, kind)
+            found = self.client.read_artifact(tag, kind, most)
         except DamagedError as error:
             self.say(f"{error} It is made again.")
             return None

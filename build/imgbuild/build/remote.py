@@ -18,6 +18,7 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.matrix.tags import INPUT_PREFIX, input_tag
 from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.registry.signing import Trust, attested_suites, trust_of
 from imgbuild.settings import Settings
@@ -69,6 +70,7 @@ class RemoteStore:
         try:
             if self.trust:
                 self.trust.require_signature(f"{self.name}@{manifest.digest}")
+                self._attested(self.trust, manifest, item)
         except CheckFailedError as error:
             self.say(f"{item.image.name} is built here, since it is not verified: {error}")
             return None
@@ -101,11 +103,27 @@ class RemoteStore:
         if manifest is None or not manifest.is_image(image.id):
             return None
         try:
-            signed = self.trust.attested(f"{self.name}@{manifest.digest}", "slsaprovenance1")
+            signed = self._attested(self.trust, manifest, item)
         except CheckFailedError as error:
             self.say(f"{item.image.name} is tested here, since its results are not signed: {error}")
             return None
         return attested_suites(signed), self.trust.fingerprint
+
+    def _attested(
+        self, trust: Trust, manifest: Manifest, item: PlanItem
+    ) -> list[Mapping[str, Any]]:
+        """Return the provenances of an image that say that it is the one of a plan.
+
+        An image that is built ``FROM`` it has the same labels, and may be signed by the same key.
+
+        CheckFailedError: there is none that is trusted.
+        """
+        reference = f"{self.name}@{manifest.digest}"
+        attested = trust.attested(reference, "slsaprovenance1")
+        signed = [predicate for predicate in attested if _is_about(predicate, item)]
+        if not signed:
+            raise CheckFailedError(f"{reference}: by its provenance it is another image.")
+        return signed
 
     def push(self, item: PlanItem, image_id: str, engine: Engine) -> None:
         """Push an image; layers that the registry has are not sent."""
@@ -115,6 +133,17 @@ class RemoteStore:
             engine.push(reference)
         finally:
             engine.untag(reference)
+
+
+def _is_about(predicate: Mapping[str, Any], item: PlanItem) -> bool:
+    """Return whether a provenance is of the image of a plan, built from the same inputs."""
+    try:
+        definition = predicate["buildDefinition"]
+        name = definition["externalParameters"]["image"]
+        inputs = definition["internalParameters"]["inputDigest"]
+    except (KeyError, TypeError):
+        return False
+    return bool(name == item.image.name and inputs == item.digest.total)
 
 
 @dataclass(frozen=True)

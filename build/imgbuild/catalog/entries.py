@@ -19,7 +19,7 @@ from imgbuild.parallel import in_parallel
 from imgbuild.plan.plan import NEVER_BUILT, NO_RECORD
 from imgbuild.project import Project
 from imgbuild.publish.record import PublishedRepository, Record, read_published, skip_reasons
-from imgbuild.registry.repository_client import RegistryClient, connect
+from imgbuild.registry.repository_client import LARGEST_DOCUMENT, RegistryClient, connect
 from imgbuild.settings import load_settings
 from imgbuild.sizes import Layer, measure
 from imgbuild.suites.catalog import Suite, read_suites
@@ -181,7 +181,8 @@ def published_image(
     try:
         manifest = registry.manifest(record.digest)
         sizes = manifest.sizes()[1:] if manifest else ()
-        config = parse_strict_json(registry.blob(manifest.config_digest)) if manifest else {}
+        content = registry.blob(manifest.config_digest, LARGEST_DOCUMENT) if manifest else b"{}"
+        config = parse_strict_json(content)
         history = config.get("history", ())
         steps = [str(one.get("created_by", "")) for one in history if not one.get("empty_layer")]
         layers = tuple(Layer(None, *pair) for pair in zip(sizes, steps, strict=True))

@@ -30,8 +30,8 @@ Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 Tag = Annotated[str, Field(pattern=f"^{TAG.pattern}$")]
 Release = Annotated[str, Field(pattern=r"^[0-9]{8}\.[1-9][0-9]{0,3}$")]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
-#: A word of an image or a suite, or a version.
-Word = Annotated[str, Field(max_length=200)]
+#: A word of an image or a suite, a version, or a reason: one line.
+Word = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
 class _Skip(TypedDict, total=False):

@@ -186,6 +186,8 @@ class RegistryConnection:
         bearer = challenges.get("bearer", {})
         if not bearer.get("realm"):
             return login.basic if login and "basic" in challenges else ""
+        root = f"{self._scheme}://{self._repository.registry}"
+        bearer = {**bearer, "realm": addresses.moved(root, bearer["realm"])}
         answer = self._ask_for_token(bearer, login, write=write)
         http.raise_transient(answer.status, answer.headers)
         try:

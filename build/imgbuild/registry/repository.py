@@ -197,4 +197,4 @@ def _check_keys(document: Mapping[str, Any], known: Container[str], what: str) -
     """Raise DamagedError for a key that is not known: another program may know it."""
     for key in document:
         if key not in known:
-            raise DamagedError(f"{what} has the key {key!r}, which no manifest has.")
+            raise DamagedError(f"{what} has the key {key[:80]!r}, which no manifest has.")

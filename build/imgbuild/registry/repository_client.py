@@ -15,6 +15,7 @@ from imgbuild.addresses import moved
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import parse_strict_json
 from imgbuild.http import LARGEST_ANSWER, Answer, HttpClient, RetryPolicy, TransientError
+from imgbuild.matrix.tags import TAG
 from imgbuild.parallel import in_parallel
 from imgbuild.registry import repository
 from imgbuild.registry.connection import RegistryConnection, error_text
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
 #: The most bytes that are read of a blob.
 LARGEST_BLOB = 1 << 28
-#: The most pages of tags; with 1000 tags on each, far more than a repository has.
-MOST_PAGES = 10_000
+#: The most bytes that are read of a blob that is JSON, which takes far more memory than its bytes.
+LARGEST_DOCUMENT = 1 << 22
+#: The most pages of tags, and the most tags; far more than a repository has.
+MOST_PAGES, MOST_TAGS = 10_000, 1_000_000
 #: So many requests at once.
 REQUESTS = 8
 _DELETE_SCOPE = "pull,push,delete"
@@ -81,9 +84,13 @@ class RegistryClient(RegistryConnection):
             )
         return digest
 
-    def blob(self, digest: str) -> bytes:
-        """Return a blob of at most `LARGEST_BLOB` bytes; `CheckFailedError` if there is none."""
-        answer = self._read("GET", f"/blobs/{digest}", f"reading {digest}", most=LARGEST_BLOB)
+    def blob(self, digest: str, most: int | None = None) -> bytes:
+        """Return a blob of at most ``most`` bytes; `CheckFailedError` if there is none.
+
+        The default is `LARGEST_BLOB`.
+        """
+        limit = most or LARGEST_BLOB
+        answer = self._read("GET", f"/blobs/{digest}", f"reading {digest}", most=limit)
         if answer is None:
             raise CheckFailedError(
                 f"{self.name} has no blob {digest}, which a manifest there refers to."
@@ -123,21 +130,26 @@ class RegistryClient(RegistryConnection):
         pages: set[str] = set()
         path = "/tags/list?n=1000"  # registries may return fewer
         while path:
-            if path in pages or len(pages) == MOST_PAGES:
+            if path in pages or len(pages) == MOST_PAGES or len(found) > MOST_TAGS:
                 raise CheckFailedError(f"{self.name}: its tags have no end. Is it a registry?")
             pages.add(path)
             answer = self._read("GET", path, "listing its tags")
             if answer is None:
                 break
-            try:
-                found.update(str(tag) for tag in parse_strict_json(answer.body)["tags"] or ())
-            except (ValueError, KeyError, TypeError) as error:
-                raise CheckFailedError(
-                    f"{self.name}: its answer is not a list of tags. Is it a registry?"
-                ) from error
+            found.update(self._listed(answer.body))
             following = _NEXT.search(answer.headers.get("Link", ""))
             path = moved(answer.url, following[1]) if following else ""
         return tuple(sorted(found))
+
+    def _listed(self, body: bytes) -> list[str]:
+        """Return the tags of one answer; CheckFailedError: it has what is no tag."""
+        try:
+            tags: list[str] = parse_strict_json(body)["tags"] or []
+            if all(TAG.fullmatch(tag) for tag in tags):
+                return tags
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise CheckFailedError(f"{self.name}: its answer is not a list of tags. Is it a registry?")
 
     def put_artifact(
         self,
@@ -193,8 +205,13 @@ class RegistryClient(RegistryConnection):
         }
         self.put_manifest(tag, json.dumps(index).encode(), repository.INDEXES[0])
 
-    def read_artifact(self, tag: str, kind: str) -> repository.Artifact | None:
-        """Return the file under a tag, or ``None``; DamagedError if it is of another type."""
+    def read_artifact(
+        self, tag: str, kind: str, most: int = LARGEST_DOCUMENT
+    ) -> repository.Artifact | None:
+        """Return the file under a tag, or ``None``; DamagedError if it is of another type.
+
+        MachineError: it has more than ``most`` bytes.
+        """
         manifest = self.manifest(tag)
         if manifest is None:
             return None
@@ -207,7 +224,7 @@ class RegistryClient(RegistryConnection):
             raise repository.DamagedError(f"{where} is not an artifact of imgbuild.") from error
         if found != kind:
             raise repository.DamagedError(f"{where} is of the type {found}, not {kind}.")
-        return repository.Artifact(self.blob(digest), manifest.subject, where)
+        return repository.Artifact(self.blob(digest, most), manifest.subject, where)
 
     def _read(self, method: str, path: str, what: str, most: int = LARGEST_ANSWER) -> Answer | None:
         """Return the answer 200 to a request, or None for 404."""

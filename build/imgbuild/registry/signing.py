@@ -256,10 +256,12 @@ def attested_suites(predicates: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the entries that `suite_byproducts` wrote into provenances, by suite."""
     found = {}
     for predicate in predicates:
-        for one in predicate.get("runDetails", {}).get("byproducts", ()):
-            name = str(one.get("name"))
+        details = predicate.get("runDetails")
+        byproducts = details.get("byproducts") if isinstance(details, Mapping) else None
+        for byproduct in byproducts if isinstance(byproducts, list) else ():
+            name = str(byproduct.get("name")) if isinstance(byproduct, Mapping) else ""
             if name.startswith(_BYPRODUCT):
-                found[name.removeprefix(_BYPRODUCT)] = one.get("annotations")
+                found[name.removeprefix(_BYPRODUCT)] = byproduct.get("annotations")
     return found
 
 

@@ -291,15 +291,16 @@ class ReportStore:
     ) -> None:
         """Take over results of the same image, found in a repository; those of this machine win.
 
+        What is no whole result is left out, and what an entry says itself of who signed it.
         Without any it is kept that this machine is to test the image, and if so, ``built`` it, with
         how much work. ``signed_by`` is the fingerprint of who signed the image with its results.
         """
         signature = {"signed_by": signed_by} if signed_by else {}
-        theirs = {
-            suite: {**entry, "found": found, **signature}
-            for suite, entry in suites.items()
-            if isinstance(entry, Mapping)
-        }
+        theirs = {}
+        for suite, entry in suites.items():
+            if isinstance(entry, Mapping) and _result(suite, {**entry, "found": found}):
+                said = {name: value for name, value in entry.items() if name != "signed_by"}
+                theirs[suite] = {**said, "found": found, **signature}
         made = {"built": True, "seconds": seconds} if built else {}
         self._write(image_id, {**theirs, **self.document(image_id)}, **made, **signature)
 

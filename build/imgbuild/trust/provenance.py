@@ -6,6 +6,7 @@ of a file have the short digest of the label ``imgbuild.inputs``, which is copie
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from imgbuild.inputs.build_inputs import image_downloads
 from imgbuild.plan.changes import recorded_parts
 from imgbuild.project import Project
 from imgbuild.registry.repository import DamagedError, Manifest, json_object
-from imgbuild.registry.repository_client import RegistryClient
+from imgbuild.registry.repository_client import LARGEST_DOCUMENT, RegistryClient
 from imgbuild.registry.signing import TYPES, suite_byproducts
 from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites
@@ -53,7 +54,7 @@ def configuration_of(registry: RegistryClient, manifest: Manifest) -> dict[str, 
     """
     digest = manifest.config_digest
     what = f"{registry.name}: the configuration of {manifest.digest}"
-    document = json_object(registry.blob(digest), what)
+    document = json_object(registry.blob(digest, LARGEST_DOCUMENT), what)
     configuration = {name: value for name, value in document.items() if name != "history"}
     rootfs = document.get("rootfs")
     layers = rootfs.get("diff_ids") if isinstance(rootfs, Mapping) else None
@@ -71,9 +72,8 @@ def immutable_tags(predicates: Iterable[Mapping[str, Any]]) -> set[str]:
     """Return the immutable tags that provenances name; earlier imgbuilds named none."""
     tags = set()
     for predicate in predicates:
-        parameters = predicate.get("buildDefinition", {}).get("externalParameters", {})
-        if tag := parameters.get("tags", {}).get("immutable"):
-            tags.add(str(tag))
+        with suppress(KeyError, TypeError):  # another program's
+            tags.add(str(predicate["buildDefinition"]["externalParameters"]["tags"]["immutable"]))
     return tags
 
 

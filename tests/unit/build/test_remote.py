@@ -19,6 +19,7 @@ from imgbuild.build.result import BuildResult
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY, TAKEN_WHEEL
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import input_tag
+from imgbuild.plan.plan import PlanItem
 from imgbuild.registry.repository import OCI_MANIFEST, Manifest, digest_of
 from imgbuild.registry.signing import Trust
 
@@ -230,14 +231,44 @@ def test_an_interrupt_before_the_tags_loses_nothing(
     assert bench.tags() == bench.tags(OLD) | bench.tags(NEW)
 
 
+def provenance(item: PlanItem, **changes: str) -> dict[str, Any]:
+    """Return what a provenance says of the image of a plan."""
+    said = {"image": item.image.name, "inputDigest": item.digest.total, **changes}
+    return {
+        "buildDefinition": {
+            "externalParameters": {"image": said["image"]},
+            "internalParameters": {"inputDigest": said["inputDigest"]},
+        }
+    }
+
+
+@pytest.mark.parametrize("key", ["image", "inputDigest", ""])
+def test_image_of_another_provenance_is_not_taken(machines: Machines, key: str) -> None:
+    """One that is built on ours inherits all labels, and the same key may have signed it."""
+    bench = machines.bench
+    machines.build()
+    (item, *_) = bench.plan()
+    predicate = provenance(item, **{key: "another"}) if key else {"buildDefinition": []}
+    machines.another()
+    trust = Mock(spec=Trust, fingerprint="whose", attested=Mock(return_value=(predicate,)))
+    store = RemoteStore(machines.server, bench.said.append, trust)
+    assert store.pull(item, bench.context.engine) is None
+    assert item.image.name in bench.said[-1]
+    trust.attested.return_value = (predicate, provenance(item))
+    assert store.pull(item, bench.context.engine)
+
+
 @pytest.mark.parametrize("signed", [True, False])
 def test_with_trust_the_results_that_are_signed_count(machines: Machines, *, signed: bool) -> None:
-    """The image is not tested again, and it is known who signed it; without results it is.
+    """The image is not tested again, and it is known who signed it.
+
+    Without a provenance it is not taken: whoever signs images signs that, too.
 
     Nor are they of another image with the same inputs, which the engine may have.
     """
     bench, server, kept = machines.bench, machines.server, machines.bench.context.store
     machines.build()
+    items = bench.plan()
 
     def attested(reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
         assert kind == "slsaprovenance1"
@@ -246,19 +277,19 @@ def test_with_trust_the_results_that_are_signed_count(machines: Machines, *, sig
         manifest = json.loads(server.manifests[reference.partition("@")[2]].content)
         document = kept.document(manifest["config"]["digest"])
         entries = [{"name": f"suite {n}", "annotations": one} for n, one in document.items()]
-        return ({"runDetails": {"byproducts": [{"name": "sbom"}, *entries]}},)
+        details = {"byproducts": [{"name": "sbom"}, *entries]}
+        return tuple({**provenance(item), "runDetails": details} for item in items)
 
     trust = Mock(spec=Trust, fingerprint="whose", attested=attested)
     store = RemoteStore(server, bench.said.append, trust)
-    for item in bench.plan():
+    for item in items:
         image = bench.engine.stored[item.image_id or ""]
         assert bool(store.verdicts(item, image)) is signed
         assert store.verdicts(item, replace(image, id="sha256:" + "e" * 64)) is None
     machines.another()
     bench.stores = RemoteStores((store,), ())
     results = bench.build(test=True, keep_going=True)
-    assert not bench.baked
-    assert bool(bench.tested) is not signed
+    assert bool(bench.baked) is bool(bench.tested) is not signed
     assert all(one.ok for one in results)
     reports = bench.context.store
     for one in results:

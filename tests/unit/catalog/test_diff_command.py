@@ -20,7 +20,7 @@ from imgbuild.project import SETTINGS_VARIABLE
 from imgbuild.sizes import Layer
 from imgbuild.suites.catalog import Suite
 from imgbuild.suites.container import ImageContents
-from imgbuild.suites.results import ReportStore
+from imgbuild.suites.results import ReportStore, SuiteResult, TestFailure
 
 NAME = "tf-2.2-cpu-debian"
 FIRST, SECOND = "20261101.1", "20261120.1"
@@ -116,7 +116,8 @@ def test_releases(server: RegistryServer) -> None:
 @pytest.mark.usefixtures("engine")
 def test_references_of_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = ReportStore(tmp_path / "state" / "imgbuild" / "reports")
-    store.import_results("sha256:1", {"pins": {"verdict": "failed", "passed": 1}})
+    failed = SuiteResult("pins", 1, (TestFailure("test_x", "no"),), (), 1.0)
+    store.save("sha256:1", {"pins": "key"}, [failed])
     found = json.loads(run("me/train:1", "other/tf:1", "--json"))
     assert found["a"]["pins"] == {"tensorflow": "2.2.0", "mpi flavour": "openmpi"}
     assert found["b"]["pins"]["mpi"] == "4.1.4"

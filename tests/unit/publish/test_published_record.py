@@ -9,6 +9,8 @@ import pytest
 from memory_registry import MemoryRegistry
 from published_images import RECORD, publish
 
+from imgbuild.cli.published_command import published_json
+from imgbuild.http import LARGEST_ANSWER, Answer
 from imgbuild.matrix.tags import record_tag
 from imgbuild.publish.record import (
     ARTIFACT_TYPE,
@@ -19,9 +21,11 @@ from imgbuild.publish.record import (
     record_of,
 )
 from imgbuild.registry.repository import DamagedError
+from imgbuild.registry.repository_client import LARGEST_DOCUMENT
 
 TAG, WHERE = RECORD.tag, "registry.test/app:1.record"
 
+SUITE = {"verdict": "passed", "passed": 1, "skipped": 0}
 ENTRIES: tuple[tuple[str, dict[str, Any]], ...] = (
     *(("verdict", {"verdict": ["passed"]}), ("seconds", {"seconds": inf})),
     *(("passed", {"passed": 10**400}), ("passed", {"passed": -1})),
@@ -44,6 +48,8 @@ def registry() -> MemoryRegistry:
         *(({"tag": "with space"}, "tag"), ({"moving": "2.2"}, "moving")),
         *(({"moving": [".x"]}, "moving.0"), ({"pins": {"tensorflow": 2}}, "pins.tensorflow")),
         ({"packages": {"numpy": "1" * 6000}}, "packages.numpy"),
+        ({"retired_reason": "x\n✓ record"}, "retired_reason"),
+        ({"suites": [{**SUITE, "suite": "x\r"}]}, "suites.0.suite"),
         ({"suites": [{"suite": "pins"}]}, "suites.0.verdict"),
         ({"report": []}, "report"),
         ({"report": {"pins": []}}, "report.pins"),
@@ -111,3 +117,30 @@ def test_a_record_of_another_image(registry: MemoryRegistry) -> None:
     registry.put_artifact(record_tag(TAG), ARTIFACT_TYPE, content, other)
     with pytest.raises(DamagedError, match=other.digest):
         read_record(registry, TAG)
+
+
+def test_record_that_is_nested_deeply_is_damaged(registry: MemoryRegistry) -> None:
+    """It is named and left out, and what is printed of the others is whole."""
+    record = publish(registry, "2.2.0-cpu-20261120.1")
+    image = registry.manifests[record.digest]
+    nested = "[" * 700 + "]" * 700
+    text = json.dumps(record.as_json()).replace('"skipped": []', f'"x": {nested}')
+    assert nested in text
+    registry.put_artifact(record_tag(record.tag), ARTIFACT_TYPE, text.encode(), image)
+    found = read_published(registry)
+    assert len(found.damaged) == 1
+    assert published_json(found) == []
+
+
+def test_record_that_is_too_large_is_not_read(registry: MemoryRegistry) -> None:
+    limits: list[int] = []
+
+    def ask(*arguments: Any, most: int = 0, **named: Any) -> Answer:
+        limits.append(most)
+        return MemoryRegistry.ask(registry, *arguments, **named)
+
+    record = publish(registry, "2.2.0-cpu-20261120.1")
+    registry.ask = ask  # type: ignore[method-assign, assignment]
+    assert read_record(registry, record.tag) == record
+    assert max(limits) == LARGEST_ANSWER
+    assert limits[-1] == LARGEST_DOCUMENT

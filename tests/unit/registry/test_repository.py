@@ -7,6 +7,7 @@ import pytest
 from registry_server import opened
 
 from imgbuild.errors import InputError, MachineError
+from imgbuild.files import parse_strict_json
 from imgbuild.http import HttpClient, TransientError
 from imgbuild.registry.repository import (
     DamagedError,
@@ -178,3 +179,22 @@ def test_manifest_needs_descriptors() -> None:
 )
 def test_split_reference_parts(reference: str, parts: tuple[str, str, str]) -> None:
     assert split_reference(reference) == parts
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" * 101 + b"]" * 101,
+        b'{"a": ' * 500 + b"1" + b"}" * 500,
+        b'{"a\\ud800": 1, "a\\ud801": 2}',
+        '{"a": 1}'.encode("utf-16"),
+        b'{"a": "\xed\xa0\x80"}',
+        b'{"a": 1e999}',
+    ],
+    ids=["list", "object", "halves", "utf-16", "half", "number"],
+)
+def test_json_that_go_reads_in_another_way(content: bytes) -> None:
+    """Or that is nested so deeply that copying or printing it would fail."""
+    with pytest.raises(ValueError, match=r"\w"):
+        parse_strict_json(content)
+    assert parse_strict_json(b"[" * 100 + b"]" * 100)

@@ -119,6 +119,46 @@ def test_every_request_survives_a_fault_that_passes(
         assert len(said) == 2
 
 
+@pytest.mark.parametrize("tag", ["../../other", "1.0\n2.0", "\ud800", "", "a" * 129, 1, ["1.0"]])
+def test_tags_that_no_registry_has(
+    registry: RegistryClient, server: RegistryServer, tag: object
+) -> None:
+    """They would reach addresses and the terminal."""
+    server.fail("GET /tags", Fault(200, {}, json.dumps({"tags": ["1.0", tag]}).encode()))
+    with pytest.raises(CheckFailedError, match="not a list of tags"):
+        registry.tags()
+
+
+def test_tags_that_are_too_many_are_not_kept(
+    registry: RegistryClient, server: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repository_client, "MOST_TAGS", 2)
+    server.store.page = 1
+    for number in range(5):
+        server.store.add_image(f"1.{number}")
+    with pytest.raises(CheckFailedError, match="its tags have no end"):
+        registry.tags()
+    assert len(server.lines()) == 3
+
+
+@pytest.mark.parametrize("address", ["https://[x", "//host:99999/x", "http://host:x/"])
+def test_an_address_that_cannot_be_is_refused(
+    registry: RegistryClient, server: RegistryServer, address: str
+) -> None:
+    page = json.dumps({"tags": ["1.0"]}).encode()
+    bearer = {"WWW-Authenticate": f'Bearer realm="{address}"'}
+    works: list[tuple[str, Fault, Callable[[], object]]] = [
+        ("GET /tags", Fault(200, {"Link": f'<{address}>; rel="next"'}, page), registry.tags),
+        ("POST /blobs", Fault(202, {"Location": address}), lambda: registry.put_blob(b"x")),
+        ("GET /tags", Fault(401, bearer), registry.tags),
+    ]
+    for line, fault, work in works:
+        server.faults.clear()
+        server.fail(line, fault)
+        with pytest.raises(MachineError, match="no address"):
+            work()
+
+
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [

@@ -201,6 +201,23 @@ def test_a_verdict_cannot_say_that_it_was_found_here_or_replace_one_of_here(
     assert store.passed(ID, KEYS)["horovod"].passed == HOROVOD.passed
 
 
+def test_a_verdict_cannot_say_who_signed_it(store: ReportStore) -> None:
+    """The fingerprint of a public key is no secret."""
+    store.import_results(ID, {"pins": {**THEIRS, "signed_by": "whose"}}, CACHE)
+    assert "signed_by" not in store.document(ID)["pins"]
+    other = {**THEIRS, "signed_by": "other"}
+    store.import_results(ID, {"horovod": other}, CACHE, signed_by="whose")
+    assert store.document(ID)["horovod"]["signed_by"] == "whose"
+
+
+@pytest.mark.parametrize("key", ["passed", "failures", "skipped", "seconds"])
+def test_a_damaged_verdict_is_not_taken(store: ReportStore, key: str) -> None:
+    """Whatever its verdict is: who publishes the image reads all of it."""
+    for verdict in ("failed", "passed"):
+        store.import_results(ID, {"pins": {**THEIRS, "verdict": verdict, key: "x"}}, CACHE)
+        assert store.document(ID) == {}
+
+
 def test_that_it_was_built_here_is_kept_and_is_no_other_word(
     store: ReportStore, tmp_path: Path
 ) -> None:

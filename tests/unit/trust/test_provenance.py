@@ -16,12 +16,14 @@ from imgbuild.project import Project
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.signed_image import SignedImage, read_provenances
 from imgbuild.registry.repository import DamagedError
+from imgbuild.registry.signing import attested_suites
 from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites
 from imgbuild.trust.provenance import (
     LOCAL,
     Publication,
     configuration_of,
+    immutable_tags,
     provenance,
     statement,
 )
@@ -147,3 +149,12 @@ def test_configuration_of_another_form_is_refused(parts: dict[str, Any]) -> None
     registry = MemoryRegistry()
     with pytest.raises(DamagedError):
         configuration_of(registry, registry.add_image("1", **parts))
+
+
+@pytest.mark.parametrize("value", [None, [], "x", {"externalParameters": {"tags": None}}])
+def test_provenance_of_another_program_says_nothing(value: object) -> None:
+    """The same identity may sign what its other programs build."""
+    predicate = {"buildDefinition": value, "runDetails": value}
+    byproducts = {"runDetails": {"byproducts": ["x", {"name": 1}, value]}}
+    assert immutable_tags([predicate]) == set()
+    assert attested_suites([predicate, byproducts]) == {}
