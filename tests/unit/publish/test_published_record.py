@@ -140,7 +140,7 @@ def test_record_that_is_too_large_is_not_read(registry: MemoryRegistry) -> None:
         return MemoryRegistry.ask(registry, *arguments, **named)
 
     record = publish(registry, "2.2.0-cpu-20261120.1")
-    registry.ask = ask  # type: ignore[method-assign, assignment]
+    registry.ask = ask  # type: ignore[method-assign]
     assert read_record(registry, record.tag) == record
     assert max(limits) == LARGEST_ANSWER
     assert limits[-1] == LARGEST_DOCUMENT
