@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from imgbuild.errors import CheckFailedError
+from imgbuild.matrix.images import whole_family
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.tags import INPUT_PREFIX, RECORD_SUFFIX, RELEASE
+from imgbuild.matrix.tags import (
+    INPUT_PREFIX,
+    RECORD_SUFFIX,
+    RELEASE,
+    input_tag,
+    planned_tags,
+)
 from imgbuild.parallel import in_parallel
 from imgbuild.publish.record import PublishedRepository, Record
 from imgbuild.publish.signed_image import SignedImage, record_differences
@@ -40,6 +47,7 @@ class Inspection:
         Without ``trust``, signatures and provenance are not verified.
         """
         yield from self.found.faults()
+        yield from self._unrecorded_tags()
         manifests: dict[str, Manifest] = {}
         digests = sorted({*self._digests.values(), *self._signed})
         for digest, manifest in zip(
@@ -75,6 +83,7 @@ class Inspection:
     def _image_tags(self) -> Mapping[str, str]:
         """The digest of every tag that only images of imgbuild have."""
         known = {tag for record in self.found.records for tag in (record.tag, *record.moving)}
+        known |= self._family_tags
         return {
             tag: digest
             for tag, digest in self._digests.items()
@@ -82,6 +91,24 @@ class Inspection:
             or tag.startswith(INPUT_PREFIX)
             or (RELEASE.search(tag) and not tag.endswith(RECORD_SUFFIX))
         }
+
+    @cached_property
+    def _family_tags(self) -> set[str]:
+        """The moving tags of the matrix: somebody may have deleted the record that has one."""
+        return {tag for image in whole_family(self.matrix) for tag in planned_tags(image).moving}
+
+    def _unrecorded_tags(self) -> Iterator[str]:
+        """Yield a sentence for each tag by which images are pulled that is at an unknown one.
+
+        Tags that a record names are among the faults of `PublishedRepository`.
+        """
+        whole = {record.digest for record in self.found.whole}
+        named = {tag for record in self.found.records for tag in record.moving}
+        expected = {input_tag(record.input_digest) for record in self.found.whole}
+        expected |= self._family_tags - named
+        for tag, digest in self._digests.items():
+            if tag in expected and digest not in whole:
+                yield f"{self.registry.name}:{tag} is at {digest}, which no record is about."
 
     def _sentence(self, digest: str, problem: str) -> str:
         tags = [tag for tag, at in self._digests.items() if at == digest]

@@ -42,8 +42,8 @@ def retire(  # noqa: PLR0913 - which images, why, and who signs that
     The records say so, and the signer attests it. If the signer has a key, its own signature counts
     in place of ``trust``: the images must have a signed provenance with these tags.
 
-    InputError: a tag is of no published image, or an image is signed and nobody signs this. Then
-    nothing is written.
+    InputError: a tag is of no published image; an image is signed and nobody signs this, or the
+    other way round; nobody is trusted. Then nothing is written.
     CheckFailedError: the provenance of an image is not trusted. Then nothing is written.
     """
     found = read_published(registry)
@@ -57,11 +57,7 @@ def retire(  # noqa: PLR0913 - which images, why, and who signs that
             )
         retired |= {one.tag: one for one in records}
     signed = [tag for tag, record in retired.items() if _is_signed(found, record.digest)]
-    if signed and signer is None:
-        raise InputError(
-            f"{', '.join(signed)}: signed, so the retirement must be signed, or whoever may write "
-            "to the repository could take it back. Give --sign-key KEY or --sign-keyless."
-        )
+    _check_signer(retired, signed, signer, trust)
     if signer and (trust := signer.trust if signer.key else trust):
         for tag in signed:
             _require_provenance(trust, found.name, retired[tag])
@@ -72,11 +68,39 @@ def retire(  # noqa: PLR0913 - which images, why, and who signs that
         image = registry.manifest(record.digest)
         if image is None:
             raise CheckFailedError(f"{found.name}:{tag} was deleted meanwhile.")
-        if signer and tag in signed and record.digest not in attested:
+        if signer and record.digest not in attested:
             signer.attest(f"{found.name}@{record.digest}", {RETIREMENT: predicate})
             attested.add(record.digest)
         put_record(registry, replace(record, retired=day, retired_reason=reason), image)
     return [*retired]
+
+
+def _check_signer(
+    retired: Collection[str], signed: Collection[str], signer: Signer | None, trust: Trust | None
+) -> None:
+    """Raise InputError unless every retirement is to be signed, or none.
+
+    A retirement that is not signed could be taken back by whoever may write to the repository.
+    """
+    if signer is None:
+        if signed:
+            raise InputError(
+                f"{', '.join(signed)}: signed, so the retirement must be signed, or whoever may "
+                "write to the repository could take it back. Give --sign-key KEY or --sign-keyless."
+            )
+        return
+    if unsigned := [tag for tag in retired if tag not in signed]:
+        raise InputError(
+            f"{', '.join(unsigned)}: not signed, so no retirement of it is signed. Retire what is "
+            "not signed apart, without a signer; if it was signed, somebody has deleted its "
+            "signature and its attestations."
+        )
+    if not signer.key and trust is None:
+        raise InputError(
+            "--sign-keyless: it is not known whose signatures count, so the retirement of any "
+            "image that a record names would be signed. Set verify: {identity: …, issuer: …} in "
+            "imgbuild.local.yaml."
+        )
 
 
 def _is_signed(found: PublishedRepository, digest: str) -> bool:

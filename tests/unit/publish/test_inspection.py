@@ -7,7 +7,7 @@ import pytest
 from test_verification import NAME, OTHER, RETIRED, Bench, before_issue
 
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.tags import input_tag
+from imgbuild.matrix.tags import input_tag, record_tag
 from imgbuild.project import Project
 from imgbuild.publish.inspection import Inspection
 from imgbuild.publish.record import read_published
@@ -130,8 +130,10 @@ def test_moved_immutable_tag_is_found(bench: Bench) -> None:
     bench.registry.tagged[record.tag] = other.digest
     assert any(record.tag in text for text in faults(bench, ""))
     bench.put(replace(record, digest=other.digest, image_id=other.image_id))
-    for tag in record.moving:
+    for tag in (*record.moving, input_tag(record.input_digest)):
         bench.registry.tagged[tag] = other.digest
+    for end in (".sig", ".att"):
+        del bench.registry.tagged[f"{record.digest.replace(':', '-')}{end}"]
     assert faults(bench, "") == []
     found = faults(bench)
     assert any(record.tag in text and "none of the signed tags" in text for text in found)
@@ -162,3 +164,27 @@ def test_signed_configuration_is_compared(bench: Bench) -> None:
     (text,) = faults(bench)
     assert record.tag in text
     assert "config.Env" in text
+
+
+@pytest.mark.parametrize("key", ["public own", ""])
+def test_tags_of_unknown_images_are_found(bench: Bench, key: str) -> None:
+    """A moving tag whose record was deleted, and the tag by which a build pulls an image."""
+    record, other = bench.publish(), bench.publish(OTHER)
+    del bench.registry.tagged[record_tag(record.tag)]
+    evil = bench.registry.add_image("evil")
+    moved = (record.moving[0], input_tag(other.input_digest))
+    bench.registry.tagged |= dict.fromkeys(moved, evil.digest)
+    found = faults(bench, key)
+    for tag in moved:
+        assert any(tag in text and evil.digest in text for text in found)
+
+
+def test_moving_tag_without_a_record_is_compared(bench: Bench) -> None:
+    """It is at a signed image, but at another one."""
+    record, other = bench.publish(), bench.publish(OTHER)
+    del bench.registry.tagged[record_tag(record.tag)]
+    for tag in record.moving:
+        bench.registry.tagged[tag] = other.digest
+    found = faults(bench)
+    for tag in record.moving:
+        assert any(f" {tag}: " in text and OTHER in text for text in found)

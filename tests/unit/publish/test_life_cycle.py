@@ -176,3 +176,25 @@ def test_image_signed_before_releases_is_retired(bench: Bench) -> None:
     record = bench.publish(change=before_issue)
     retire(bench.registry, [record.tag], "a hole", DAY, signer=Signer(bench.cosign, "own"))
     assert len(retired_of(bench, record)) == 1
+
+
+def test_retirement_that_would_not_be_signed(bench: Bench) -> None:
+    """Who signs must learn that the signature was deleted: it may come back without this."""
+    record, other = bench.publish(), bench.publish(OTHER)
+    for end in (".sig", ".att"):
+        del bench.registry.tagged[f"{record.digest.replace(':', '-')}{end}"]
+    for tags in ([record.tag], [other.tag, record.tag]):
+        with pytest.raises(InputError, match="deleted"):
+            retire(bench.registry, tags, "a hole", DAY, signer=Signer(bench.cosign, "own"))
+    assert {one.retired for one in read_published(bench.registry).whole} == {""}
+    retire(bench.registry, [record.tag], "a hole", DAY)
+    assert retired_of(bench, record) == retired_of(bench, other) == []
+
+
+def test_retirement_without_trust_is_not_signed(bench: Bench) -> None:
+    """A record names the digest, and whoever may write can change a record."""
+    record = bench.publish()
+    with pytest.raises(InputError, match="verify"):
+        retire(bench.registry, [record.tag], "a hole", DAY, signer=Signer(bench.cosign))
+    assert retired_of(bench, record) == []
+    assert {one.retired for one in read_published(bench.registry).whole} == {""}
