@@ -24,7 +24,7 @@ from imgbuild.publish.record import Record, put_record, suite_record
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.trust.attachments import Attachments
-from imgbuild.trust.provenance import immutable_tags
+from imgbuild.trust.provenance import names_tags
 from imgbuild.trust.sbom import system_packages
 
 _DONE = {"push": "pushed", "attach": "attached", "sign": "signed", "record": "recorded"}
@@ -130,7 +130,9 @@ class Push:
         record = self._record(image, existing, manifest)
         recorded = manifest and record == existing.record and existing.input == manifest.digest
         kept = tuple(f"{tag} stays at {later}" for tag, later in existing.kept.items())
-        attached = manifest and self.attachments.are_there(manifest.digest)
+        attached = manifest and self.attachments.are_there(
+            manifest.digest, existing.tag, [*existing.moving]
+        )
         there = {"push": manifest, self.attachments.word: attached, "record": recorded}
         work = tuple(step for step, found in there.items() if not found)
         return PushedImage(record, work, tuple(existing.to_move(manifest)), kept)
@@ -247,7 +249,7 @@ class Push:
             raise CheckFailedError("it is not known whose signature counts (--sign-key).")
         exact = f"{self.registry.name}@{manifest.digest}"
         trust.require_signature(exact)
-        if tag not in immutable_tags(trust.attested(exact, "slsaprovenance1")):
+        if not names_tags(trust.attested(exact, "slsaprovenance1"), tag):
             raise CheckFailedError(f"{exact}: its provenance does not name this tag.")
 
     def _moved_text(self, tag: str, manifest: Manifest | None, record: Record | None) -> str:

@@ -18,7 +18,7 @@ from imgbuild.matrix.tags import (
 from imgbuild.parallel import in_parallel
 from imgbuild.publish.record import PublishedRepository, Record
 from imgbuild.publish.signed_image import SignedImage, record_differences
-from imgbuild.publish.verification import PublishedImage
+from imgbuild.publish.verification import IMAGE_KEYS, PublishedImage
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import REQUESTS, RegistryClient
 from imgbuild.registry.signing import Trust
@@ -26,8 +26,6 @@ from imgbuild.trust.provenance import configuration_of
 
 #: The tags of cosign's signatures and attestations, and of the list of what refers to a manifest.
 _SIGNATURE = re.compile(r"sha256-([0-9a-f]{64})(\.sig|\.att)?")
-#: The keys of the manifest of an image that an engine pushes.
-_IMAGE_KEYS = {"schemaVersion", "mediaType", "config", "layers"}
 #: So many programs of cosign run at once.
 _PROGRAMS = 4
 
@@ -130,7 +128,7 @@ class Inspection:
 
     def _foreign_part(self, manifest: Manifest) -> str:
         """Return why imgbuild would not sign a manifest; nothing if it would."""
-        keys = sorted(manifest.document().keys() - _IMAGE_KEYS)
+        keys = sorted(manifest.document().keys() - IMAGE_KEYS)
         if keys:
             return f"it has {', '.join(keys)}, which no image of imgbuild has"
         if manifest.digest not in self._image_tags.values():

@@ -35,6 +35,8 @@ from imgbuild.settings import Settings
 from imgbuild.trust.provenance import configuration_of
 from imgbuild.trust.sbom import locked_sbom
 
+#: The keys of the manifest of an image that an engine pushes.
+IMAGE_KEYS = {"schemaVersion", "mediaType", "config", "layers"}
 T = TypeVar("T")
 Predicates = tuple[Mapping[str, Any], ...]
 
@@ -225,6 +227,10 @@ class PublishedImage:
         CheckFailedError: it differs, or cannot be read.
         """
         configuration = configuration_of(self.registry, self.manifest)
+        if foreign := sorted(self.manifest.document().keys() - IMAGE_KEYS):
+            raise CheckFailedError(
+                f"its manifest has {', '.join(foreign)}, which no image of imgbuild has"
+            )
         if signed is None:
             raise CheckFailedError("there is no trusted provenance to compare it with")
         if signed.configuration is None:

@@ -1,7 +1,7 @@
 """Make an image's SBOM and provenance, and put them beside it: signed, or just attached."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from imgbuild.files import parse_json
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.registry.signing import TYPES, Signer, Trust
-from imgbuild.trust.provenance import Publication, provenance, statement
+from imgbuild.trust.provenance import Publication, names_tags, provenance, statement
 from imgbuild.trust.sbom import SBOM_MEDIA_TYPE, image_sbom
 
 if TYPE_CHECKING:
@@ -56,8 +56,12 @@ class Attachments:
     def word(self) -> str:
         return "sign" if self.signer else "attach"
 
-    def are_there(self, digest: str) -> bool:
-        """Return whether all documents are beside the image, and signed if there is a signer."""
+    def are_there(self, digest: str, tag: str, moving: Collection[str]) -> bool:
+        """Return whether all documents are beside the image, and signed if there is a signer.
+
+        If it is known whose signature counts, the provenance must name these tags, since `verify`
+        believes no others: that of another release, or of a family with other tags, does not.
+        """
         if self.signer is None:
             return all(self.registry.head(tag) for tag in self._tags(digest).values())
         if self.registry.head(f"{digest.replace(':', '-')}.sig") is None:
@@ -66,9 +70,10 @@ class Attachments:
             return True
         try:
             self.trust.require_signature(f"{self.registry.name}@{digest}")
+            attested = self.trust.attested(f"{self.registry.name}@{digest}", "slsaprovenance1")
         except CheckFailedError:
             return False
-        return True
+        return names_tags(attested, tag, moving)
 
     def put(self, image: Manifest, predicates: Mapping[str, bytes]) -> None:
         """Attach the predicates, by `TYPES`, to an image that is there. Repeated, it is completed.

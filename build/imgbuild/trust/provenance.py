@@ -68,13 +68,19 @@ def configuration_of(registry: RegistryClient, manifest: Manifest) -> dict[str, 
     return configuration
 
 
-def immutable_tags(predicates: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Return the immutable tags that provenances name; earlier imgbuilds named none."""
-    tags = set()
+def names_tags(
+    predicates: Iterable[Mapping[str, Any]], immutable: str, moving: Iterable[str] = ()
+) -> bool:
+    """Return whether a provenance names an immutable tag and all these moving tags.
+
+    Earlier imgbuilds named none.
+    """
     for predicate in predicates:
         with suppress(KeyError, TypeError):  # another program's
-            tags.add(str(predicate["buildDefinition"]["externalParameters"]["tags"]["immutable"]))
-    return tags
+            tags = predicate["buildDefinition"]["externalParameters"]["tags"]
+            if tags["immutable"] == immutable and {*moving} <= {*tags["moving"]}:
+                return True
+    return False
 
 
 def statement(name: str, digest: str, predicate: Mapping[str, Any]) -> dict[str, Any]:

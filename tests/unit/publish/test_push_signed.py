@@ -154,6 +154,17 @@ def test_push_sends_nothing_if_it_is_signed(bench: SignedBench) -> None:
     assert bench.writes() == [f"put {MOVING[0]}"]
 
 
+def test_push_signs_again_for_other_tags(bench: SignedBench) -> None:
+    """`verify` believes the tags of the provenance alone; the record may be somebody else's."""
+    digest = bench.push_signed().record.digest
+    other = "2.2.3-cpu-py36-debian12-openmpi4.1.4-20261120.9"
+    bench.registry.tagged[other] = digest
+    found = bench.push_signed("one", "20261120.9")
+    assert found.done[:2] == ("signed", "recorded")
+    (predicate,) = bench.signer.attested(f"x@{digest}", "slsaprovenance1")
+    assert predicate["buildDefinition"]["externalParameters"]["tags"]["immutable"] == other
+
+
 def test_push_puts_a_moved_tag_back(bench: SignedBench) -> None:
     """A push that had checked the tag before another one finished, and was killed after it."""
     record = bench.push_signed().record
