@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import (
@@ -40,6 +40,8 @@ class FakeEngine(Engine):
         self.running: dict[str, FakeContainer] = {}
         self.nets: dict[str, LabelledObject] = {}
         self.histories: dict[str, list[HistoryEntry]] = {}
+        #: What containers run with, by image id.
+        self.configurations: dict[str, Mapping[str, Any]] = {}
         #: Files of images, by id and path.
         self.files: dict[tuple[str, str], bytes] = {}
         self.calls: list[str] = []
@@ -60,6 +62,9 @@ class FakeEngine(Engine):
     def history(self, image_id: str) -> list[HistoryEntry]:
         self.calls.append("history")
         return self.histories.get(image_id) or [HistoryEntry("", self._need(image_id).size)]
+
+    def configuration(self, image_id: str) -> Mapping[str, Any]:
+        return self.configurations.get(self._need(image_id).id, {})
 
     def tag(self, image_id: str, reference: str) -> None:
         self.calls.append("tag")

@@ -1,5 +1,7 @@
 """Make the metadata of source distributions in a container, and keep it by their sha256.
 
+What the Python of another image says is kept for that image alone: it can say anything.
+
 A package's code sees neither network nor secrets nor the user's files, and runs as a plain user.
 """
 
@@ -22,7 +24,7 @@ from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter
 
 from imgbuild.build import metadata_program
-from imgbuild.build.bake_images import export_stage
+from imgbuild.build.bake_images import export_stage, temporary_name
 from imgbuild.build.context import BuildContext, BuildOptions, open_context
 from imgbuild.build.prepare import prepare
 from imgbuild.build.targets import INSTALLER, stage_target
@@ -94,7 +96,7 @@ class BuildSystem:
 class MetadataReader:
     """Reads metadata of source distributions; a context manager, for the engine's connection.
 
-    ``reference`` is an image of the engine whose Python is the target's. Without it, the Python is
+    ``image_id`` is an image of the engine whose Python is the target's. Without it, the Python is
     that of the first image of the matrix that has the same.
     """
 
@@ -102,7 +104,7 @@ class MetadataReader:
     matrix: Matrix
     sites: Sites
     log: Callable[[str], None]
-    reference: str | None = None
+    image_id: str = ""
     _opened: ExitStack = field(default_factory=ExitStack)
     _contexts: dict[str, BuildContext] = field(default_factory=dict)
     _alone: threading.Lock = field(default_factory=threading.Lock)
@@ -125,7 +127,8 @@ class MetadataReader:
         MachineError: the file cannot be had, or this machine has no engine.
         """
         with self._alone:
-            kept = cache_dir() / "source-metadata" / f"{source.sha256}-py{target.minor}.json"
+            python = self.image_id.partition(":")[2] or f"py{target.minor}"
+            kept = cache_dir() / "source-metadata" / f"{source.sha256}-{python}.json"
             if known := _kept_metadata(kept):
                 return known
             title = f"{source.name} {source.version}"
@@ -184,12 +187,12 @@ class MetadataReader:
             return known
         images = [image for image in whole_family(self.matrix) if _has_python(image, target)]
         images.sort(key=lambda image: image.python.origin == "conda")
-        if not images and not self.reference:
+        if not images and not self.image_id:
             raise MachineError(
                 f"{title} has no wheel, and no image of the matrix has Python {target.minor}, in "
                 "which its metadata could be made."
             )
-        options = BuildOptions(make_inputs=not self.reference)
+        options = BuildOptions(make_inputs=not self.image_id)
         image = (images or whole_family(self.matrix))[0]
         try:
             manager = open_context(self.project, (image,), options, self.log)
@@ -252,8 +255,8 @@ class MetadataReader:
         settings = {"backend": system.backend, "path": system.path, "seconds": SECONDS}
         (sent / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
         needs: tuple[BakeTarget, ...] = ()
-        python, place = "python3", f"docker-image://{self.reference}"
-        if not self.reference:
+        python, place = "python3", ""
+        if not self.image_id:
             image = context.images[0]
             downloads, failed = prepare([image], context)
             for error in failed.values():
@@ -268,11 +271,15 @@ class MetadataReader:
         dockerfile = folder / "Dockerfile"
         text = _DOCKERFILE.format(python=python, result=metadata_program.RESULT)
         dockerfile.write_text(text, encoding="utf-8")
-        contexts = {"python": place, "tools": str(tools)}
-        bake = BakeTarget(
-            "metadata", sent, dockerfile, contexts=contexts, target="metadata-made", needs=needs
-        )
-        export_stage(bake, folder / "out", context)
+        with ExitStack() as stack:
+            if self.image_id:
+                name = stack.enter_context(temporary_name(self.image_id, context))
+                place = f"docker-image://{name}"
+            contexts = {"python": place, "tools": str(tools)}
+            bake = BakeTarget(
+                "metadata", sent, dockerfile, contexts=contexts, target="metadata-made", needs=needs
+            )
+            export_stage(bake, folder / "out", context)
         return folder / "out"
 
 

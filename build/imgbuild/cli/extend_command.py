@@ -11,7 +11,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
 from imgbuild.errors import ImgbuildError, InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
+from imgbuild.project import Project, state_dir
 from imgbuild.text import clock_time, counted, size_text
 
 if TYPE_CHECKING:
@@ -144,8 +144,7 @@ def _extend(
         sites = Sites(matrix.upstream_urls, load_settings(project.settings))
         if requested:
             # Only an image that the engine has can say what its Python makes of a package.
-            python = base.reference if base.id or context else None
-            reader = stack.enter_context(MetadataReader(project, matrix, sites, info, python))
+            reader = stack.enter_context(MetadataReader(project, matrix, sites, info, base.id))
             lock = _lock(requested, base, lock_path, reader, folder, upgrade=upgrade)
             with_uv = print_only or not (context and context.inputs.uv)
             distributions += find_distributions(lock, wheels, base, reader, with_uv=with_uv)
@@ -181,12 +180,15 @@ def _lock(
 
 
 def _located(base: "BaseImage", project: Project) -> "BaseImage":
-    """Return the base with its id, if there is an engine that has it."""
+    """Return the base with its id, if there is an engine that has it as an own image."""
     from imgbuild.engine.client import open_engine
     from imgbuild.settings import load_settings
+    from imgbuild.suites.results import ReportStore
 
+    store = ReportStore(state_dir() / "reports")
     with suppress(ImgbuildError), open_engine(load_settings(project.settings).engine) as engine:
-        if stored := engine.inspect(base.reference):
+        stored = engine.inspect(base.reference)
+        if stored and store.is_own(stored.id):
             return replace(base, id=stored.id)
     return base
 

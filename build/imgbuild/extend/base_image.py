@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -110,6 +111,19 @@ def _checked_user(user: str, reference: str) -> str:
         ) from None
 
 
+def _require_no_triggers(configuration: Mapping[str, Any], reference: str) -> None:
+    """Raise CheckFailedError if a build on an image begins with instructions of the image.
+
+    They could mount the secrets of the build, and use its network. Source: Dockerfile reference,
+    "ONBUILD".
+    """
+    if configuration.get("OnBuild"):
+        raise CheckFailedError(
+            f"{reference} has ONBUILD instructions, which every build on it would run with its "
+            "network and secrets. Build the image again without them, or extend another one."
+        )
+
+
 def _checked_packages(found: ImageContents, reference: str) -> dict[str, str]:
     """Return the packages of an image as pip knows them.
 
@@ -135,7 +149,7 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
 
     InputError: the engine lacks it, and its name has no registry.
     CheckFailedError: no registry gives it, it has no Python, or packages that pip does not know; it
-        is not signed by whom the settings trust.
+        is not signed by whom the settings trust, or has instructions for builds on it.
     """
     engine, locks = context.engine, context.state / "locks"
     if not (stored := engine.inspect(reference)):
@@ -150,6 +164,7 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
         made_here=context.store.was_made_here(stored.id),
         verified_by=context.store.verified_by(stored.id),
     )
+    _require_no_triggers(engine.configuration(stored.id), reference)
     with image_locks([folder_name(reference)], context.host, locks):
         remove_leftovers([reference], engine)
         found = read_contents(reference, stored.id, engine)

@@ -52,7 +52,7 @@ def find_distributions(
         return ()
     hashes = {name: lock.hashes[name] for name in versions}
     target = base.target
-    digest = json_sha256([versions, hashes, asdict(target), with_uv])
+    digest = json_sha256([versions, hashes, asdict(target), with_uv, reader.image_id])
     kept = cache_dir() / "distributions" / f"{digest}.json"
     store = ContentStore(cache_dir() / "downloads")
     try:

@@ -15,18 +15,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fake_engine import FakeEngine
 from hostile_package import IN_TREE, HostileIndex
 
 from imgbuild.build import metadata_program
 from imgbuild.build.source_metadata import BuildSystem, MetadataReader, read_build_system
 from imgbuild.dockerfile.resolver import PackageMetadata, SourceDistribution, Target
 from imgbuild.engine.bake import BakeTarget
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import file_sha256
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 from imgbuild.sites import Sites
 
+BASE, OTHER = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 TARGET = Target("3.6.15", "x86_64-manylinux2014")
 SAID = "Metadata-Version: 2.1\nName: evil\nVersion: 1.0\nRequires-Dist: app>=1\n"
 
@@ -37,6 +40,9 @@ class Container:
 
     index: HostileIndex
     reader: MetadataReader
+    engine: FakeEngine
+    #: The ids of the images whose Python was used.
+    pythons: list[str] = field(default_factory=list)
     answers: list[dict[str, str]] = field(default_factory=list)
     targets: list[BakeTarget] = field(default_factory=list)
     dockerfiles: list[str] = field(default_factory=list)
@@ -45,6 +51,8 @@ class Container:
 
     def export(self, target: BakeTarget, folder: Path, _: object) -> None:
         self.targets.append(target)
+        python = self.engine.inspect(target.contexts["python"].removeprefix("docker-image://"))
+        self.pythons.append(python.id if python else "")
         self.dockerfiles.append(target.dockerfile.read_text())
         self.sent.append(json.loads((target.context / "settings.json").read_text()))
         assert {path.name for path in target.context.iterdir()} == {
@@ -84,14 +92,16 @@ def container(
     monkeypatch.setenv("UV_FIND_LINKS", str(index.folder))
     monkeypatch.setenv("UV_OFFLINE", "1")
 
+    engine = FakeEngine([StoredImage(BASE, ("me/base:1", "me/other:1"))])
+
     @contextmanager
     def opened(*_: object) -> Iterator[SimpleNamespace]:
-        yield SimpleNamespace()
+        yield SimpleNamespace(engine=engine, state=tmp_path / "state")
 
     monkeypatch.setattr("imgbuild.build.source_metadata.open_context", opened)
     project = Project(tmp_path / "project")
-    with MetadataReader(project, matrix, Sites(), lambda _: None, "me/base:1") as reader:
-        made = Container(index, reader)
+    with MetadataReader(project, matrix, Sites(), lambda _: None, BASE) as reader:
+        made = Container(index, reader, engine)
         monkeypatch.setattr("imgbuild.build.source_metadata.export_stage", made.export)
         yield made
     assert not index.mark.exists()
@@ -106,6 +116,26 @@ def test_metadata_is_made_once(container: Container) -> None:
     other = SourceDistribution("evil", "1.0", "evil-1.0.tar.gz", "file:///none", "0" * 64)
     with pytest.raises(MachineError, match=r"evil-1\.0\.tar\.gz cannot be copied"):
         container.reader.read(other, TARGET)
+
+
+def test_an_image_speaks_for_itself_alone(container: Container) -> None:
+    """The Python of anybody's image can say anything of a package."""
+    container.engine.stored[OTHER] = StoredImage(OTHER)
+    lie = f"{SAID}Requires-Dist: worse\n"
+    container.answers = [{"METADATA": lie}, {"METADATA": SAID}]
+    assert container.read().requires == ("app>=1", "worse")
+    container.reader.image_id = OTHER
+    assert container.read().requires == ("app>=1",)
+    assert container.pythons == [BASE, OTHER]
+
+
+def test_the_base_is_used_by_its_id(container: Container) -> None:
+    container.answers = [{"METADATA": SAID}]
+    container.engine.stored[OTHER] = StoredImage(OTHER)
+    container.engine.tag(OTHER, "me/base:1")
+    container.read()
+    assert container.pythons == [BASE], "whatever its name means by then"
+    assert container.engine.stored[BASE].tags == ("me/other:1",)
 
 
 def test_code_of_a_package_sees_nothing(container: Container) -> None:

@@ -2,13 +2,21 @@
 
 import os
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from fake_engine import FakeEngine
 from project_copy import NO_ENGINE, command
 
+from imgbuild.cli.extend_command import _located
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError
+from imgbuild.extend.base_image import family_base
+from imgbuild.matrix.images import Image
+from imgbuild.project import Project, state_dir
+from imgbuild.suites.results import ReportStore
 
 PROJECT = ("--project", str(ROOT))
 ADDED = ("-t", "me/x:1", "--env", "A=1")
@@ -51,3 +59,16 @@ def test_the_dockerfile_is_printed_without_an_engine(tmp_path: Path) -> None:
     assert f"FROM {safe} AS base\n" in text
     steps = [line for line in text.splitlines() if line.startswith(("RUN ", "COPY "))]
     assert steps == ['COPY ["app", "/opt/app"]']
+
+
+def test_a_printed_base_is_an_own_image(
+    images: dict[str, Image], project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody's image can have the name of one of the matrix."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    base = family_base(images["tf-2.2-cpu-debian"], project)
+    engine = FakeEngine([StoredImage("sha256:a", (base.reference,))])
+    monkeypatch.setattr("imgbuild.engine.client.open_engine", lambda _: nullcontext(engine))
+    assert _located(base, project).id == ""
+    ReportStore(state_dir() / "reports").import_results("sha256:a", {}, built=True)
+    assert _located(base, project).id == "sha256:a"

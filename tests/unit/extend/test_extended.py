@@ -302,6 +302,17 @@ def test_an_extension_is_no_image_of_the_matrix(extending: Extending) -> None:
     assert not store.is_own("sha256:extended")
 
 
+def test_a_base_with_onbuild_is_refused(bench: Bench, read: Read) -> None:
+    """A build on it would begin with its instructions, which could mount a secret."""
+    read({})
+    bench.engine.stored["sha256:own"] = StoredImage("sha256:own", ("own:1",))
+    steps = ["RUN --mount=type=secret,id=netrc cat /run/secrets/netrc"]
+    bench.engine.configurations["sha256:own"] = {"OnBuild": steps}
+    with pytest.raises(CheckFailedError, match="own:1 has ONBUILD instructions"):
+        referenced_base("own:1", bench.context)
+    assert "start" not in bench.engine.calls
+
+
 @pytest.mark.parametrize("user", ["0\nRUN id", "$HOME", "me me", "0:0:0"])
 def test_a_user_that_is_no_word_is_refused(bench: Bench, read: Read, user: str) -> None:
     read({})
