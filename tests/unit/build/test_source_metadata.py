@@ -9,7 +9,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -238,6 +238,14 @@ def test_without_an_engine_the_package_is_named(
     monkeypatch.setattr("imgbuild.build.source_metadata.open_context", refuse)
     with pytest.raises(MachineError, match=r"evil 1\.0 has no wheel.*No engine answers"):
         container.read()
+
+
+def test_a_python_of_no_image_is_named(container: Container) -> None:
+    """Without an image of the engine there is nothing to make the metadata in."""
+    source = SourceDistribution("evil", "1.0", "evil-1.0.tar.gz", "file:///nowhere", "0" * 64)
+    container.reader.image_id = ""
+    with pytest.raises(MachineError, match=r"evil 1\.0 has no wheel.*Python 2\.7"):
+        container.reader.read(source, replace(TARGET, python="2.7.18"))
 
 
 def archive_of(path: Path, files: dict[str, str]) -> Path:

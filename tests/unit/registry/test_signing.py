@@ -11,7 +11,7 @@ import pytest
 from fake_cosign import FakeCosign
 from pydantic import ValidationError
 
-from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.process import Finished
 from imgbuild.registry.signing import (
     RETIREMENT,
@@ -75,6 +75,14 @@ def test_cosign_with_variables_of_who_signs(monkeypatch: pytest.MonkeyPatch) -> 
     for option in ("PASSWORD", "FULCIO_URL", "REKOR_URL", "TRUSTED_ROOT", "OIDC_ISSUER", "YES"):
         monkeypatch.setenv(f"COSIGN_{option}", "x")
     assert trust_of(Settings.model_validate(KEY))
+
+
+def test_signing_needs_cosign_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    for key, keyless in (("cosign.key", False), (None, True)):
+        with pytest.raises(MachineError, match="cosign is not on PATH"):
+            signer_of(key, Settings(), keyless=keyless)
+    assert signer_of(None, Settings()) is None
 
 
 #: By an id, by another local name, and by the name in the registry.
