@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import parse_wheel_filename
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError
 
 from imgbuild import scalars
+from imgbuild.dockerfile.resolver import parse_requirement
 from imgbuild.errors import InputError
 from imgbuild.extend.build_files import source_path
 from imgbuild.files import file_sha256, read_named
@@ -41,9 +41,9 @@ def plain_requirement(value: str) -> str:
     """
     text = _HASHES.sub("", value)
     try:
-        if _WHEEL.fullmatch(text) or (value.isprintable() and not Requirement(text).url):
+        if _WHEEL.fullmatch(text) or (value.isprintable() and not parse_requirement(text).url):
             return value
-    except InvalidRequirement:
+    except ValueError:
         pass
     way = "write it as keras==2.3.1, or leave this line out"
     if _INDEX.match(text):

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bombs import memory_below
 from fake_engine import FakeEngine
 from hostile_package import IN_TREE, HostileIndex
 
@@ -279,8 +280,12 @@ def test_the_build_system_is_read_as_data(
 
 @pytest.mark.parametrize(
     "text",
-    ["[", "build-system = 7", "[build-system]\nrequires = [7]", "x = " + "[" * 5000, "#" * 2000000],
-    ids=["text", "table", "list", "nested", "large"],
+    [
+        *("[", "build-system = 7", "[build-system]\nrequires = [7]", "x = " + "[" * 5000),
+        "#" * 2000000,
+        f"[build-system]\nrequires = [\"x; {'(' * 900}os_name=='a'{')' * 900}\"]",
+    ],
+    ids=["text", "table", "list", "nested", "large", "marker"],
 )
 def test_a_build_system_that_is_none(tmp_path: Path, text: str) -> None:
     archive = archive_of(tmp_path / "a.tar.gz", {"a-1/pyproject.toml": text})
@@ -319,6 +324,28 @@ def test_source_is_unpacked_in_small_pieces(tmp_path: Path, packing: str) -> Non
         archive.writestr("a-1/pyproject.toml", "")
     with pytest.raises(ValueError, match="another method"):
         read_build_system(zipped)
+
+
+def large_headers(count: int) -> bytes:
+    """Return the files of a tar archive, each with a header of a MB."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for number in range(count):
+            entry = tarfile.TarInfo(f"a-1/{number}")
+            entry.pax_headers = {"comment": "a" * 1_000_000}
+            tar.addfile(entry)
+    return buffer.getvalue()
+
+
+def test_headers_of_source_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are kept no longer than their file is read."""
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(gzip.compress(large_headers(60)))
+    with memory_below(48 << 20):
+        assert read_build_system(path) == LEGACY
+    monkeypatch.setattr("imgbuild.build.source_metadata.MOST_BYTES", 10 << 20)
+    with pytest.raises(ValueError, match="unpacks to more"):
+        read_build_system(path)
 
 
 def test_source_with_a_large_header_is_refused(tmp_path: Path) -> None:
