@@ -5,6 +5,8 @@ import gzip
 import io
 import json
 import lzma
+import subprocess
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -373,3 +375,34 @@ def test_the_program_collects_only_files(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "WORK" / "error.txt").write_text("why")
     metadata_program.collect()
     assert (tmp_path / "RESULT" / "error.txt").read_text() == "why"
+
+
+#: Where the code of a package may write.
+AT_HOME = "import os, sys; os.chdir(os.environ['HOME']);"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "os.unlink('output.txt') if os.path.exists('output.txt') else 0; os.mkfifo('output.txt')",
+        "os.mkfifo('error.txt')",
+        "os.symlink('../secret', 'error.txt')",
+    ],
+)
+def test_the_program_ends_whatever_code_has_left(tmp_path: Path, code: str) -> None:
+    """The package's code runs as the same user, and may replace every file of the folder."""
+    (work := tmp_path / "work").mkdir()
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "call.py").write_text(f"{AT_HOME} {code}; sys.exit('it fails')")
+    (tmp_path / "settings.json").write_text('{"seconds": 20}')
+    program = f"""
+from pathlib import Path
+from imgbuild.build import metadata_program as program
+program.HERE, program.WORK = Path({str(tmp_path)!r}), Path({str(work)!r})
+program.__file__ = {str(tmp_path / "call.py")!r}
+program.make()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    assert not (work / "error.txt").is_symlink()
+    assert (work / "error.txt").read_text() == "its build backend failed: it fails"
+    assert (tmp_path / "secret").read_text() == "secret"
