@@ -11,6 +11,7 @@ from packaging.utils import parse_wheel_filename
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError
 
 from imgbuild import scalars
+from imgbuild.addresses import familiar_name
 from imgbuild.dockerfile.resolver import parse_requirement
 from imgbuild.errors import InputError
 from imgbuild.extend.build_files import source_path
@@ -129,7 +130,8 @@ def check_use(extension: Extension, folder: Path, repository: str) -> None:
         raise InputError("Nothing to add: give --pip, --requirements, --apt, --env, --copy, …")
     for pair in extension.copied:
         source_path(pair.partition(":")[0], folder)
-    if extension.tag and extension.tag.rpartition(":")[0] == repository:
+    name = (extension.tag or "").rpartition(":")[0]
+    if name and familiar_name(name) == familiar_name(repository):
         raise InputError(
             f"The tag {extension.tag}: names of {repository} are for the images of the matrix. "
             "Give the result another one, such as me/train:1."
