@@ -1,6 +1,7 @@
 """Addresses of sites: which is the same, which is safe, and how messages show them."""
 
 import ipaddress
+import re
 from contextlib import suppress
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
@@ -47,6 +48,14 @@ def has_registry(image: str) -> bool:
     """
     host, slash, _ = image.partition("/")
     return slash != "" and (host == "localhost" or "." in host or ":" in host)
+
+
+def familiar_name(image: str) -> str:
+    """Return an image's name without Docker Hub's, as engines list it.
+
+    Source: distribution's package reference, "familiarizeName".
+    """
+    return re.sub(r"^(index\.)?docker\.io/(library/)?", "", image)
 
 
 def moved(here: str, location: str) -> str:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from imgbuild.catalog.comparison import differing
-from imgbuild.unpacking import LimitedMember
+from imgbuild.unpacking import LimitedMember, stream_members
 
 #: Where Debian's package manager has what is installed.
 _STATUS = "var/lib/dpkg/status"
@@ -92,7 +92,7 @@ def _read_layer(file: Any) -> LayerFiles:  # noqa: ANN401 - what tarfile extract
 
 def _layer_files(layer: tarfile.TarFile) -> LayerFiles:
     files, packages = dict[str, Mapping[str, str]](), dict[str, str]()
-    for member in layer:
+    for member in stream_members(layer):
         content = member.linkname or f"{member.devmajor}:{member.devminor}"
         file: Any = layer.extractfile(member) if member.isreg() else None
         if file and member.name == _STATUS:

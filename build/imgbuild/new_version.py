@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from imgbuild.audit.audit import OnlineAudit, audit_offline, needs_of, write_evidence
 from imgbuild.audit.compare import Need
@@ -92,7 +92,7 @@ def _releases(project: str, page: Page) -> Iterator[str]:
     for file in page.values():
         try:
             name, version, *_ = parse_wheel_filename(file.name)
-        except InvalidWheelFilename:
+        except ValueError:  # also of a version with thousands of digits
             continue
         if name == canonicalize_name(project) and not version.is_prerelease and not file.yanked:
             yield ".".join(map(str, version.release))

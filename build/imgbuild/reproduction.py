@@ -18,7 +18,7 @@ from imgbuild.build.display import BuildDisplay
 from imgbuild.build.prepare import prepare, require_disk_space, with_bases
 from imgbuild.build.targets import bake_target
 from imgbuild.catalog.comparison import differing
-from imgbuild.ci.changed import RevisionReader, known_to, revision
+from imgbuild.ci.changed import RevisionReader, known_to, require_in_history, revision
 from imgbuild.dockerfile.labels import (
     BASE,
     BASE_DIGEST,
@@ -148,8 +148,11 @@ def _recorded(
     context = replace(context, settings=_settings(labels, context, lacking, substituted))
     found = _of_checkout(context.project, labels, context)
     if found[1].digest.total != labels[INPUT_DIGEST] and commit not in {"", context.revision}:
+        reference = commit.removesuffix("-dirty")
         try:
-            then = stack.enter_context(revision(context.project, commit.removesuffix("-dirty")))
+            # Anybody can write the label, and the commit's Dockerfiles are given the secrets.
+            require_in_history(context.project.root, reference)
+            then = stack.enter_context(revision(context.project, reference))
             found = _of_checkout(then, labels, context)
         except InputError as error:
             lacking.append(f"the checkout: {str(error).removeprefix('--changed-since ')}")

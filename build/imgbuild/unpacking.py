@@ -4,6 +4,7 @@ import bz2
 import io
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from typing import IO
 
 #: zipfile unpacks these in pieces of the size that is read. It unpacks a whole piece of bzip2 or
@@ -63,6 +64,16 @@ def unpack_bz2(packed: bytes, limit: int) -> bytes:
     if len(content) > limit:
         raise TooLargeError("it", limit)
     return content
+
+
+def stream_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the files of an archive that is read once, from its start to its end.
+
+    tarfile itself keeps every file that it has read, with extended headers of up to 1 MiB.
+    """
+    for member in archive:
+        archive.members.clear()  # type: ignore[attr-defined]  # typeshed lacks it
+        yield member
 
 
 class LimitedMember(tarfile.TarInfo):

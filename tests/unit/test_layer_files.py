@@ -223,3 +223,15 @@ def test_read_layers_of_very_many_extended_headers() -> None:
     header = tarfile.TarInfo("a")
     header.type = tarfile.XHDTYPE
     assert unread(header.tobuf(tarfile.GNU_FORMAT) * 3000 + layer({"b": b""}))
+
+
+def test_read_layers_keeps_no_extended_headers() -> None:
+    """A header of each file can have 1 MiB."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
+        for number in range(20):
+            member = tarfile.TarInfo(f"{number}")
+            member.pax_headers = {"comment": "a" * 1_000_000}
+            tar.addfile(member)
+    with memory_below(12 << 20):
+        assert len(read_one(packed.getvalue()).files) == 20

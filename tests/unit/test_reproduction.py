@@ -23,7 +23,7 @@ from imgbuild.cli import register
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAME, REPOSITORY
 from imgbuild.engine.bake import BakeTarget, BuiltImage
 from imgbuild.engine.types import HistoryEntry, StoredImage
-from imgbuild.errors import CheckFailedError, ImgbuildError
+from imgbuild.errors import CheckFailedError, ImgbuildError, InputError
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs
 from imgbuild.plan.changes import parts_label
 from imgbuild.project import Project
@@ -233,6 +233,23 @@ def test_inputs_that_cannot_be_had_are_named(reproducing: Reproducing) -> None:
     assert checkout.startswith(f"the checkout: {'1' * 40}: ")
     assert (base_change, uv) == ("base: sha256:abc → sha256:def", "uv: 0.13.8 → 0.14")
     assert all(lacking in reproducing.said for lacking in (checkout, base_change, uv))
+
+
+def test_a_commit_of_anybody_is_not_built(
+    reproducing: Reproducing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image's label may name a commit that was only fetched."""
+
+    def refuse(_: Path, reference: str) -> None:
+        raise InputError(f"--changed-since {reference}: not in the history of this checkout.")
+
+    monkeypatch.setattr(reproduction, "require_in_history", refuse)
+    monkeypatch.setattr(reproduction, "revision", lambda *_: pytest.fail("it was read"))
+    reproducing.store(OLD_ID, ("base", "system"), (TAG,), **{REVISION: "1" * 40})
+    reproducing.bench.change(inputs=replace(INPUTS, uv_version="0.14"))
+    printed, _ = reproducing(*THIS, "--json", code=1)
+    (checkout, _) = json.loads(printed)[0]["lacking"]
+    assert "not in the history" in checkout
 
 
 @pytest.mark.parametrize("there", [True, False])

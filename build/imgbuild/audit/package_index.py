@@ -82,7 +82,10 @@ def _files(base: str, page: str) -> list[OfferedFile]:
     Links().feed(page)
     files = []
     for link in links:
-        url, fragment = urldefrag(urljoin(base, link.get("href") or ""))
+        try:
+            url, fragment = urldefrag(urljoin(base, link.get("href") or ""))
+        except ValueError:  # an address that is none
+            continue
         algorithm, _, digest = fragment.partition("=")
         yanked = (link["data-yanked"] or "no reason given") if "data-yanked" in link else None
         if algorithm == "sha256":

@@ -17,7 +17,9 @@ import stat
 import subprocess
 import sys
 import tarfile
+import tempfile
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -46,7 +48,6 @@ def prepare() -> None:
 def make() -> None:
     """Call the backend in a process of its own, which ends with this one, the container's first."""
     settings = json.loads((HERE / "settings.json").read_text("utf-8"))
-    output = WORK / "output.txt"
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(WORK),
@@ -55,24 +56,31 @@ def make() -> None:
     environment.update(PYTHONPATH=str(TOOLS), LANG="C.UTF-8", PYTHONDONTWRITEBYTECODE="1")
     # Without site-packages: a build sees its tools alone.
     command = [sys.executable, "-s", "-S", str(Path(__file__).resolve()), "call"]
-    with output.open("wb") as file:
+    # By its descriptor: the package's code may replace any file of the folder.
+    with tempfile.TemporaryFile(dir=str(WORK)) as output:
         try:
             code = subprocess.call(
                 command,
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
+                stdout=output,
+                stderr=output,
                 preexec_fn=limit,
                 timeout=settings["seconds"],
             )
             reason = "" if code == 0 else "its build backend failed"
         except subprocess.TimeoutExpired:
             reason = f"its build backend took more than {settings['seconds']} s"
+        output.seek(max(0, output.seek(0, os.SEEK_END) - 10000))
+        lines = output.read(10000).decode("utf-8", "replace").splitlines()
     if reason:
-        lines = output.read_bytes()[-10000:].decode("utf-8", "replace").splitlines()
         said = " | ".join([line.strip() for line in lines if line.strip()][-3:])
-        (WORK / "error.txt").write_text(f"{reason}: {said}", "utf-8")
+        temporary = WORK / "error.new"
+        with suppress(OSError):
+            temporary.unlink()
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(f"{reason}: {said}")
+        temporary.replace(WORK / "error.txt")
 
 
 def limit() -> None:

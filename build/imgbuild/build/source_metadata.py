@@ -50,7 +50,7 @@ from imgbuild.matrix.images import Image, whole_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project, cache_dir
 from imgbuild.sites import Sites
-from imgbuild.unpacking import LimitedMember, read_member
+from imgbuild.unpacking import LimitedMember, read_member, stream_members
 
 #: How long the code of a package may run, in seconds.
 SECONDS = 300
@@ -354,10 +354,8 @@ def _pyproject(archive: Path) -> str | None:
         return None
     # Nothing but gzip is unpacked in pieces of a limited size (PEP 625 admits nothing else).
     with tarfile.open(archive, "r|gz", tarinfo=LimitedMember) as tar:
-        unpacked = 0
-        for number, member in enumerate(tar):
-            unpacked += member.size
-            if number > MOST_FILES or unpacked > MOST_BYTES:
+        for number, member in enumerate(stream_members(tar)):
+            if number > MOST_FILES or member.offset_data + member.size > MOST_BYTES:
                 raise ValueError("it unpacks to more than a package has")
             if _is_pyproject(member.name) and member.isfile():
                 if member.size > LARGEST_METADATA:

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from imgbuild.dockerfile.lockfile import locked_packages
+from imgbuild.dockerfile.resolver import parse_requirement
 from imgbuild.errors import InputError
 from imgbuild.files import read_named
 from imgbuild.matrix.gpus import Gpu, KernelSupport, gpu_capability, kernel_support, service
@@ -109,7 +110,7 @@ def read_requirements(path: Path) -> Iterator[tuple[str, Requirement]]:
             raise InputError(f"{path}:{number}: over {_LONGEST} characters; no requirement has.")
         try:
             if text and not text.startswith("-"):
-                yield f"{path.name}:{number}", Requirement(text)
-        except InvalidRequirement as error:
+                yield f"{path.name}:{number}", parse_requirement(text)
+        except ValueError as error:
             said = str(error).partition("\n")[0]
             raise InputError(f"{path}:{number}: {text!r} is no requirement: {said}.") from None

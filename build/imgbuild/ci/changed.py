@@ -261,6 +261,19 @@ def resolve(root: Path, reference: str) -> str:
     raise InputError(f"--changed-since {reference}: git knows no such revision here. {why}")
 
 
+def require_in_history(root: Path, reference: str) -> None:
+    """Return if a revision is the current commit of a checkout, or one before it.
+
+    InputError: it is none, for example one that was fetched for a review; or as `resolve`.
+    """
+    commit = resolve(root, reference)
+    if not _git(root, "merge-base", "--is-ancestor", commit, "HEAD").ok:
+        raise InputError(
+            f"--changed-since {reference}: {commit} is not in the history of this checkout. If "
+            "you trust its files, check it out."
+        )
+
+
 def _extract(root: Path, files: list[str], checkout: Path, reference: str) -> None:
     archive = checkout.with_suffix(".tar")
     options = ("-c", "tar.umask=0022", "archive", "--format=tar", f"--output={archive}")

@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from packaging.pylock import Pylock, PylockValidationError
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -201,7 +201,7 @@ def find_sources(
         name, sdist = str(package.name), package.sdist
         if sdist is None or not sdist.url:
             break
-        digest = file_digest(sdist.url, sdist.hashes)
+        digest = file_digest(sdist.filename, sdist.url, sdist.hashes)
         found.append(SourceDistribution(name, pins[name], sdist.filename, sdist.url, digest))
     if pins.keys() != {source.name for source in found}:
         raise MachineError(f"The package index does not name the files of {names}.")
@@ -251,14 +251,20 @@ def _find_files(  # noqa: PLR0913, PLR0917 - likewise, and without building what
     raise MachineError(f"The files of {lock} cannot be found: {reason}")
 
 
-def file_digest(url: str, hashes: Mapping[str, str]) -> str:
+def file_digest(name: str, url: str, hashes: Mapping[str, str]) -> str:
     """Return the sha256 of an index's file; a folder as an index has none, so the file is read.
 
-    MachineError: the index tells no sha256, or the folder's file cannot be read.
+    MachineError: the index tells no sha256, or the folder's file cannot be read or has another
+        name. An index of the network can name any file of this machine.
     """
+    parts = urlsplit(url)
+    if parts.scheme == "file" and Path(unquote(parts.path)).name != name:
+        raise MachineError(
+            f"The package index says that {name} is the file {unquote(parts.path)} of this "
+            "machine. Use another index."
+        )
     if digest := hashes.get("sha256"):
         return digest
-    parts = urlsplit(url)
     if parts.scheme != "file":
         raise MachineError(f"The package index tells no sha256 of {shown(url)}. Use another index.")
     try:
@@ -390,11 +396,25 @@ def _values(headers: Iterable[object] | None) -> list[str]:
     return [" ".join(str(header).split()) for header in headers or ()]
 
 
+def parse_requirement(text: str) -> Requirement:
+    """Return a requirement that anybody may have written.
+
+    ValueError: it is none, is nested too deeply, or has a version with thousands of digits.
+    """
+    try:
+        requirement = Requirement(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    for specifier in requirement.specifier:
+        specifier.contains("0")  # only a comparison reads the version
+    return requirement
+
+
 def index_requirement(text: str) -> str:
     """Return a requirement that an index can satisfy, as packaging writes it; else ValueError."""
     try:
-        requirement = Requirement(text)
-    except InvalidRequirement as error:
+        requirement = parse_requirement(text)
+    except ValueError as error:
         raise ValueError(f"{text[:200]!r} is no requirement: {error}") from None
     written = str(requirement)
     if requirement.url or not (written.isascii() and written.isprintable()):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 Answer = Mapping[str, Any]
@@ -114,10 +114,14 @@ def stored_image(answer: Answer) -> StoredImage:
 
 
 def _seconds(created: str | int) -> int:
-    """Return seconds since 1970; an image without a date (``0001-01-01``) has 0."""
+    """Return seconds since 1970; an image without a date (``0001-01-01``) has 0.
+
+    So has one whose date is after the year 9999 in UTC.
+    """
     try:
         if isinstance(created, str):
             created = int(datetime.fromisoformat(created).timestamp())
-    except ValueError:
+        datetime.fromtimestamp(created, UTC)
+    except (ValueError, OverflowError, OSError):
         return 0
     return max(0, created)

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import parse_wheel_filename
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError
 
 from imgbuild import scalars
+from imgbuild.addresses import familiar_name
+from imgbuild.dockerfile.resolver import parse_requirement
 from imgbuild.errors import InputError
 from imgbuild.extend.build_files import source_path
 from imgbuild.files import file_sha256, read_named
@@ -41,9 +42,9 @@ def plain_requirement(value: str) -> str:
     """
     text = _HASHES.sub("", value)
     try:
-        if _WHEEL.fullmatch(text) or (value.isprintable() and not Requirement(text).url):
+        if _WHEEL.fullmatch(text) or (value.isprintable() and not parse_requirement(text).url):
             return value
-    except InvalidRequirement:
+    except ValueError:
         pass
     way = "write it as keras==2.3.1, or leave this line out"
     if _INDEX.match(text):
@@ -129,7 +130,8 @@ def check_use(extension: Extension, folder: Path, repository: str) -> None:
         raise InputError("Nothing to add: give --pip, --requirements, --apt, --env, --copy, …")
     for pair in extension.copied:
         source_path(pair.partition(":")[0], folder)
-    if extension.tag and extension.tag.rpartition(":")[0] == repository:
+    name = (extension.tag or "").rpartition(":")[0]
+    if name and familiar_name(name) == familiar_name(repository):
         raise InputError(
             f"The tag {extension.tag}: names of {repository} are for the images of the matrix. "
             "Give the result another one, such as me/train:1."

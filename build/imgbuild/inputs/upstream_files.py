@@ -137,7 +137,7 @@ def lock_files(
         for package, file in found.select(environment=environment, tags=tags):
             if not isinstance(file, PackageWheel | PackageSdist) or not file.url:
                 continue  # uv finds nothing else for a version
-            digest = file_digest(file.url, file.hashes)
+            digest = file_digest(file.filename, file.url, file.hashes)
             if digest not in lock.hashes[package.name]:
                 raise CheckFailedError(
                     f"The Python package index has {file.filename} with sha256 {digest}, which is "

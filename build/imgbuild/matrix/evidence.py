@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from packaging.tags import Tag
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 from pydantic import Field
 
@@ -93,7 +93,7 @@ def file_tags(file: str) -> frozenset[Tag]:
     """Return the tags in a wheel's file name, which installers use; none of another file."""
     try:
         return parse_wheel_filename(file)[3]
-    except InvalidWheelFilename:
+    except ValueError:  # also of a version with thousands of digits
         return frozenset()
 
 

@@ -48,6 +48,8 @@ _MPIRUN = {
     "intelmpi": re.compile(r"Intel.*Version ([\d.]+)(?: Update (\d+))?"),
     "mpich": re.compile(r"HYDRA[^:]*:\s+Version:\s+([\d.]+)()"),
 }
+#: So many characters of what ``mpirun`` says are searched: the version is in its first lines.
+_MPIRUN_LENGTH = 2000
 NOTHING = "nothing"
 _Answer = TypeVar("_Answer")
 
@@ -199,7 +201,7 @@ def _two_numbers(glibc: str) -> str:
 _PackageName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
 _PackageVersion = Annotated[str, Field(pattern=r"^[!-~]{1,200}$")]
 _Release = Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9}){0,5}$")]
-_Python = Annotated[str, Field(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){1,2}((a|b|rc)[0-9]{1,3})?$")]
+_Python = Annotated[str, Field(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){2}((a|b|rc)[0-9]{1,3})?$")]
 _Glibc = Annotated[
     str, Field(pattern=r"^([0-9]{1,3}(\.[0-9]{1,3}){1,2})?$"), AfterValidator(_two_numbers)
 ]
@@ -240,7 +242,7 @@ class ImageContents:
     def mpi(self) -> tuple[str, str]:
         """Flavour and version of what ``mpirun`` is."""
         for flavour, words in _MPIRUN.items():
-            if match := words.search(self.mpirun):
+            if match := words.search(self.mpirun[:_MPIRUN_LENGTH]):
                 return flavour, ".".join(filter(None, match.groups()))
         return NOTHING, ""
 

@@ -194,9 +194,14 @@ def _base(labels: Mapping[str, str]) -> Iterator[_Component]:
     name, digest = labels.get(f"{OCI}.base.name"), labels.get(BASE_DIGEST)
     if name and digest:
         how = labels.get(EXTENDS) or labels.get(BASE, "registry")
-        path = ("oci" if how == "registry" else "generic", re.sub(r".*/|[:@].*", "", name))
+        path = ("oci" if how == "registry" else "generic", _last_part(name))
         more = {"type": "container", "name": name}
         yield _component(path, digest, (how, ()), part="base") | more
+
+
+def _last_part(name: str) -> str:
+    """Return the name of an image without its registry and folder, tag and digest."""
+    return re.split("[:@]", name.rpartition("/")[2], maxsplit=1)[0]
 
 
 def _programs(contents: ImageContents, origins: Origins) -> Iterator[_Component]:

@@ -43,8 +43,13 @@ def run_add(
     """
     right = FakeWheel("tensorflow-cpu", NEW, loader=CPU, build_info="is_cuda_build = False\n")
     index.project("tensorflow", 'href="/x#sha256=0">x.tar.gz')
-    boards = (f"tensorboard-{version}-py3-none-any.whl" for version in ("2.3.0", "2.3.7", "2.4.1"))
-    index.project("tensorboard", *(f'href="/{one}#sha256={"0" * 64}">{one}' for one in boards))
+    versions = ("2.3.0", "2.3.7", "2.4.1", "1" * 5000)
+    boards = (f"tensorboard-{version}-py3-none-any.whl" for version in versions)
+    index.project(
+        "tensorboard",
+        'href="http://[#sha256=0">none',
+        *(f'href="/{one}#sha256={"0" * 64}">{one}' for one in boards),
+    )
     path = checkout.locks / f"tf-{OLD}-py3.6-cpu.txt"
     lock, entry = path.read_text("utf-8"), read_lock(path).entries["tensorflow-cpu"]
     uv, answer = tmp_path / "uv", tmp_path / "answer.txt"

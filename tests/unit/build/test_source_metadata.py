@@ -5,6 +5,8 @@ import gzip
 import io
 import json
 import lzma
+import subprocess
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bombs import memory_below
 from fake_engine import FakeEngine
 from hostile_package import IN_TREE, HostileIndex
 
@@ -287,8 +290,12 @@ def test_the_build_system_is_read_as_data(
 
 @pytest.mark.parametrize(
     "text",
-    ["[", "build-system = 7", "[build-system]\nrequires = [7]", "x = " + "[" * 5000, "#" * 2000000],
-    ids=["text", "table", "list", "nested", "large"],
+    [
+        *("[", "build-system = 7", "[build-system]\nrequires = [7]", "x = " + "[" * 5000),
+        "#" * 2000000,
+        f"[build-system]\nrequires = [\"x; {'(' * 900}os_name=='a'{')' * 900}\"]",
+    ],
+    ids=["text", "table", "list", "nested", "large", "marker"],
 )
 def test_a_build_system_that_is_none(tmp_path: Path, text: str) -> None:
     archive = archive_of(tmp_path / "a.tar.gz", {"a-1/pyproject.toml": text})
@@ -329,6 +336,28 @@ def test_source_is_unpacked_in_small_pieces(tmp_path: Path, packing: str) -> Non
         read_build_system(zipped)
 
 
+def large_headers(count: int) -> bytes:
+    """Return the files of a tar archive, each with a header of a MB."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for number in range(count):
+            entry = tarfile.TarInfo(f"a-1/{number}")
+            entry.pax_headers = {"comment": "a" * 1_000_000}
+            tar.addfile(entry)
+    return buffer.getvalue()
+
+
+def test_headers_of_source_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are kept no longer than their file is read."""
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(gzip.compress(large_headers(60)))
+    with memory_below(48 << 20):
+        assert read_build_system(path) == LEGACY
+    monkeypatch.setattr("imgbuild.build.source_metadata.MOST_BYTES", 10 << 20)
+    with pytest.raises(ValueError, match="unpacks to more"):
+        read_build_system(path)
+
+
 def test_source_with_a_large_header_is_refused(tmp_path: Path) -> None:
     """Tarfile would read an extended header whole."""
     header = tarfile.TarInfo("x")
@@ -354,3 +383,34 @@ def test_the_program_collects_only_files(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "WORK" / "error.txt").write_text("why")
     metadata_program.collect()
     assert (tmp_path / "RESULT" / "error.txt").read_text() == "why"
+
+
+#: Where the code of a package may write.
+AT_HOME = "import os, sys; os.chdir(os.environ['HOME']);"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "os.unlink('output.txt') if os.path.exists('output.txt') else 0; os.mkfifo('output.txt')",
+        "os.mkfifo('error.txt')",
+        "os.symlink('../secret', 'error.txt')",
+    ],
+)
+def test_the_program_ends_whatever_code_has_left(tmp_path: Path, code: str) -> None:
+    """The package's code runs as the same user, and may replace every file of the folder."""
+    (work := tmp_path / "work").mkdir()
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "call.py").write_text(f"{AT_HOME} {code}; sys.exit('it fails')")
+    (tmp_path / "settings.json").write_text('{"seconds": 20}')
+    program = f"""
+from pathlib import Path
+from imgbuild.build import metadata_program as program
+program.HERE, program.WORK = Path({str(tmp_path)!r}), Path({str(work)!r})
+program.__file__ = {str(tmp_path / "call.py")!r}
+program.make()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    assert not (work / "error.txt").is_symlink()
+    assert (work / "error.txt").read_text() == "its build backend failed: it fails"
+    assert (tmp_path / "secret").read_text() == "secret"

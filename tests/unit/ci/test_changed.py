@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 from git_checkout import GitCheckout, checkout, commit, committed, git
 
-from imgbuild.ci.changed import CheckoutDigests
+from imgbuild.ci.changed import CheckoutDigests, require_in_history
 from imgbuild.errors import InputError
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.digest import InputDigest
@@ -160,3 +160,17 @@ def test_an_image_whose_base_is_not_made_yet_has_no_digest_to_tell() -> None:
     digests = {"a": InputDigest("sha256:a", {}), "b": InputDigest("sha256:b", {})}
     found = CheckoutDigests({}, digests, {}, frozenset({"b"}))
     assert (found.exact("a"), found.exact("b")) == ("sha256:a", None)
+
+
+def test_a_fetched_commit_is_not_in_the_history(checkout: GitCheckout) -> None:
+    """It may be anybody's, which nobody has reviewed."""
+    first = git(checkout.root, "rev-parse", "HEAD")
+    git(checkout.root, "checkout", "--quiet", "-b", "review")
+    other = commit(checkout.root)
+    git(checkout.root, "checkout", "--quiet", "main")
+    now = commit(checkout.root, "next")
+    for known in (first, now):
+        require_in_history(checkout.root, known)
+    for reference in (other, "review"):
+        with pytest.raises(InputError, match=f"{other} is not in the history"):
+            require_in_history(checkout.root, reference)

@@ -201,6 +201,16 @@ def test_files_are_found_without_a_build(resolving: Resolving) -> None:
         find_files("the test", {"evil": "7"}, TARGET, *where)
 
 
+@pytest.mark.parametrize("hashes", [{}, {"sha256": "0" * 64}])
+def test_a_file_has_the_name_that_an_index_says(tmp_path: Path, hashes: dict[str, str]) -> None:
+    """An index of the network can name any file of this machine."""
+    (private := tmp_path / "private").write_text("secret")
+    (source := tmp_path / "a b-1.0.tar.gz").write_text("source")
+    with pytest.raises(MachineError, match=r"says that a-1\.0\.tar\.gz is the file .*private"):
+        file_digest("a-1.0.tar.gz", private.as_uri(), hashes)
+    assert file_digest("a b-1.0.tar.gz", source.as_uri(), {}) == file_sha256(source)
+
+
 def test_uv_with_other_settings_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "uv"
     script.write_text(f'#!/bin/sh\ncase "$*" in *--show*) ;; *) touch {tmp_path}/ran;; esac\n')
@@ -230,10 +240,23 @@ SAID = "Metadata-Version: 2.1\nName: Evil\nVersion: 1.0\n"
         (SAID + "Requires-Dist: x @ file:///x.tar.gz\n", "not a requirement of a package index"),
         (SAID + "Requires-Dist: x; os_name == 'é'\n", "not a requirement of a package index"),
         (SAID + "Requires-Dist: -e .\n", "is no requirement"),
+        (SAID + f"Requires-Dist: x; {'(' * 900}os_name=='a'{')' * 900}\n", "nested too deeply"),
+        (SAID + f"Requires-Dist: x>={'1' * 5000}\n", "digits"),
         (SAID + "Requires-Python: soon\n", "soon"),
         (SAID + "Provides-Extra: a b\n", "a b"),
     ],
-    ids=["empty", "name", "version", "address", "letters", "option", "python", "extra"],
+    ids=[
+        "empty",
+        "name",
+        "version",
+        "address",
+        "letters",
+        "option",
+        "nested",
+        "digits",
+        "python",
+        "extra",
+    ],
 )
 def test_metadata_that_is_none_is_refused(text: str, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):

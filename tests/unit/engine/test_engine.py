@@ -33,7 +33,11 @@ def test_the_answers_of_the_engine_are_read() -> None:
         "Config": {"Labels": {"k": "v"}, "User": "1000:1000"},
         "RootFS": {"Layers": ["sha256:1"]},
     }
-    for date, seconds in (("2023-11-14T22:13:20.123456789Z", 1700000000), ("0001-01-01", 0)):
+    for date, seconds in (
+        ("2023-11-14T22:13:20.123456789Z", 1700000000),
+        ("0001-01-01", 0),
+        ("9999-12-31T23:59:59-23:00", 0),
+    ):
         found = types.stored_image({**inspected, "Created": date})
         more = (("sha256:1",), "1000:1000", ("a@sha256:2",))
         assert found == StoredImage(ID, ("a:1",), {"k": "v"}, 0, seconds, *more)

@@ -114,6 +114,21 @@ def test_a_wheel_that_requires_an_address(index: Index) -> None:
         index.lock(line)
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA, None])
+def test_a_wheel_whose_metadata_cannot_be_read(index: Index, method: int | None) -> None:
+    """A piece of bzip2 or LZMA unpacks whole; without a method the file is encrypted."""
+    wheel = index.folder / "own-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("own-1.0.dist-info/METADATA", "Name: own", method)
+    if method is None:
+        content = bytearray(wheel.read_bytes())
+        content[6] |= 1
+        content[content.rindex(b"PK\1\2") + 8] |= 1
+        wheel.write_bytes(content)
+    with pytest.raises(InputError, match=r"own-1\.0-py3-none-any\.whl: .*Build the wheel again"):
+        index.lock("own-1.0-py3-none-any.whl")
+
+
 def test_another_tensorflow_names_the_images_that_have_it(
     index: Index, images: dict[str, Image], project: Project
 ) -> None:

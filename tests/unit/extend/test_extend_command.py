@@ -32,6 +32,8 @@ ADDED = ("-t", "me/x:1", "--env", "A=1")
         (("-t", "me/x:1", "--env", "A"), "--env A: give NAME=VALUE."),
         (("-t", "me/x:1", "--copy", "none:/x"), "has no such file or folder"),
         ((*ADDED, "-t", "imgbuild/tensorflow:1"), "imgbuild/tensorflow"),
+        ((*ADDED, "-t", "docker.io/imgbuild/tensorflow:1"), "names of imgbuild/tensorflow"),
+        ((*ADDED, "-t", "index.docker.io/imgbuild/tensorflow:1"), "names of imgbuild/tensorflow"),
         (("-f", "train.yaml", "--pip", "x"), "--file train.yaml"),
         (("-f", "train.yaml", "--gpu"), "--file train.yaml"),
         (("-t", "me/x:1", "--requirements", "none.txt", "--print"), "none.txt: No such file"),

@@ -102,6 +102,8 @@ def test_a_wrong_option_is_named() -> None:
     [
         ("keras\n--extra-index-url https://x.example\n", "requirements.txt:2: '--extra-index-url"),
         ("-i https://me:secret@x.example\n", "the mirror `python-index` in the settings"),
+        (f"a; {'(' * 900}os_name=='b'{')' * 900}\n", 'requirements.txt:1: "a; ((('),
+        (f"tensorflow=={'1' * 5000}\n", "requirements.txt:1: 'tensorflow==111"),
         ("keras==1 --hash=sha256:00\n", "requirements.txt:1: 'keras==1 --hash"),
         ("-e .\n", "requirements.txt:1: '-e .' is not a requirement"),
         ("-e .\n", "build a wheel, `pip wheel --no-deps -w dist .`, and write its path"),

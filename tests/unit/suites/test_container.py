@@ -180,6 +180,16 @@ def _answer(
         assert engine.running == {}
 
 
+def test_mpi_is_searched_in_the_first_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searching all of it takes quadratic time."""
+    said = f"{'Intel' * 400}{'HYDRA' * 19_000} (Open MPI) 4.1.4"
+    assert _answer(tmp_path, monkeypatch, {"mpirun": said}).mpi == ("nothing", "")
+    said = f"mpirun (Open MPI) 4.1.4\n{'Intel' * 19_000}"
+    assert _answer(tmp_path, monkeypatch, {"mpirun": said}).mpi == ("openmpi", "4.1.4")
+
+
 @pytest.mark.parametrize(
     ("glibc", "parsed"), [("2.36", "2.36"), ("2.3.4", "2.3"), ("2.36.1", "2.36"), ("", "")]
 )
@@ -200,6 +210,7 @@ def test_contents_glibc_has_two_numbers(
         ("glibc", "2.x"),
         ("glibc", "2.36\n"),
         ("python", "3.6.15\n"),
+        ("python", "3.9rc1"),
         ("python", "../3.6"),
         ("python", "3.6 --index-url=x"),
         ("packages", {"numpy\n": "1"}),

@@ -173,6 +173,14 @@ def test_what_the_labels_do_not_confirm_has_no_hashes(
         assert not any(map(hashes, components(made(one)).values()))
 
 
+def test_the_base_of_a_label_is_read_in_linear_time(images: dict[str, Image], made: Sbom) -> None:
+    """The size of a label is its image's choice."""
+    name = f"registry.example.org:5000/ml/{'a' * 1_000_000}:1@sha256:d"
+    labels = {"org.opencontainers.image.base.name": name}
+    document = made(stored(images[CPU], {}, **labels))
+    assert f"pkg:oci/{'a' * 1_000_000}@sha256:{'a' * 64}" in document
+
+
 @pytest.mark.parametrize("name", [CONDA, "tf-2.2-cpu-debian-intelmpi", "tf-2.0-gpu-ubuntu"])
 def test_pythons_of_conda_and_other_mpis_have_their_hashes(
     images: dict[str, Image], project: Project, made: Sbom, name: str
