@@ -141,6 +141,26 @@ def test_the_base_is_used_by_its_id(container: Container) -> None:
     assert container.engine.stored[BASE].tags == ("me/other:1",)
 
 
+def test_another_python_has_other_metadata(
+    container: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an image that is asked, the Python of the family tells them apart."""
+    reader = container.reader
+    monkeypatch.setattr(reader, "image_id", "")
+    monkeypatch.setattr(reader, "_make", lambda _, target, __: PackageMetadata((target.minor,)))
+    source = SourceDistribution("evil", "1.0", "evil-1.0.tar.gz", "file:///none", "0" * 64)
+    targets = (TARGET, Target("3.8.18", TARGET.platform))
+    assert [reader.read(source, target).requires for target in targets] == [("3.6",), ("3.8",)]
+
+
+def test_a_source_has_its_sha256(container: Container) -> None:
+    path = container.index.source("evil", "1.0")
+    source = SourceDistribution("evil", "1.0", path.name, path.as_uri(), "0" * 64)
+    with pytest.raises(CheckFailedError, match="has another sha256 than expected"):
+        container.reader.read(source, TARGET)
+    assert container.targets == []
+
+
 def test_code_of_a_package_sees_nothing(container: Container) -> None:
     """Each step is without network; no secret is given, and no folder of the user."""
     container.answers = [{"METADATA": SAID}]

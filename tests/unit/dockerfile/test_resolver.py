@@ -50,13 +50,20 @@ class Resolving:
 
         return read
 
-    def lock(self, *requires: str, constraints: str = "", known: Known | None = None) -> set[str]:
+    def lock(
+        self,
+        *requires: str,
+        constraints: str = "",
+        known: Known | None = None,
+        previous: str = "",
+    ) -> set[str]:
         """Return the pins of a lock, each with a hash."""
         (self.folder / "requirements.in").write_text("\n".join(requires))
         (self.folder / "constraints.txt").write_text(constraints)
         options = ["--constraint", "constraints.txt", "requirements.in"]
         read = self.reader(known or {})
-        text, result = lock_packages(options, TARGET, self.folder, self.environment, "", read)
+        where = (self.folder, self.environment, previous)
+        text, result = lock_packages(options, TARGET, *where, read)
         if reason := refusal(result, "the test"):
             raise InputError(reason)
         pins = re.findall(r"^(\S+) \\\n +--hash=sha256:[0-9a-f]{64}$", text, re.MULTILINE)
@@ -141,6 +148,20 @@ def test_a_wheel_is_used_beside_a_source(resolving: Resolving) -> None:
         resolving.environment["UV_FIND_LINKS"] = str(resolving.index.folder)
     pins = resolving.lock("old")
     assert pins == {"old==1.0", "mixed==1.0", "evil==2.0"}
+
+
+def test_a_wheel_is_used_where_its_source_fails(resolving: Resolving) -> None:
+    """The newest release of mixed has no wheel and cannot be; the older one has one."""
+    resolving.index.wheel("needs", "2.0", "mixed>=2")
+    resolving.index.wheel("needs", "1.0", "mixed<2", "evil")
+    resolving.environment["UV_FIND_LINKS"] = str(resolving.index.folder)
+    known = {"mixed==2.0": PackageMetadata(("evil>7",))}
+    pins = resolving.lock("needs", known=known)
+    assert pins == {"needs==1.0", "mixed==1.0", "evil==2.0"}
+
+
+def test_versions_of_the_previous_lock_are_kept(resolving: Resolving) -> None:
+    assert resolving.lock("evil", previous="evil==1.0\n") == {"evil==1.0"}
 
 
 def test_what_cannot_be_is_refused(resolving: Resolving) -> None:
@@ -280,8 +301,12 @@ def test_file_digest_is_the_index_s(tmp_path: Path) -> None:
     """A folder has no digests, so its file is read; an index without one is refused."""
     (file := tmp_path / "a.whl").write_bytes(b"wheel")
     url = "https://index.example/a.whl"
-    assert file_digest(url, {"sha256": "1" * 64}) == "1" * 64
-    assert file_digest(file.as_uri(), {}) == file_sha256(file)
-    for place in (url, (tmp_path / "gone.whl").as_uri()):
+    assert file_digest("a.whl", url, {"sha256": "1" * 64}) == "1" * 64
+    assert file_digest("a.whl", file.as_uri(), {}) == file_sha256(file)
+    for name, place in (
+        ("a.whl", url),
+        ("gone.whl", (tmp_path / "gone.whl").as_uri()),
+        ("b.whl", file.as_uri()),
+    ):
         with pytest.raises(MachineError):
-            file_digest(place, {})
+            file_digest(name, place, {})

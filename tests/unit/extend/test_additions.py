@@ -22,6 +22,7 @@ from imgbuild.extend.base_image import BaseImage, family_base
 from imgbuild.extend.extension import read_extension, wanted_packages
 from imgbuild.files import file_sha256
 from imgbuild.matrix.images import Image
+from imgbuild.process import Finished
 from imgbuild.project import Project
 from releases import release_of
 
@@ -96,6 +97,23 @@ def test_hashes_constraints_and_wheels_of_the_user_are_kept_to(index: Index) -> 
     assert str(index.folder) not in index.path.read_text(encoding="utf-8")
     with pytest.raises(InputError, match=r"app 1\.0: no file of the index has a hash"):
         index.lock(f"app {others}")
+
+
+def test_uv_gets_no_wheel_of_the_user(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may read another requirement in it than imgbuild does."""
+    lines = list[str]()
+
+    def lock(_: object, __: object, folder: Path, *_more: object) -> tuple[str, Finished]:
+        lines.extend((folder / "requested.in").read_text().splitlines())
+        return "", Finished(1, errors="enough")
+
+    monkeypatch.setattr("imgbuild.extend.additions.lock_packages", lock)
+    own = index.publish("own", "1.0").rename(index.folder / "own-1.0-py3-none-any.whl")
+    with pytest.raises(InputError, match="enough"):
+        index.lock(f"{own.name} --hash=sha256:{file_sha256(own)}")
+    (line,) = lines
+    assert line.startswith("own @ file://")
+    assert own.as_uri() not in line
 
 
 def test_a_wheel_that_requires_an_address(index: Index) -> None:
