@@ -67,7 +67,7 @@ def moved(here: str, location: str) -> str:
         parts = urlsplit(urljoin(here, location))
         _ = parts.port
     except ValueError as error:
-        raise MachineError(f"{shown(here)} leads to what is no address: {error}.") from None
+        raise MachineError(f"{shown(here)} leads to an invalid address: {error}.") from None
     there = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     if parts.scheme not in PORTS:
         raise MachineError(

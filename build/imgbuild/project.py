@@ -107,9 +107,9 @@ def _require_trusted_owner(project: Project) -> None:
             if owner not in trusted:
                 raise InputError(
                     f"{path} belongs to {_user_name(owner)}, and imgbuild runs as "
-                    f"{_user_name(os.geteuid())}: it uses no checkout of another user that nobody "
-                    f"named, because a checkout names programs to run. If you trust the files in "
-                    f"{project.root}, name it: --project {project.root}, or "
+                    f"{_user_name(os.geteuid())}. A checkout names programs to run, so one of "
+                    "another user is used only if you name it. If you trust the files in "
+                    f"{project.root}, give --project {project.root}, or set "
                     f"IMGBUILD_PROJECT={project.root}."
                 )
 

@@ -186,7 +186,7 @@ def _settings(
             if not own:
                 substituted.append(f"the base image {reference}, which the image's label names")
         except ValidationError:
-            lacking.append(f"the base image {reference}: this is no name of an image by digest")
+            lacking.append(f"the base image {reference}: this does not name an image by its digest")
         except ImgbuildError as error:
             lacking.append(f"the base image {reference}: {error}")
     if labels.get(CPYTHON) == "source":

@@ -34,11 +34,11 @@ def open_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo) -> IO[byt
 
     Read with a size: without one, zipfile unpacks a file whose header understates its size whole.
 
-    ValueError: it is packed by another method than deflate.
+    ValueError: it is compressed by another method than deflate.
     """
     member = archive.getinfo(name) if isinstance(name, str) else name
     if member.compress_type not in _IN_PIECES:
-        raise ValueError(f"{member.filename} is packed by another method than deflate")
+        raise ValueError(f"{member.filename} is compressed by another method than deflate")
     return archive.open(member)
 
 

@@ -134,7 +134,7 @@ def test_addresses() -> None:
         moved("http://x.example/a", "ftp://y.example/b")
     for address in ("https://[x", "https://y.example:99999/", "//y.example:x/"):
         with pytest.raises(
-            MachineError, match=r"^https://x\.example/a leads to what is no address"
+            MachineError, match=r"^https://x\.example/a leads to an invalid address"
         ):
             moved("https://x.example/a", address)
 

@@ -86,7 +86,7 @@ class Library:
         for name in (".text", ".rodata", ".dynamic", ".dynsym", ".dynstr"):
             # pyelftools gives such a section as many bytes as its header says.
             if sections[name].compressed or sections[name]["sh_type"] == "SHT_NOBITS":
-                raise ValueError(f"the section {name} is packed or empty")
+                raise ValueError(f"the section {name} is compressed or empty")
         self._text, self._data = (
             (sections[name]["sh_addr"], sections[name].data()) for name in (".text", ".rodata")
         )

@@ -173,8 +173,8 @@ def archive_base(name: str, system: str, context: BuildContext) -> BaseInput:
     images = {one.os_name: one for one in whole_family(context.images[0].matrix)}
     if system not in images:
         raise InputError(
-            f"The system of {name} is {system!r}. Its archive can be asked only for the systems "
-            f"of matrix.yaml, whose base images do it: {', '.join(images)}."
+            f"The system of {name} is {system!r}. imgbuild can ask only the archives of the "
+            f"systems in matrix.yaml: {', '.join(images)}."
         )
     image = images[system]
     settings, _ = with_bases([image], replace(context, images=(image,)))

@@ -122,7 +122,9 @@ class RemoteStore:
         attested = trust.attested(reference, "slsaprovenance1")
         signed = [predicate for predicate in attested if _is_about(predicate, item)]
         if not signed:
-            raise CheckFailedError(f"{reference}: by its provenance it is another image.")
+            raise CheckFailedError(
+                f"{reference}: its provenance does not name this image and its inputs."
+            )
         return signed
 
     def push(self, item: PlanItem, image_id: str, engine: Engine) -> None:

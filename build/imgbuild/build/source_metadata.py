@@ -189,8 +189,8 @@ class MetadataReader:
         images.sort(key=lambda image: image.python.origin == "conda")
         if not images and not self.image_id:
             raise MachineError(
-                f"{title} has no wheel, and no image of the matrix has Python {target.minor}, in "
-                "which its metadata could be made."
+                f"{title} has no wheel. Its metadata must be made with Python {target.minor}, "
+                "which no image of the matrix has."
             )
         options = BuildOptions(make_inputs=not self.image_id)
         image = (images or whole_family(self.matrix))[0]
@@ -199,8 +199,8 @@ class MetadataReader:
             context = self._opened.enter_context(manager)
         except MachineError as error:
             raise MachineError(
-                f"{title} has no wheel for Python {target.minor}. Its code runs in containers "
-                f"alone, which need an engine: {error}"
+                f"{title} has no wheel for Python {target.minor}. Its code runs only in "
+                f"containers, which need an engine: {error}"
             ) from None
         self._contexts[target.minor] = context
         return context
@@ -333,7 +333,7 @@ def read_build_system(archive: Path) -> BuildSystem:
     if text is None:
         return BuildSystem()
     if not isinstance(section, dict):
-        raise ValueError("build-system in its pyproject.toml is no table")  # noqa: TRY004
+        raise ValueError("build-system in its pyproject.toml is not a table")  # noqa: TRY004
     strings = TypeAdapter(tuple[str, ...])
     requires = tuple(
         map(index_requirement, strings.validate_python(section.get("requires", _LEGACY)))

@@ -87,7 +87,7 @@ SIGN_KEY = option(
     "KMS.",
 )
 SIGN_KEYLESS = flag(
-    "--sign-keyless", "Sign with cosign as who you are, by Sigstore: in CI, as the workflow."
+    "--sign-keyless", "Sign with cosign and your Sigstore identity: in CI, the workflow."
 )
 
 

@@ -38,7 +38,7 @@ def published(
 ) -> None:
     """List what is published, from the registry's tags and records.
 
-    With --check, signatures and provenance are verified if a key or an identity is trusted: by
+    To verify signatures and provenance with --check, name a key or an identity that you trust: by
     these options, or by `verify` in the settings.
     """
     from imgbuild.matrix.load import load_matrix
@@ -49,7 +49,7 @@ def published(
 
     settings = load_settings(checkout.settings)
     if not check and (key or identity or issuer):
-        raise InputError("--key, --identity and --issuer are for --check.")
+        raise InputError("--key, --identity and --issuer need --check.")
     trust = choose_trust(settings, key, identity, issuer) if check else None
     with closing(connect(source, settings, info, "--from")) as registry:
         found = read_published(registry)
@@ -67,7 +67,7 @@ def published(
     for text in found.notes() if check else faults:
         info(f"note: {text}")
     if check and trust is None and found.whole:
-        info("note: signatures and provenance were not verified: name a key with --key.")
+        info("note: signatures and provenance were not verified: give a key with --key.")
     if check and faults:
         raise CheckFailedError("\n".join(faults))
     if check and found.whole:

@@ -29,7 +29,7 @@ def retire(
     """Mark published images as retired; nothing is deleted.
 
     No tag moves. `imgbuild published` shows the day and the reason, and the record in the registry
-    has an annotation for other tools. The retirement of a signed image must be signed: then
+    has an annotation for other tools. For a signed image, sign the retirement as well, so that
     `imgbuild verify` refuses the image.
     """
     from imgbuild.publish import life_cycle

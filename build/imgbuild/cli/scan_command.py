@@ -40,10 +40,11 @@ def scan(
     as_json: bool = options.JSON,
     checkout: Project = options.PROJECT,
 ) -> None:
-    """Show the security fixes that images lack; exit 1 if one does, 3 if OSV gave no answer.
+    """Show the security fixes that images lack; exit 1 if one does.
 
     The archive of the image's system is asked for updates, and OSV for known vulnerabilities of its
-    packages. Findings under `accepted` in the matrix do not count until their day.
+    packages; exit 3 if OSV gave no answer. Findings under `accepted` in the matrix do not count
+    until their day.
     """
     from importlib.metadata import version
 
@@ -74,7 +75,7 @@ def scan(
     unasked = _unasked(found)
     if faulty := [one.image for one in found if one.open]:
         raise CheckFailedError(
-            f"{', '.join(faulty)}: security fixes are missing. Build it anew (imgbuild build "
+            f"{', '.join(faulty)}: security fixes are missing. Build again (imgbuild build "
             "--refresh-base), or accept a finding in matrix.yaml, with a reason and a day. "
             f"{unasked}".rstrip()
         )
@@ -88,7 +89,7 @@ def _unasked(scans: "list[Scan]") -> str:
     if not images:
         return ""
     return (
-        f"OSV gave no answer, so more may be wrong with {', '.join(images)}. Name a mirror of OSV "
+        f"OSV gave no answer, so {', '.join(images)} may have more problems. Name a mirror of OSV "
         "(--mirror osv=URL, before the command) or a file of its records (--osv FILE)."
     )
 

@@ -39,8 +39,8 @@ def verify(
     """Verify a published image: who signed it, and what it holds.
 
     Its tag, record, configuration and contents must agree with its signed SBOM and provenance, and
-    it must not be retired; exit 1 says what is wrong. Without an option, the key or identity under
-    `verify` in the settings is trusted.
+    it must not be retired. Otherwise the command says what is wrong, and exits with 1. Without an
+    option, the key or identity under `verify` in the settings is trusted.
     """
     from imgbuild.publish.verification import Verification, VerifiedFact
     from imgbuild.reproduction import reproduce
@@ -57,7 +57,7 @@ def verify(
     if rebuild and all(not fact.problem for fact in facts):
         # By its digest: the engine may have another image under the tag.
         found = reproduce(checkout, image.reference, info)
-        problem = "" if found.same else "built again it is not the same"
+        problem = "" if found.same else "another build of it is not the same"
         facts.append(VerifiedFact("rebuild", problem))
     print_result([asdict(fact) for fact in facts], _lines(facts), as_json=as_json)
     if failed := [fact.name for fact in facts if fact.problem]:

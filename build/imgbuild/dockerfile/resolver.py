@@ -174,7 +174,7 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
             unbuilt.releases[source.name][unknown[source.name]] = metadata
             sources[f"{source.name}=={unknown[source.name]}"] = source
     raise CheckFailedError(
-        f"uv needs the metadata of more source distributions than {ROUNDS} rounds give: "
+        f"After {ROUNDS} rounds, uv still needs the metadata of more source distributions: "
         f"{', '.join(sorted(unbuilt.releases))}. Require exact versions of these packages."
     )
 
@@ -266,7 +266,7 @@ def file_digest(name: str, url: str, hashes: Mapping[str, str]) -> str:
     if digest := hashes.get("sha256"):
         return digest
     if parts.scheme != "file":
-        raise MachineError(f"The package index tells no sha256 of {shown(url)}. Use another index.")
+        raise MachineError(f"The package index gives no sha256 of {shown(url)}. Use another index.")
     try:
         return file_sha256(Path(unquote(parts.path)))
     except OSError as error:
@@ -359,8 +359,8 @@ def _require_no_builds(settings: str) -> None:
     match = _BUILD_OPTIONS.search(settings)
     if match is None:
         raise MachineError(
-            "uv does not show its settings as the version does that imgbuild requires, so it may "
-            "build packages on this machine. Install imgbuild again, with its own uv."
+            "The settings of uv cannot be read. If it is not the version that imgbuild requires, "
+            "it may build packages on this machine. Install imgbuild again, with its own uv."
         )
     _, _, metadata = settings.partition("dependency_metadata: ")
     known = {*_ANY_VERSION.findall(metadata.partition("output_file: ")[0])}

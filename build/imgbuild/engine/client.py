@@ -211,8 +211,8 @@ class Engine:
         """
         if not has_registry(reference) and not (pinned and "@sha256:" in reference):
             raise InputError(
-                f"The engine has no image {reference}, and no image is pulled by a name without a "
-                "registry: Docker Hub may have anybody's. If it is the right one there, name it "
+                f"The engine has no image {reference}. A name without a registry is not pulled, "
+                "because on Docker Hub it can be anybody's. To pull it from Docker Hub, write "
                 f"docker.io/{reference}."
             )
         self._pull(reference)

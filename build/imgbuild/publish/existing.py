@@ -77,17 +77,17 @@ def look_up(  # noqa: PLR0913, PLR0917 - the repository, the image, and this pus
 def tag_is_taken(name: str, release: str, there: str, here: str) -> CheckFailedError:
     """Return the error for an immutable tag that another image has, with the next release."""
     return CheckFailedError(
-        f"{name} is there already, for another image: {there}, and here it is {here}. An immutable "
-        f"tag is never moved: publish under the next release (--release {_following(release)}), "
-        "or leave the one that is there."
+        f"{name} already exists for another image: it is {there} there, and {here} here. An "
+        "immutable tag is never moved: publish under the next release (--release "
+        f"{_following(release)}), or keep the published one."
     )
 
 
 def tag_is_announced(name: str, release: str, push: str) -> CheckFailedError:
     """Return the error for an immutable tag that another push has announced by the tag ``push``."""
     return CheckFailedError(
-        f"{name}: another push of another image has announced this tag by {push}, and may still "
-        "run. Nothing was tagged. Run again: without --release the image gets the next release; "
+        f"{name}: a push of another image has announced this tag by {push}, and may still run. "
+        "Nothing was tagged. Run again: without --release the image gets the next release; "
         f"with it, give --release {_following(release)}."
     )
 

@@ -232,7 +232,7 @@ class Push:
         try:
             self._require_published(recorded, tag)
         except CheckFailedError as error:
-            return CheckFailedError(f"{text} The recorded image is no proof: {error}")
+            return CheckFailedError(f"{text} The recorded image proves nothing: {error}")
         self._point(tag, recorded)
         return CheckFailedError(
             f"{text} The signature and the provenance of the recorded image are right, so the tag "
@@ -246,7 +246,7 @@ class Push:
         """
         trust = self.attachments.trust
         if trust is None:
-            raise CheckFailedError("it is not known whose signature counts (--sign-key).")
+            raise CheckFailedError("nothing says whose signature counts; give --sign-key.")
         exact = f"{self.registry.name}@{manifest.digest}"
         trust.require_signature(exact)
         if not names_tags(trust.attested(exact, "slsaprovenance1"), tag):

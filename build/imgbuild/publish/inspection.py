@@ -106,7 +106,7 @@ class Inspection:
         expected |= self._family_tags - named
         for tag, digest in self._digests.items():
             if tag in expected and digest not in whole:
-                yield f"{self.registry.name}:{tag} is at {digest}, which no record is about."
+                yield f"{self.registry.name}:{tag} is at {digest}, which has no record."
 
     def _sentence(self, digest: str, problem: str) -> str:
         tags = [tag for tag, at in self._digests.items() if at == digest]
@@ -132,7 +132,7 @@ class Inspection:
         if keys:
             return f"it has {', '.join(keys)}, which no image of imgbuild has"
         if manifest.digest not in self._image_tags.values():
-            return "no tag of an image of imgbuild is at it"
+            return "no tag of an image of imgbuild points to it"
         return ""
 
     def _disproved(self, trust: Trust, manifest: Manifest) -> list[str]:

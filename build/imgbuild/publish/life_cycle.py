@@ -85,20 +85,21 @@ def _check_signer(
     if signer is None:
         if signed:
             raise InputError(
-                f"{', '.join(signed)}: signed, so the retirement must be signed, or whoever may "
-                "write to the repository could take it back. Give --sign-key KEY or --sign-keyless."
+                f"{', '.join(signed)}: signed, so the retirement must be signed. Otherwise anyone "
+                "who may write to the repository could undo it. Give --sign-key KEY or "
+                "--sign-keyless."
             )
         return
     if unsigned := [tag for tag in retired if tag not in signed]:
         raise InputError(
-            f"{', '.join(unsigned)}: not signed, so no retirement of it is signed. Retire what is "
-            "not signed apart, without a signer; if it was signed, somebody has deleted its "
-            "signature and its attestations."
+            f"{', '.join(unsigned)}: not signed, so its retirement cannot be signed. Retire "
+            "unsigned images separately, without a signer. If it was signed, somebody has deleted "
+            "its signature and its attestations."
         )
     if not signer.key and trust is None:
         raise InputError(
-            "--sign-keyless: it is not known whose signatures count, so the retirement of any "
-            "image that a record names would be signed. Set verify: {identity: …, issuer: …} in "
+            "--sign-keyless: nothing says whose signatures count, so the retirement of any image "
+            "that a record names would be signed. Set verify: {identity: …, issuer: …} in "
             "imgbuild.local.yaml."
         )
 
@@ -121,8 +122,8 @@ def _require_provenance(trust: Trust, repository: str, record: Record) -> None:
             return
     names = ", ".join(signed.tag or signed.image for signed in provenances)
     raise CheckFailedError(
-        f"{reference} is {names} by its signed provenance, and {record.tag} by its record. Nothing "
-        "is retired; `imgbuild published --check` says more."
+        f"{reference}: its signed provenance says {names}, and its record says {record.tag}. "
+        "Nothing was retired. `imgbuild published --check` says more."
     )
 
 

@@ -164,8 +164,8 @@ class PublishedImage:
             raise CheckFailedError("there is no trusted provenance that says which tags it has")
         known = (signed.tags(self.matrix).immutable, *signed.tags(self.matrix).moving)
         raise CheckFailedError(
-            f"the tag {tag} is none of the signed tags of this image, {signed.image}: "
-            f"{', '.join(known)}; somebody moved it here"
+            f"the tag {tag} is not a signed tag of this image; somebody moved it here. The signed "
+            f"tags of {signed.image}: {', '.join(known)}"
         )
 
     def require_record(self, signed: SignedImage | None) -> Record:
@@ -178,7 +178,7 @@ class PublishedImage:
         record = self._find_record(signed)
         if record is None:
             raise CheckFailedError(
-                "no record is about this image: it was deleted, or its push was cut off"
+                "this image has no record: it was deleted, or its push was cut off"
             )
         if record.digest != self.manifest.digest:
             raise CheckFailedError(f"the record of {record.tag} is about {record.digest}")
@@ -201,8 +201,8 @@ class PublishedImage:
             verdict = signed.verdicts.get(suite.suite)
             if suite.verdict != verdict:
                 self.say(
-                    f"note: by its record the suite {suite.suite} {suite.verdict}, by its signed "
-                    f"provenance it {verdict or 'was not run'}."
+                    f"note: its record says that the suite {suite.suite} {suite.verdict}, its "
+                    f"signed provenance that it {verdict or 'was not run'}."
                 )
         return record
 
@@ -278,8 +278,8 @@ class PublishedImage:
             raise CheckFailedError(f"{signed[-1]}; its record {said}")
         if recorded:
             raise CheckFailedError(
-                f"{recorded}; only its record says so, and no trusted signature. If it is so, "
-                "sign it: imgbuild retire --sign-key KEY"
+                f"{recorded}; only its record says so, no trusted signature does. If that is "
+                "right, sign it: imgbuild retire --sign-key KEY"
             )
         return signed[-1] if signed else None
 
@@ -347,7 +347,7 @@ def read_retirements(registry: RegistryClient, trust: Trust, digest: str) -> lis
     if not predicates and _lists_retirement(registry, digest):
         raise CheckFailedError(
             "a retirement is attached to it that cosign does not verify: somebody else signed it, "
-            "or the registry did not give it"
+            "or the registry did not return it"
         )
     return sorted(map(read_retirement, predicates), key=lambda retirement: retirement.retired)
 

@@ -77,7 +77,7 @@ class Manifest:
         document = json_object(self.content, what)
         kind = document.get("mediaType")
         if kind and self.media_type and kind != self.media_type:
-            raise DamagedError(f"{what} is of the type {kind}, and sent as {self.media_type}.")
+            raise DamagedError(f"{what} is of the type {kind}, but sent as {self.media_type}.")
         _check_keys(document, _INDEX_KEYS if "manifests" in document else _MANIFEST_KEYS, what)
         descriptors = [document.get("config"), document.get("subject")]
         for key in ("layers", "manifests"):

@@ -317,7 +317,7 @@ def require_trusted(
             reasons.append(str(error))
         else:
             return
-    said = " ".join(reasons) or "The engine knows it under no digest of a registry."
+    said = " ".join(reasons) or "The engine has no digest of a registry for it."
     raise CheckFailedError(
         f"{reference} was not built on this machine, and has no signature that `verify` of the "
         f"settings trusts. {said} Pull it by its name in the registry where it is signed."

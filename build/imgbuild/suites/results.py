@@ -329,8 +329,8 @@ class ReportStore:
         if not self.is_own(image_id):
             raise InputError(
                 f"There is no record that this machine built {image.tags[0]} ({image_id}), or "
-                "pulled it from a repository that you named: its labels can be anybody's. Build "
-                f"it first, imgbuild build --name {image.name}, or name it with --image."
+                "pulled it from a repository that you named; anybody can write its labels. Build "
+                f"it first (imgbuild build --name {image.name}), or name it with --image."
             )
 
     def was_made_here(self, image_id: str) -> bool:

@@ -237,14 +237,14 @@ def test_uv_with_other_settings_is_not_run(tmp_path: Path, monkeypatch: pytest.M
     script.write_text(f'#!/bin/sh\ncase "$*" in *--show*) ;; *) touch {tmp_path}/ran;; esac\n')
     script.chmod(0o755)
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(script))
-    with pytest.raises(MachineError, match="does not show its settings"):
+    with pytest.raises(MachineError, match="settings of uv cannot be read"):
         call_uv(["x.in"], tmp_path, os.environ)
     assert not (tmp_path / "ran").exists()
 
 
 def test_metadata_without_end(resolving: Resolving, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("imgbuild.dockerfile.resolver.ROUNDS", 2)
-    with pytest.raises(CheckFailedError, match="2 rounds give: evil, intree"):
+    with pytest.raises(CheckFailedError, match=r"After 2 rounds, .*: evil, intree"):
         resolving.lock("evil", "intree")
     assert not resolving.index.mark.exists()
 

@@ -155,7 +155,7 @@ def test_an_address_that_cannot_be_is_refused(
     for line, fault, work in works:
         server.faults.clear()
         server.fail(line, fault)
-        with pytest.raises(MachineError, match="no address"):
+        with pytest.raises(MachineError, match="invalid address"):
             work()
 
 
