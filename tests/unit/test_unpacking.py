@@ -42,7 +42,7 @@ def test_read_member_of_an_understated_size() -> None:
 def test_read_member_of_another_method(method: int) -> None:
     """Python's zipfile unpacks each piece of such a file whole."""
     archive = zip_file({"a/x": bytes(8 * LIMIT)}, method)
-    with memory_below(4 * LIMIT), pytest.raises(ValueError, match="a/x is packed by another"):
+    with memory_below(4 * LIMIT), pytest.raises(ValueError, match="a/x is compressed by another"):
         read(archive)
 
 
