@@ -122,7 +122,8 @@ def test_a_foreign_image_gets_no_secret_and_no_network(
     mark = marked_secrets(copy, tmp_path)
     folder = tmp_path / "hostile"
     folder.mkdir()
-    (folder / "hostile").write_text(HOSTILE, encoding="utf-8")
+    # Another one each time: steps that BuildKit has from an earlier run say nothing.
+    (folder / "hostile").write_text(f"{HOSTILE}# {uuid.uuid4()}\n", encoding="utf-8")
     (folder / "hostile").chmod(0o755)
     (folder / "Dockerfile").write_text(HOSTILE_DOCKERFILE, encoding="utf-8")
     foreign = tag.replace(":1", "-foreign:1")
