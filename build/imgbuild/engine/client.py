@@ -283,7 +283,7 @@ class Engine:
             container = str(api.create_container(image_id, ["none"], labels=dict(labels))["Id"])
             try:
                 stream, _ = api.get_archive(container, path)
-                return read_member(stream, path, limit)
+                return read_first_entry(stream, path, limit)
             except NotFound:
                 return None
             finally:
@@ -336,7 +336,7 @@ class Engine:
                 yield message
 
 
-def read_member(pieces: Iterable[bytes], path: str, limit: int) -> bytes | None:
+def read_first_entry(pieces: Iterable[bytes], path: str, limit: int) -> bytes | None:
     """Return the content of a tar archive's first entry; None if it is not a regular file.
 
     CheckFailedError: it has more than ``limit`` bytes, or the archive is damaged.

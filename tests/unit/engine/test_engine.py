@@ -14,7 +14,7 @@ from fake_engine import FakeEngine
 from socket_server import SocketServer, socket_server
 
 from imgbuild.engine import types
-from imgbuild.engine.client import Engine, read_member
+from imgbuild.engine.client import Engine, read_first_entry
 from imgbuild.engine.faults import EngineUnusableError, answered_error, engine_error, translated
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
@@ -211,11 +211,13 @@ def _archive(entry: tarfile.TarInfo, content: bytes = b"") -> bytes:
 
 
 def test_copy_out_reads_a_regular_file_alone() -> None:
-    assert read_member([_archive(tarfile.TarInfo("status"), b"x" * 9)], "/status", 9) == b"x" * 9
+    assert (
+        read_first_entry([_archive(tarfile.TarInfo("status"), b"x" * 9)], "/status", 9) == b"x" * 9
+    )
     for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE):
         entry = tarfile.TarInfo("status")
         entry.type, entry.linkname = kind, "/etc/shadow"
-        assert read_member([_archive(entry)], "/status", 9) is None
+        assert read_first_entry([_archive(entry)], "/status", 9) is None
 
 
 def test_copy_out_stops_at_its_limit() -> None:
@@ -229,11 +231,11 @@ def test_copy_out_stops_at_its_limit() -> None:
             yield piece
 
     with pytest.raises(CheckFailedError, match="/status"):
-        read_member(given(), "/status", 1 << 20)
+        read_first_entry(given(), "/status", 1 << 20)
     assert sum(read) <= 4 << 20
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive" * 99])
 def test_copy_out_of_no_archive_is_an_error(content: bytes) -> None:
     with pytest.raises(CheckFailedError, match="/status"):
-        read_member([content], "/status", 9)
+        read_first_entry([content], "/status", 9)
