@@ -4,6 +4,7 @@ import bz2
 import io
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from typing import IO
 
@@ -20,6 +21,10 @@ _HEADERS = {
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
 }
+
+#: What zipfile raises for an archive that is damaged, or made to be; an encrypted one ends in a
+#: RuntimeError.
+DAMAGED_ZIP = (EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 class TooLargeError(ValueError):

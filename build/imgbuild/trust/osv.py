@@ -7,7 +7,6 @@ in files, a Debian or Ubuntu version is compared by name alone: OSV's records li
 import json
 import re
 import zipfile
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from packaging.version import InvalidVersion, Version
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.files import parse_json
 from imgbuild.sites import Sites
-from imgbuild.unpacking import TooLargeError, read_member
+from imgbuild.unpacking import DAMAGED_ZIP, TooLargeError, read_member
 
 if TYPE_CHECKING:
     from imgbuild.http import Answer
@@ -32,11 +31,6 @@ BATCH = 1000
 #: Limits for one record and for all of a file, unpacked, in bytes. The longest records of 2026 have
 #: a few MB, and the files of all ecosystems together some GB.
 LARGEST_RECORD, LARGEST_FILE = 1 << 26, 1 << 35
-#: What reading another file ends in; an encrypted one in a RuntimeError.
-_DAMAGE = (
-    *(zipfile.BadZipFile, zlib.error, RuntimeError, EOFError),
-    *(ValueError, KeyError, TypeError, AttributeError),
-)
 _PURL = re.compile(r"pkg:(pypi|deb/[a-z]+)/([^@]+)@([^?]+)\??(.*)")
 _DISTRIBUTIONS = {"deb/debian": "Debian:{}", "deb/ubuntu": "Ubuntu:{}:LTS"}
 
@@ -139,7 +133,7 @@ def read(packages: Iterable[Package], path: Path) -> Known:
         raise InputError(
             f"--osv {path}: {error}. Use a file of OSV's own, such as the all.zip of an ecosystem."
         ) from None
-    except (OSError, *_DAMAGE) as error:
+    except (*DAMAGED_ZIP, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"--osv {path}: {type(error).__name__}: it is not a ZIP file of OSV's records, such as "
             "the all.zip of an ecosystem."
