@@ -10,7 +10,6 @@ import tarfile
 import threading
 import tomllib
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
@@ -50,7 +49,7 @@ from imgbuild.matrix.images import Image, whole_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project, cache_dir
 from imgbuild.sites import Sites
-from imgbuild.unpacking import LimitedMember, read_member, stream_members
+from imgbuild.unpacking import DAMAGED_ZIP, LimitedMember, read_member, stream_members
 
 #: How long the code of a package may run, in seconds.
 SECONDS = 300
@@ -61,10 +60,7 @@ ROUNDS = 3
 #: The Python of the family's images.
 _PYTHON = f"{PREFIX}/bin/python3"
 #: What libraries raise for archives and texts that are damaged, or made to be.
-_BROKEN = (
-    *(EOFError, OSError, RuntimeError),
-    *(tarfile.TarError, zipfile.BadZipFile, zlib.error),
-)
+_BROKEN = (*DAMAGED_ZIP, OSError, tarfile.TarError)
 #: Without a build backend a package is setuptools' (PEP 517).
 _LEGACY = ("setuptools", "wheel")
 _DOCKERFILE = """\
@@ -85,7 +81,7 @@ COPY --from=metadata {result}/ /
 
 @dataclass(frozen=True)
 class BuildSystem:
-    """What a package's pyproject.toml says of its build (PEP 518)."""
+    """The build system that a package's pyproject.toml declares (PEP 518)."""
 
     requires: tuple[str, ...] = _LEGACY
     backend: str = "setuptools.build_meta:__legacy__"
