@@ -153,8 +153,9 @@ def _extend(
             made = build_extension(extension, base, lock, wheels, files, folder, context)
             echo(result_lines(made, base, context.host))
         else:
-            asks = context if extension.apt else None
-            archive = archive_base(base.name, base.system, asks) if asks else None
+            archive = (
+                archive_base(base.name, base.system, context) if context and extension.apt else None
+            )
             values = (extension, base, lock, wheels, images[0], project)
             echo(extension_dockerfile(*values, distributions, archive).rstrip())
 

@@ -49,7 +49,7 @@ _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class PackageMetadata:
-    """What a release requires: packages, versions of Python, and packages to build it.
+    """The requirements of a release: packages, versions of Python, and packages to build it.
 
     ``build_requires`` is empty for a release that is not built.
     """

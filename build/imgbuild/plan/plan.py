@@ -142,7 +142,7 @@ def has_own_labels(image: StoredImage) -> bool:
 
     An image that is built ``FROM`` one of these inherits every label, but has another time if it
     has another layer. Anybody can make an image with such labels and times: this is for lists, for
-    comparisons and for cleaning up. What is tagged, tested, started or published must be own by the
+    comparisons and for cleaning up. An image to tag, test, start or publish must be own by the
     `ReportStore`.
     """
     labels = image.labels

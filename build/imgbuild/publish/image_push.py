@@ -45,7 +45,7 @@ class PushedImage:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """What is to do, in this order."""
+        """The remaining steps, in this order."""
         return (*self.work, *(f"move {tag}" for tag in self.moves))
 
     @property

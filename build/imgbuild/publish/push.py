@@ -10,8 +10,8 @@ nothing incomplete is visible:
 4. its suites' verdicts and its input tag, by which ``imgbuild build --pull`` and CI find it;
 5. its moving tags.
 
-What is there already is left as it is, so a push that was cut off is completed by another. In the
-end all tags are read again: one that another push moved meanwhile is an error.
+A push leaves existing content as it is, so another push completes one that was cut off. In the end
+it reads all tags again: a tag that another push moved meanwhile is an error.
 
 Only a digest is signed that the engine has just sent. A manifest of the registry may say that it is
 our image and be another; so an image without our signature is pushed again, and its digest

@@ -44,7 +44,7 @@ class SignedImage:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """What sorts publications: a later release is greater, and one without a release least."""
+        """The sorting key: a later release is greater, and a publication without one is least."""
         return release_order(self.release) if self.release else ()
 
     def tags(self, matrix: Matrix) -> PlannedTags:

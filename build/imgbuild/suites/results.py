@@ -291,7 +291,7 @@ class ReportStore:
     ) -> None:
         """Take over results of the same image, found in a repository; those of this machine win.
 
-        What is no whole result is left out, and what an entry says itself of who signed it.
+        Incomplete results are left out, and so is what an entry itself says about its signer.
         Without any it is kept that this machine is to test the image, and if so, ``built`` it, with
         how much work. ``signed_by`` is the fingerprint of who signed the image with its results.
         """

@@ -43,7 +43,7 @@ def predicates(
 
 @dataclass(frozen=True)
 class Attachments:
-    """What one push puts beside images; ``signer`` is None where nobody signs.
+    """The documents that one push puts beside images. ``signer`` is None if nobody signs.
 
     ``trust`` is whose signature counts as the signer's; without it, anybody's does.
     """
