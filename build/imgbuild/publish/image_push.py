@@ -3,7 +3,7 @@
 :mod:`imgbuild.publish.push` says the order and why.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -21,10 +21,11 @@ from imgbuild.publish.existing import (
     tag_is_taken,
 )
 from imgbuild.publish.record import Record, put_record, suite_record
+from imgbuild.publish.signed_image import read_provenances
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient
+from imgbuild.registry.signing import Trust
 from imgbuild.trust.attachments import Attachments
-from imgbuild.trust.provenance import names_tags
 from imgbuild.trust.sbom import system_packages
 
 _DONE = {"push": "pushed", "attach": "attached", "sign": "signed", "record": "recorded"}
@@ -58,8 +59,8 @@ class PushedImage:
 class Push:
     """One push into one repository. ``tags`` are all that the repository has at its start.
 
-    ``machine`` is a short name of this machine and state folder, whose pushes of one image never
-    run at once.
+    ``trust`` is whose signature counts as the signer's; without it, anybody's does. ``machine`` is
+    a short name of this machine and state folder, whose pushes of one image never run at once.
     """
 
     registry: RegistryClient
@@ -67,6 +68,7 @@ class Push:
     release: str | None
     log: Callable[[str], None]
     attachments: Attachments
+    trust: Trust | None = None
     machine: str = ""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
@@ -130,9 +132,7 @@ class Push:
         record = self._record(image, existing, manifest)
         recorded = manifest and record == existing.record and existing.input == manifest.digest
         kept = tuple(f"{tag} stays at {later}" for tag, later in existing.kept.items())
-        attached = manifest and self.attachments.are_there(
-            manifest.digest, existing.tag, [*existing.moving]
-        )
+        attached = manifest and self._is_attached(manifest, existing)
         there = {"push": manifest, self.attachments.word: attached, "record": recorded}
         work = tuple(step for step, found in there.items() if not found)
         return PushedImage(record, work, tuple(existing.to_move(manifest)), kept)
@@ -173,11 +173,28 @@ class Push:
             retired_reason=old.retired_reason,
         )
 
+    def _is_attached(self, manifest: Manifest, existing: ExistingImage) -> bool:
+        """Return whether all documents are beside an image, and signed if there is a signer.
+
+        If it is known whose signature counts, the provenance must name the tags of this push, since
+        `verify` believes no others: that of another release, or of a family with other tags, does
+        not.
+        """
+        if not self.attachments.are_there(manifest.digest):
+            return False
+        if self.attachments.signer is None or self.trust is None:
+            return True
+        try:
+            self._require_published(manifest, existing.tag, existing.moving)
+        except CheckFailedError:
+            return False
+        return True
+
     def _is_signed(self, planned: PushedImage) -> bool:
         """Return whether what is there was signed as we sign, or nobody signs."""
         if self.attachments.signer is None:
             return True
-        return bool(self.attachments.trust) and self.attachments.word not in planned.work
+        return bool(self.trust) and self.attachments.word not in planned.work
 
     def _send(
         self, image: PushCandidate, existing: ExistingImage, upload: Callable[[str], str]
@@ -239,18 +256,21 @@ class Push:
             "was put back to it. Run again; another image gets the next release."
         )
 
-    def _require_published(self, manifest: Manifest, tag: str) -> None:
-        """Return if an image was signed as what this immutable tag stands for.
+    def _require_published(
+        self, manifest: Manifest, tag: str, moving: Collection[str] = ()
+    ) -> None:
+        """Return if an image was signed as what an immutable tag and moving tags stand for.
 
         CheckFailedError: it was not, or it is not known whose signature counts.
         """
-        trust = self.attachments.trust
-        if trust is None:
-            raise CheckFailedError("nothing says whose signature counts; give --sign-key.")
+        if self.trust is None:
+            raise CheckFailedError("it is not known whose signature counts (--sign-key).")
         exact = f"{self.registry.name}@{manifest.digest}"
-        trust.require_signature(exact)
-        if not names_tags(trust.attested(exact, "slsaprovenance1"), tag):
-            raise CheckFailedError(f"{exact}: its provenance does not name this tag.")
+        self.trust.require_signature(exact)
+        for signed in read_provenances(self.trust.attested(exact, "slsaprovenance1")):
+            if signed.tag == tag and {*moving} <= {*(signed.moving or ())}:
+                return
+        raise CheckFailedError(f"{exact}: its provenance does not name this tag.")
 
     def _moved_text(self, tag: str, manifest: Manifest | None, record: Record | None) -> str:
         there = manifest.digest if manifest else "not there"

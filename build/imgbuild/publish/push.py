@@ -111,13 +111,14 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
         candidates = approve(context, options.allowed)
         signer = signer_of(options.sign_key, settings, keyless=options.sign_keyless)
         trust = signer.trust if signer and signer.key else trust_of(settings)
-        attachments = Attachments(registry, signer, trust)
+        attachments = Attachments(registry, signer)
         push = Push(
             registry,
             registry.tags(),
             options.release,
             log,
             attachments,
+            trust=trust,
             machine=place_of(context.state),
         )
         if options.plan:

@@ -1,19 +1,18 @@
 """Make an image's SBOM and provenance, and put them beside it: signed, or just attached."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imgbuild.build.context import BuildContext
 from imgbuild.build.horovod_wheels import wheel_key
 from imgbuild.engine.client import Engine
-from imgbuild.errors import CheckFailedError
 from imgbuild.files import parse_json
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.registry.signing import TYPES, Signer, Trust
-from imgbuild.trust.provenance import Publication, names_tags, provenance, statement
+from imgbuild.registry.signing import TYPES, Signer
+from imgbuild.trust.provenance import Publication, provenance, statement
 from imgbuild.trust.sbom import SBOM_MEDIA_TYPE, image_sbom
 
 if TYPE_CHECKING:
@@ -43,37 +42,23 @@ def predicates(
 
 @dataclass(frozen=True)
 class Attachments:
-    """The documents that one push puts beside images. ``signer`` is None if nobody signs.
-
-    ``trust`` is whose signature counts as the signer's; without it, anybody's does.
-    """
+    """The documents that one push puts beside images. ``signer`` is None if nobody signs."""
 
     registry: RegistryClient
     signer: Signer | None = None
-    trust: Trust | None = None
 
     @property
     def word(self) -> str:
         return "sign" if self.signer else "attach"
 
-    def are_there(self, digest: str, tag: str, moving: Collection[str]) -> bool:
-        """Return whether all documents are beside the image, and signed if there is a signer.
+    def are_there(self, digest: str) -> bool:
+        """Return whether all documents are beside the image, or a signature if there is a signer.
 
-        If it is known whose signature counts, the provenance must name these tags, since `verify`
-        believes no others: that of another release, or of a family with other tags, does not.
+        Whose signature it is, and of what, is not verified.
         """
         if self.signer is None:
             return all(self.registry.head(tag) for tag in self._tags(digest).values())
-        if self.registry.head(f"{digest.replace(':', '-')}.sig") is None:
-            return False
-        if self.trust is None:
-            return True
-        try:
-            self.trust.require_signature(f"{self.registry.name}@{digest}")
-            attested = self.trust.attested(f"{self.registry.name}@{digest}", "slsaprovenance1")
-        except CheckFailedError:
-            return False
-        return names_tags(attested, tag, moving)
+        return self.registry.head(f"{digest.replace(':', '-')}.sig") is not None
 
     def put(self, image: Manifest, predicates: Mapping[str, bytes]) -> None:
         """Attach the predicates, by `TYPES`, to an image that is there. Repeated, it is completed.

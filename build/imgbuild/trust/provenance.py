@@ -5,8 +5,7 @@ of a file have the short digest of the label ``imgbuild.inputs``, which is copie
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -66,21 +65,6 @@ def configuration_of(registry: RegistryClient, manifest: Manifest) -> dict[str, 
     if len(layers) != count:
         raise DamagedError(f"{what} names {len(layers)} layers, but the manifest has {count}.")
     return configuration
-
-
-def names_tags(
-    predicates: Iterable[Mapping[str, Any]], immutable: str, moving: Iterable[str] = ()
-) -> bool:
-    """Return whether a provenance names an immutable tag and all these moving tags.
-
-    Earlier imgbuilds named none.
-    """
-    for predicate in predicates:
-        with suppress(KeyError, TypeError):  # another program's
-            tags = predicate["buildDefinition"]["externalParameters"]["tags"]
-            if tags["immutable"] == immutable and {*moving} <= {*tags["moving"]}:
-                return True
-    return False
 
 
 def statement(name: str, digest: str, predicate: Mapping[str, Any]) -> dict[str, Any]:

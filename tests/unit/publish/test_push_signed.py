@@ -16,15 +16,20 @@ from imgbuild.publish.image_push import Push
 from imgbuild.publish.record import Record
 from imgbuild.registry.repository import DOCKER_MANIFEST, Manifest
 from imgbuild.trust.attachments import Attachments
+from imgbuild.trust.provenance import BUILD_TYPE
 
 
 @dataclass
 class FakeSigner:
-    """A signer and who trusts it; ``signed`` are the predicates by digest."""
+    """A signer and who trusts it; ``signed`` are the predicates by digest.
+
+    Of the digests in ``forged`` the signature is somebody else's, the attestations are not.
+    """
 
     registry: MemoryRegistry
     key: str | None = "cosign.key"
     signed: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    forged: set[str] = field(default_factory=set)
 
     @property
     def trust(self) -> "FakeSigner":
@@ -33,21 +38,36 @@ class FakeSigner:
     def sign(self, reference: str, predicates: Mapping[str, bytes]) -> None:
         digest = reference.rpartition("@")[2]
         self.signed[digest] = dict(predicates)
+        self.forged.discard(digest)
         self.registry.put_artifact(f"{digest.replace(':', '-')}.sig", "signature", b"{}")
 
     def require_signature(self, reference: str) -> None:
-        if reference.rpartition("@")[2] not in self.signed:
+        digest = reference.rpartition("@")[2]
+        if digest not in self.signed or digest in self.forged:
             raise CheckFailedError(f"{reference}: it has no signature.")
 
     def attested(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
-        self.require_signature(reference)
-        return (json.loads(self.signed[reference.rpartition("@")[2]][kind]),)
+        digest = reference.rpartition("@")[2]
+        if digest not in self.signed:
+            raise CheckFailedError(f"{reference}: nobody attested it.")
+        return (json.loads(self.signed[digest][kind]),)
 
 
 def provenance(record: Record, _: Manifest) -> dict[str, bytes]:
-    """Return the documents of an image, with the part of the provenance that a push reads."""
-    tags = {"immutable": record.tag, "moving": [*record.moving]}
-    predicate = {"buildDefinition": {"externalParameters": {"tags": tags}}}
+    """Return the documents of an image, with the parts of the provenance that a push reads."""
+    predicate = {
+        "buildDefinition": {
+            "buildType": BUILD_TYPE,
+            "externalParameters": {
+                "image": record.image,
+                "variant": record.variant,
+                "pins": record.pins,
+                "release": record.release,
+                "tags": {"immutable": record.tag, "moving": [*record.moving]},
+            },
+            "internalParameters": {"inputDigest": record.input_digest, "configuration": {}},
+        }
+    }
     return {"cyclonedx": b"{}", "slsaprovenance1": json.dumps(predicate).encode()}
 
 
@@ -62,8 +82,8 @@ class SignedBench(Bench):
 
     def session(self, *arguments: Any) -> Push:
         signer: Any = self.signer
-        attachments = Attachments(self.registry, signer, signer if self.key else None)
-        return replace(super().session(*arguments), attachments=attachments)
+        attachments, trust = Attachments(self.registry, signer), signer if self.key else None
+        return replace(super().session(*arguments), attachments=attachments, trust=trust)
 
     def push_signed(self, content: str = "one", release: str | None = None) -> Any:
         session = self.session(release)
@@ -163,6 +183,34 @@ def test_push_signs_again_for_other_tags(bench: SignedBench) -> None:
     assert found.done[:2] == ("signed", "recorded")
     (predicate,) = bench.signer.attested(f"x@{digest}", "slsaprovenance1")
     assert predicate["buildDefinition"]["externalParameters"]["tags"]["immutable"] == other
+
+
+def test_push_signs_again_over_a_forged_signature(bench: SignedBench) -> None:
+    bench.signer.forged.add(bench.push_signed().record.digest)
+    assert bench.push_signed().done == ("signed",)
+    assert bench.push_signed().done == ()
+
+
+@pytest.mark.parametrize("key", ["cosign.key", None])
+def test_push_signs_a_recorded_image(images: dict[str, Image], key: str | None) -> None:
+    """It was pushed without a signer before."""
+    bench = SignedBench(images[NAME], key=key)
+    unsigned = Bench(images[NAME], registry=bench.registry)
+    digest = unsigned.push().record.digest
+    assert bench.push_signed().done == ("signed",)
+    assert [*bench.signer.signed] == [digest]
+    del bench.registry.tagged[f"{digest.replace(':', '-')}.sbom"]
+    assert unsigned.push().done == ("attached",)
+
+
+def test_push_signs_again_for_more_moving_tags(bench: SignedBench) -> None:
+    """The matrix may get a scheme with other moving tags."""
+    digest = bench.push_signed().record.digest
+    documents = bench.signer.signed[digest]
+    fewer = documents["slsaprovenance1"].replace(f', "{MOVING[1]}"'.encode(), b"")
+    documents["slsaprovenance1"] = fewer
+    assert bench.push_signed().done == ("signed",)
+    assert bench.push_signed().done == ()
 
 
 def test_push_puts_a_moved_tag_back(bench: SignedBench) -> None:
