@@ -155,7 +155,7 @@ def user_install(lab: Lab, expect: Expectation, pytestconfig: pytest.Config) -> 
         json.dumps(others),
     )
     ran = container.run(*entry_point(pytestconfig), *program, seconds=SECONDS)
-    return dict(zip(("home", "said", "beside", "taken", "pip"), ran.json, strict=True))
+    return dict(zip(("home", "name", "said", "beside", "taken", "pip"), ran.json, strict=True))
 
 
 @pytest.mark.usefixtures("of_a_stack")
@@ -163,6 +163,12 @@ def test_a_user_without_a_name_installs_packages(user_install: dict[str, Any]) -
     """Such a user has a home, and finds the scripts that pip put into it."""
     assert user_install["home"] not in {"/", "/root"}
     assert user_install["said"] == "here", user_install["pip"]
+
+
+@pytest.mark.usefixtures("of_a_stack")
+def test_user_without_a_name_gets_one(user_install: dict[str, Any]) -> None:
+    """Python's getpass.getuser finds it, as many programs need; each id has its own."""
+    assert "12345" in user_install["name"]
 
 
 @pytest.mark.usefixtures("of_a_stack")

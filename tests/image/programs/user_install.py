@@ -2,10 +2,11 @@
 
 Arguments: the names that packages require TensorFlow by, with the versions that pip sees, as JSON;
 distributions that must be refused, as JSON. What is on offer is made here, of wheels with nothing
-but metadata. Prints the home, what the script says, what was installed beside it, and which of the
-attempts pip did not refuse.
+but metadata. Prints the home, the user's name, what the script says, what was installed beside it,
+and which of the attempts pip did not refuse.
 """
 
+import getpass
 import json
 import os
 import subprocess
@@ -38,6 +39,14 @@ def run(command):
     )
 
 
+def user_name():
+    """Return the name that getpass finds; none if the user has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
 def main(provided, others):
     with tempfile.TemporaryDirectory() as offered:
         point = "[console_scripts]\n{} = asks_for_tensorflow:main\n".format(SCRIPT)
@@ -58,7 +67,7 @@ def main(provided, others):
         taken = [" ".join(words) for words in tries if not run(pip + words).returncode]
     said = run([SCRIPT]).stdout.strip()
     home = os.path.expanduser("~")
-    print(json.dumps([home, said, beside, taken, installed.stdout[-500:]]))
+    print(json.dumps([home, user_name(), said, beside, taken, installed.stdout[-500:]]))
 
 
 main(*map(json.loads, sys.argv[1:]))
