@@ -105,9 +105,8 @@ class Cluster:
         options += [f"--volume={source}:{target}:ro" for source, target in mounts]
         options += _mounts(replica, container, self.volumes)
         options += [f"--workdir={container['workingDir']}"]
-        program, *rest = (str(word) for word in container["command"] + container.get("args", []))
-        run = ("run", "--detach", f"--entrypoint={program}", *options)
-        self.checkout.printed(*run, container["image"], *rest)
+        run = ("run", "--detach", *options)
+        self.checkout.printed(*run, container["image"], *map(str, container["args"]))
 
     def _wait_until_ready(self, worker: str, replica: Any) -> None:
         """Wait for what the manifest's readiness probe waits for."""

@@ -39,6 +39,10 @@ def _lines(job: TrainingJob) -> Iterator[str]:
     yield from (f"#SBATCH {option}" for option in _allocation(job))
     yield _HEADER.format(file=file, image=job.image)
     yield "set -eu"
+    # `apptainer exec` bypasses the entry point, which gives users without a name these variables.
+    for name in ("USER", "LOGNAME"):
+        if name not in job.variables:
+            yield f'export APPTAINERENV_{name}="$(id -un)"'
     # Packages in the user's home, which Apptainer mounts, would go before those of the image.
     variables = {"PYTHONNOUSERSITE": "1", **job.variables}
     variables.pop("HOME", None)

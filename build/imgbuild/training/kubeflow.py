@@ -106,6 +106,7 @@ def _claims(job: TrainingJob) -> list[str]:
 
 
 def _container(job: TrainingJob, name: str, command: Sequence[str]) -> Resource:
+    """Return a container with the command as `args`, so that the image's entry point starts it."""
     mounts = [{"name": "code", "mountPath": WORK, "readOnly": True}]
     for one in job.volumes:
         mount = {"name": one.source, "mountPath": one.target}
@@ -118,7 +119,7 @@ def _container(job: TrainingJob, name: str, command: Sequence[str]) -> Resource:
         "image": job.image,
         "workingDir": WORK,
         "securityContext": {"runAsUser": int(MPI_USER)},
-        "command": [*command],
+        "args": [*command],
         **({"env": variables} if variables else {}),
         "volumeMounts": [*mounts, {"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108
     }

@@ -1,5 +1,6 @@
 """A job as a batch script of Slurm: run by bash, with players for srun and Apptainer."""
 
+import getpass
 import json
 import os
 import re
@@ -9,6 +10,8 @@ from pathlib import Path
 
 from run_words import PROGRAM, PUSHED, ran
 
+#: Of the user, who may have no name in the image.
+NAMED = {f"APPTAINERENV_{name}": getpass.getuser() for name in ("USER", "LOGNAME")}
 #: Says its words and Apptainer's variables; `srun` starts what is given to it.
 PLAYER = """#!{python}
 import json, os, sys
@@ -52,7 +55,7 @@ def test_ranks_on_one_node_are_started_by_the_image(tmp_path: Path) -> None:
         *("timeout", "--foreground", "--signal=USR1", "--kill-after=30", "5405"),
         *("mpirun", "-np", "2", "--oversubscribe", "-bind-to", "none", "python", "train.py"),
     ]
-    assert variables == {"APPTAINERENV_PYTHONNOUSERSITE": "1"}
+    assert variables == {**NAMED, "APPTAINERENV_PYTHONNOUSERSITE": "1"}
 
 
 def test_ranks_on_several_nodes_are_started_by_slurm(tmp_path: Path) -> None:
@@ -60,8 +63,9 @@ def test_ranks_on_several_nodes_are_started_by_slurm(tmp_path: Path) -> None:
     kept.mkdir()
     nodes = ("--nodes", "2", "-np", "6", "--gpus", "all", "--time-limit", "1h")
     options = ("--checkpoints", str(kept), "--env", "A=it's $5, B=6", "--env", "TOKEN")
+    named = ("--env", "USER=me")
     program = ("--", "python", "train.py", "$HOME", "a b", "`id`", "")
-    text, words, variables = _ran(tmp_path, *nodes, *options, *program)
+    text, words, variables = _ran(tmp_path, *nodes, *options, *named, *program)
     allocation = ["--job-name=train", "--nodes=2", "--ntasks-per-node=3", "--gpus-per-node=3"]
     assert _options(text) == [*allocation, "--time=60"]
     assert words == [
@@ -69,6 +73,8 @@ def test_ranks_on_several_nodes_are_started_by_slurm(tmp_path: Path) -> None:
         *("--pwd", "/work", "train.sif", *program[1:]),
     ]
     assert variables == {
+        **NAMED,
+        "APPTAINERENV_USER": "me",
         "APPTAINERENV_PYTHONNOUSERSITE": "1",
         "APPTAINERENV_MODEL_DIR": "/model",
         "APPTAINERENV_A": "it's $5, B=6",
