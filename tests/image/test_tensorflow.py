@@ -89,3 +89,10 @@ def test_loop_runs_as_long_as_the_data_says(graph: Ran) -> None:
 def test_loop_is_in_the_graph(graph: Ran) -> None:
     """The Python code of the loop ran once, to make a graph that served all four numbers."""
     assert graph.json["traces"] == 1, f"the loop was traced {graph.json['traces']} times"
+
+
+def test_data_sets_of_object_arrays_load(container: Container) -> None:
+    """Sequences of different lengths are object arrays, which NumPy loads only if Keras asks."""
+    examples = [[4, 5, 6], [7, 8]]
+    found = container.forked("keras_datasets.py", seconds=SECONDS).json
+    assert found == {"imdb": sorted(examples * 2), "reuters": examples}
