@@ -1,7 +1,7 @@
 """Judge the libraries that `programs/elf_links.py` did not find where the loader looks.
 
-A name may be found in another way than by looking: whoever loads the file has loaded the library
-before, or hands down where to look. Each such way is written here, with its reason.
+A file may get a library in another way: the program that loads the file has loaded the library
+before. Each such way is written here, with its reason.
 """
 
 from __future__ import annotations
@@ -58,12 +58,6 @@ WAYS = (
         "TensorFlow loads it, as one of its file systems",
     ),
     Way(
-        f"{PACKAGES}/(numpy|scipy|h5py)(/\\.libs|\\.libs)/lib.*",
-        r"lib(gfortran|quadmath|hdf5|sz|aec|z)-.*",
-        f"{PACKAGES}/(numpy|scipy|h5py)(/\\.libs|\\.libs)/lib(gfortran|quadmath|hdf5|sz|aec|z)-.*",
-        "it lies beside it, in the folder that the RPATH of the modules names; RPATH is inherited",
-    ),
-    Way(
         r"/usr/lib/.*/tc/q_atm\.so",
         r"libatm\.so\.1",
         None,
@@ -89,17 +83,45 @@ WAYS_OF_GPU = (
 )
 
 
+#: Debian's packages of libraries, if they are not called as Debian's policy says (section 8.1).
+#: Source: Contents-amd64 of Debian 12. Ubuntu 18.04 has the same names.
+DEBIAN_PACKAGES = {
+    "libgdk_pixbuf-2.0.so.0": "libgdk-pixbuf-2.0-0",
+    "libgeos_c.so.1": "libgeos-c1v5",
+    "libgio-2.0.so.0": "libglib2.0-0",
+    "libglib-2.0.so.0": "libglib2.0-0",
+    "libgmodule-2.0.so.0": "libglib2.0-0",
+    "libgobject-2.0.so.0": "libglib2.0-0",
+    "libgthread-2.0.so.0": "libglib2.0-0",
+    "libxml2.so.2": "libxml2",
+    "libxslt.so.1": "libxslt1.1",
+}
+#: A library of the system; names that auditwheel gives to bundled ones have a hash.
+SYSTEM_LIBRARY = re.compile(r"(lib(?!.*-[0-9a-f]{8})[\w.+-]+)\.so\.(\d+)")
+
+
+def debian_package(name: str) -> str | None:
+    """Return the package that has a library by Debian's naming policy; None if no rule applies."""
+    system = SYSTEM_LIBRARY.fullmatch(name)
+    if name in DEBIAN_PACKAGES or system is None:
+        return DEBIAN_PACKAGES.get(name)
+    stem, number = system[1].lower().replace("_", "-"), system[2]
+    return f"{stem}-{number}" if stem[-1].isdigit() else f"{stem}{number}"
+
+
 def unexplained(missing: Iterable[tuple[str, str, list[str]]], *, gpu: bool) -> list[str]:
-    """Return a line a library that no way explains: who asks for it, and where it does lie."""
+    """Return a line for each library that no way explains: the file, the library, its place."""
     ways = (*WAYS, *WAYS_OF_GPU) if gpu else WAYS
     return [
-        f"{asker} needs {name}: {_where(places)}"
+        f"{asker} needs {name}: {_where(name, places)}"
         for asker, name, places in missing
         if not any(way.holds(asker, name, places) for way in ways)
     ]
 
 
-def _where(places: list[str]) -> str:
-    if not places:
-        return "not in the image"
-    return f"not where the loader looks, but {', '.join(places)}"
+def _where(name: str, places: list[str]) -> str:
+    if places:
+        return f"not where the loader looks, but {', '.join(places)}"
+    package = debian_package(name)
+    # The package can have another name in an older system.
+    return f"not in the image; Debian has it in {package}" if package else "not in the image"

@@ -12,7 +12,7 @@ SECTION = struct.Struct("<IIQQQQIIQQ")  # name type flags addr offset size link 
 SYMBOL = struct.Struct("<IBBHQQ")  # name info other section value size
 DYNAMIC = struct.Struct("<qQ")  # tag value
 SHT_DYNAMIC, SHT_DYNSYM = 6, 11
-DT_NEEDED, DT_RPATH, DT_RUNPATH = 1, 15, 29
+DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 14, 15, 29
 UNDEFINED = 0
 
 
@@ -48,6 +48,10 @@ class Elf:
     def runpath(self):
         """Return the texts of DT_RUNPATH, which the loader prefers."""
         return self._tagged(DT_RUNPATH)
+
+    def soname(self):
+        """Return the name by which the loader knows the library, in a list; empty if it has none."""
+        return self._tagged(DT_SONAME)
 
     def undefined(self):
         """Return the names of the dynamic symbols that other libraries must define."""

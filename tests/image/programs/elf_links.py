@@ -1,11 +1,16 @@
 """Look up, as the loader does, every library that any ELF file of this system names (DT_NEEDED).
 
-Nothing is run or loaded: a file that needs a GPU's driver, or another to be loaded first, is looked
-at like any other. `missing` are the names that were not found, with the file that asks, and with
-the files elsewhere that are called so: what loads those first may satisfy it. ld.so(8) has the
-order: RPATH where there is no RUNPATH, LD_LIBRARY_PATH, RUNPATH, the cache, the default folders.
+Nothing is run or loaded: a file that needs a GPU's driver, or another file to be loaded first, is
+looked at like any other. `missing` has the names that were not found, each with the file that needs
+it and with the files elsewhere that have this name: a program that loads one of those first may
+satisfy it.
+
+ld.so(8) has the order: RPATH if there is no RUNPATH, LD_LIBRARY_PATH, RUNPATH, the cache, the default
+folders. A library inherits the RPATH of the files that load it, but never their RUNPATH. So each
+file that no other file needs is loaded on paper, with all libraries below it.
 """
 
+import collections
 import json
 import os
 import re
@@ -17,6 +22,9 @@ from elf_file import opened
 DEFAULT = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 CACHED = re.compile(r"^\t(\S+) \(.*x86-64.*\) => (\S+)$", re.MULTILINE)
 MAGIC = b"\x7fELF"
+
+#: What the loader reads of a file.
+Facts = collections.namedtuple("Facts", "needed rpath runpath soname")
 
 
 def candidates(root):
@@ -41,48 +49,91 @@ def cached_names():
     return dict(CACHED.findall(subprocess.check_output(command, universal_newlines=True)))
 
 
-def folders(text, origin):
-    """Return the folders of a search path; an empty entry is the folder of whoever starts it."""
-    expanded = text.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", origin)
-    return [folder for folder in expanded.split(":") if folder]
+def read_all(paths):
+    """Return the facts of each file, and for each file that cannot be read the reason."""
+    known, unread = {}, {}
+    for path in paths:
+        try:
+            with opened(path) as elf:
+                known[path] = Facts(elf.needed(), elf.rpath(), elf.runpath(), elf.soname())
+        except ValueError as error:
+            unread[path] = str(error)
+    return known, unread
 
 
-def searched(elf, path):
-    """Return the folders that come before the cache for this file."""
-    origin = os.path.dirname(os.path.realpath(path))
-    rpath, runpath = (
-        [folder for text in texts for folder in folders(text, origin)]
-        for texts in (elf.rpath(), elf.runpath())
-    )
-    given = folders(os.environ.get("LD_LIBRARY_PATH", ""), origin)
-    return ([] if runpath else rpath) + given + runpath
+def folders(texts, origin):
+    """Return the folders of search paths; an empty entry is the folder of whoever starts it."""
+    expanded = [text.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", origin) for text in texts]
+    return [folder for text in expanded for folder in text.split(":") if folder]
 
 
-def found(name, before, cache):
-    if "/" in name:
-        return os.path.exists(name)
-    places = [os.path.join(folder, name) for folder in before]
-    places += [cache[name]] if name in cache else []
-    places += [os.path.join(folder, name) for folder in DEFAULT]
-    return any(os.path.exists(place) for place in places)
+class Loader:
+    """Loads files on paper: `known` are the facts of all files."""
+
+    def __init__(self, known):
+        self.known = known
+        self.cache = cached_names()
+        self.loaded = set()
+
+    def load(self, root):
+        """Give the file that needs it, and the name, for each library that is not found."""
+        names, files = set(), {root}
+        waiting = collections.deque([(root, [])])
+        while waiting:
+            path, inherited = waiting.popleft()
+            real = os.path.realpath(path)
+            self.loaded.add(real)
+            facts = self.known.get(real)
+            if facts is None:
+                continue
+            origin = os.path.dirname(path)
+            runpath = folders(facts.runpath, origin)
+            rpath = ([] if runpath else folders(facts.rpath, origin)) + inherited
+            given = folders([os.environ.get("LD_LIBRARY_PATH", "")], origin)
+            before = ([] if runpath else rpath) + given + runpath
+            for name in facts.needed:
+                if name in names:
+                    continue
+                place = self.find(name, before)
+                if place is None:
+                    yield real, name
+                    continue
+                names.add(name)
+                found = os.path.realpath(place)
+                if found not in files:
+                    files.add(found)
+                    names.update(self.known[found].soname if found in self.known else ())
+                    waiting.append((place, rpath))
+
+    def find(self, name, before):
+        """Return the path of a library; `before` are the folders that come before the cache."""
+        if "/" in name:
+            places = [name]
+        else:
+            places = [os.path.join(folder, name) for folder in before]
+            places += [self.cache[name]] if name in self.cache else []
+            places += [os.path.join(folder, name) for folder in DEFAULT]
+        return next((place for place in places if os.path.exists(place)), None)
 
 
 def links(root="/"):
     paths = [path for path in candidates(root) if is_elf(path)]
-    cache, places = cached_names(), {}
+    known, unread = read_all(paths)
+    places = {}
     for path in paths:
         places.setdefault(os.path.basename(path), []).append(path)
-    missing, unread = [], {}
-    for path in paths:
-        try:
-            with opened(path) as elf:
-                before, needed = searched(elf, path), elf.needed()
-        except ValueError as error:
-            unread[path] = str(error)
-            continue
-        lost = [name for name in needed if not found(name, before, cache)]
-        missing += [[path, name, places.get(name, [])] for name in lost]
-    return {"files": len(paths), "missing": missing, "unread": unread}
+    needed = {name for facts in known.values() for name in facts.needed}
+    loader, missing = Loader(known), {}
+    # The files that nothing needs come first. A file that none of them loads is loaded by itself.
+    for path in sorted(known, key=lambda path: not needed.isdisjoint(names_of(path, known[path]))):
+        if os.path.realpath(path) not in loader.loaded:
+            missing.update(dict.fromkeys(loader.load(path)))
+    lost = [[path, name, places.get(name, [])] for path, name in missing]
+    return {"files": len(paths), "missing": lost, "unread": unread}
+
+
+def names_of(path, facts):
+    return [os.path.basename(path)] + facts.soname
 
 
 if __name__ == "__main__":

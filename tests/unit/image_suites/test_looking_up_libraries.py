@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
-from library_rules import unexplained
+from library_rules import debian_package, unexplained
 from standard_library import may_be_missing, modules
 
 from imgbuild.matrix.images import Image
 
 SITE = "/opt/python/lib/python3.6/site-packages"
-NEEDED, RPATH, RUNPATH = 1, 15, 29
+NEEDED, SONAME, RPATH, RUNPATH = 1, 14, 15, 29
 SECTION = struct.Struct("<IIQQQQIIQQ")
 
 
@@ -69,6 +69,86 @@ def test_a_library_is_looked_up_as_the_loader_does(
     assert links.links(str(tree)) == expected
 
 
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """Give a folder with a module, whose library in .libs needs another one that lies beside it."""
+    (lib := tmp_path / ".libs").mkdir()
+    (lib / "liba.so.1").write_bytes(elf((NEEDED, "libb.so.1"), (SONAME, "liba.so.1")))
+    (lib / "libb.so.1").write_bytes(elf())
+    (tmp_path / "module.so").write_bytes(elf((NEEDED, "liba.so.1"), (RPATH, "$ORIGIN/.libs")))
+    return tmp_path
+
+
+def _missing(links: Any, folder: Path) -> set[tuple[str, str]]:
+    """Return the files that miss a library, relative to the folder, with the library's name."""
+    found = links.links(str(folder))["missing"]
+    return {(str(Path(path).relative_to(folder)), name) for path, name, _ in found}
+
+
+def test_links_inherit_rpath(links: Any, package: Path) -> None:
+    assert _missing(links, package) == set()
+
+
+def test_links_do_not_inherit_runpath(links: Any, package: Path) -> None:
+    (package / "module.so").write_bytes(elf((NEEDED, "liba.so.1"), (RUNPATH, "$ORIGIN/.libs")))
+    assert _missing(links, package) == {(".libs/liba.so.1", "libb.so.1")}
+
+
+def test_links_with_runpath_inherit_nothing(links: Any, package: Path) -> None:
+    body = elf((NEEDED, "libb.so.1"), (RUNPATH, "/elsewhere"))
+    (package / ".libs" / "liba.so.1").write_bytes(body)
+    assert _missing(links, package) == {(".libs/liba.so.1", "libb.so.1")}
+
+
+def test_links_inherit_through_runpath(links: Any, package: Path) -> None:
+    body = elf((NEEDED, "libb.so.1"), (RUNPATH, "$ORIGIN"))
+    (package / ".libs" / "liba.so.1").write_bytes(body)
+    (package / ".libs" / "libb.so.1").write_bytes(elf((NEEDED, "libc.so.1")))
+    (package / ".libs" / "libc.so.1").write_bytes(elf())
+    assert _missing(links, package) == set()
+
+
+def test_links_judge_each_start(links: Any, package: Path) -> None:
+    """One module finds all; what another one loads without an RPATH still misses a library."""
+    body = elf((NEEDED, "liba.so.1"), (RUNPATH, "$ORIGIN/.libs"))
+    (package / "other.so").write_bytes(body)
+    assert _missing(links, package) == {(".libs/liba.so.1", "libb.so.1")}
+
+
+def test_links_judge_a_cycle_that_nothing_loads(links: Any, package: Path) -> None:
+    (package / "module.so").unlink()
+    (package / ".libs" / "libb.so.1").write_bytes(elf((NEEDED, "liba.so.1")))
+    assert (".libs/liba.so.1", "libb.so.1") in _missing(links, package)
+
+
+def test_links_know_loaded_libraries_by_soname(links: Any, package: Path) -> None:
+    """The loader looks for no library that is loaded under this name, whatever its file's name."""
+    named = elf((SONAME, "libx.so.7"))
+    (package / "lib-0123.so").write_bytes(named)
+    (package / "user.so").write_bytes(elf((NEEDED, "libx.so.7")))
+    tags = ((NEEDED, "lib-0123.so"), (NEEDED, "user.so"), (RUNPATH, "$ORIGIN"))
+    (package / "tool.so").write_bytes(elf(*tags))
+    assert _missing(links, package) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("libGL.so.1", "libgl1"),
+        ("libSM.so.6", "libsm6"),
+        ("libX11.so.6", "libx11-6"),
+        ("libgthread-2.0.so.0", "libglib2.0-0"),
+        ("libstdc++.so.6", "libstdc++6"),
+        ("libgfortran-ed201abd.so.3", None),
+        ("libavcodec-7ef.so.58.54.100", None),
+    ],
+)
+def test_debian_package_of_a_library(name: str, package: str | None) -> None:
+    assert debian_package(name) == package
+    (line,) = unexplained([("/x.so", name, [])], gpu=False)
+    assert (package or "not in the image") in line
+
+
 def test_the_environment_says_where_to_look_and_what_cannot_be_read_is_told(
     links: Any, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,13 +172,6 @@ FABRICS = "/opt/impi/lib/libfabric/prov"
         (MPI_LIB, FRAMEWORK, [FRAMEWORKS], True, True),
         (MPI_LIB, FRAMEWORK, [], False, False),
         ("/usr/bin/tool", FRAMEWORK, [FRAMEWORKS], False, False),
-        (
-            f"{SITE}/h5py.libs/libz-1.so",
-            "libz-9.so.1",
-            [f"{SITE}/h5py.libs/libz-9.so.1"],
-            True,
-            True,
-        ),
         (f"{SITE}/tensorflow/libtensorflow_framework.so", "libcuda.so.1", [], True, False),
         (f"{FABRICS}/libverbs-1.12-fi.so", "librdmacm.so.1", [], True, True),
         (f"{FABRICS}/libtcp-fi.so", "librdmacm.so.1", [], False, False),
