@@ -5,7 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAMESPACE, REPOSITORY, STANDIN
+from imgbuild.dockerfile.labels import (
+    INPUT_DIGEST,
+    INPUT_PARTS,
+    NAMESPACE,
+    OCI,
+    REPOSITORY,
+    STANDIN,
+    text_labels,
+)
 from imgbuild.dockerfile.render import dockerfile_path, render_dockerfile
 from imgbuild.dockerfile.stages import ARGUMENTS, Dockerfile, Stage, needed
 from imgbuild.engine.bake import BakeTarget
@@ -91,11 +99,12 @@ def _labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mappin
     base = inputs.bases[item.image.os_name]
     interpreter = inputs.interpreters[item.image.version_of("python")]
     labels = {
+        **text_labels(item.image),
         INPUT_DIGEST: item.digest.total,
         REPOSITORY: item.image.repository,
         INPUT_PARTS: parts_label(item.digest),
-        "org.opencontainers.image.base.name": base.reference.split("@")[0],
-        "org.opencontainers.image.base.digest": base.digest or "",
+        f"{OCI}.base.name": base.reference.split("@")[0],
+        f"{OCI}.base.digest": base.digest or "",
         f"{NAMESPACE}.input.base": base.origin,
         f"{NAMESPACE}.input.cpython": interpreter.origin,
     }
@@ -107,12 +116,12 @@ def _labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mappin
     if inputs.standin:
         labels[STANDIN] = inputs.standin
     if revision:
-        labels["org.opencontainers.image.revision"] = revision
+        labels[f"{OCI}.revision"] = revision
     server, home = map(os.environ.get, ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY"))
     if server and home:  # whose workflow builds it, which may be a fork
         source = f"{server}/{home}"
         pages = {"source": source, "url": source, "documentation": f"{source}/tree/main/docs"}
-        labels |= {f"org.opencontainers.image.{name}": page for name, page in pages.items()}
+        labels |= {f"{OCI}.{name}": page for name, page in pages.items()}
     return labels
 
 

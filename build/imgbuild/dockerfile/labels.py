@@ -28,14 +28,16 @@ BASE_DIGEST = f"{OCI}.base.digest"
 
 
 def pin_labels(image: Image) -> dict[str, str]:
-    """Return the labels that the Dockerfile itself sets: fixed by the matrix."""
+    """Return the labels that the Dockerfile sets, which the matrix fixes.
+
+    No value has a blank: BuildKit's history drops the quotes, and scanners read the history as a
+    Dockerfile.
+    """
     labels = {
-        "org.opencontainers.image.title": image.name,
-        "org.opencontainers.image.description": _description(image),
-        "org.opencontainers.image.version": image.tensorflow,
-        "org.opencontainers.image.vendor": NAMESPACE,
-        "org.opencontainers.image.licenses": _licences(image),
-        "org.opencontainers.image.created": image.matrix.epoch,
+        f"{OCI}.title": image.name,
+        f"{OCI}.version": image.tensorflow,
+        f"{OCI}.vendor": NAMESPACE,
+        f"{OCI}.created": image.matrix.epoch,
         NAME: image.name,
         **{f"{NAMESPACE}.pin.{pin.component}": pin.version for pin in image.pins},
         f"{NAMESPACE}.mpi-flavour": image.mpi.flavour,
@@ -46,6 +48,11 @@ def pin_labels(image: Image) -> dict[str, str]:
     if image.index_cuda:
         labels[f"{NAMESPACE}.licence.cuda"] = image.index_cuda.licence_name
     return labels
+
+
+def text_labels(image: Image) -> dict[str, str]:
+    """Return the labels with blanks, which imgbuild gives to the build instead."""
+    return {f"{OCI}.description": _description(image), f"{OCI}.licenses": _licences(image)}
 
 
 def _mpi_licence(image: Image) -> str:

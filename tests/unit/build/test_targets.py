@@ -28,6 +28,7 @@ def test_the_target_has_labels_and_the_secret(
     assert target.labels["imgbuild.input.substitutes"] == "SHA256_X"
     assert "imgbuild.standin" not in target.labels
     assert target.labels["imgbuild.input.cpython"] == "local prefix"
+    assert target.labels["org.opencontainers.image.description"].startswith("TensorFlow 2.2.3 for")
     source = "https://git.example/me/images"
     assert target.labels["org.opencontainers.image.source"] == source
     assert target.labels["org.opencontainers.image.documentation"] == f"{source}/tree/main/docs"

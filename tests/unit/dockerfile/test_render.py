@@ -10,6 +10,7 @@ import pytest
 import yaml
 from conftest import with_images
 
+from imgbuild.dockerfile.labels import text_labels
 from imgbuild.dockerfile.render import (
     committed_dockerfile,
     find_drift,
@@ -90,7 +91,16 @@ def test_the_documented_way_to_conda_forge_has_nothing_of_anaconda(
     text = render_dockerfile(image, project.templates).text
     assert "repo.anaconda.com" not in text
     assert "https://conda.anaconda.org/conda-forge/linux-64/python-3.6.13-" in text
-    assert 'image.licenses="Apache-2.0 AND LicenseRef-NVIDIA-EULA"' in text
+    licences = text_labels(image)["org.opencontainers.image.licenses"]
+    assert licences == "Apache-2.0 AND LicenseRef-NVIDIA-EULA"
+
+
+def test_labels_and_variables_have_no_blanks(images: dict[str, Image], rendered: Rendered) -> None:
+    """BuildKit's history drops the quotes, and scanners read the history as a Dockerfile."""
+    for name in images:
+        lines = [one.line for one in rendered(name).stages["final"].instructions]
+        words = " ".join(line for line in lines if line.startswith(("ENV", "LABEL"))).split()
+        assert [word for word in words if "=" not in word] == ["ENV", "LABEL"], name
 
 
 def test_horovod_waits_for_no_copy_of_tensorflow(
