@@ -1,11 +1,12 @@
-"""Let Horovod's Adasum add float16 on every processor, whatever the flags that it is compiled with.
+"""Let Horovod's Adasum add float16 on every processor, without further compiler flags.
 
     adasum_float16.py SOURCE
 
-Its header has fast functions for float16 only where the compiler may use F16C and FMA everywhere,
-which TensorFlow's own wheels do not ask of a processor; without them float16 ends with "Unsupported
-data type". In the changed header these functions alone are compiled for F16C and FMA, and called
-where the processor has both. Elsewhere float16 goes through the loops of the other types.
+Horovod's header has functions for float16 only if the compiler may use F16C and FMA everywhere.
+TensorFlow's own wheels do not require these of a processor. Without the functions, float16 ends
+with "Unsupported data type". This program changes the header: these functions alone are compiled
+for F16C and FMA, and called if the processor has both. Other processors use the loops of the other
+types.
 """
 
 import os
@@ -13,8 +14,8 @@ import re
 import sys
 
 HEADER = os.path.join("horovod", "common", "ops", "adasum", "adasum.h")
-#: What the loops of the other types need, and the question to the processor. gcc 7 has no word for
-#: F16C in __builtin_cpu_supports, whose answer for FMA says that the system saves AVX's registers.
+#: A type for the loops of the other types, and a check of the processor. __builtin_cpu_supports of
+#: gcc 7 does not know F16C. Its answer for FMA says that the system saves AVX's registers.
 BESIDE = """\
 #include <cpuid.h>
 #include "../../half.h"
@@ -44,14 +45,14 @@ static inline bool HasF16cAndFma() {
   return result;
 }
 """
-#: What those functions are compiled for.
+#: The attribute of those functions.
 TARGET = '__attribute__((target("avx,f16c,fma")))'
-#: The choice by type, of which one more is made in front of that for float32.
+#: The choice by type. A case for float16 is added before the one for float32.
 FLOAT32 = r"(#endif\n    )(if \(horovod_datatype == DataType::HOROVOD_)FLOAT32(\) \{\n      "
 DOTS = r"ComputeDotAndNormSqrds\()\(float\*\)a, \(float\*\)b(,[^;]*;\n    \} else )"
 SUMS = r"ScaledAdd\(count, acoeff, )\(float\*\)a, bcoeff, \(float\*\)b(,[^;]*;\n    \} else )"
 BOTH = r"\2FLOAT16\3(AdasumHalf*)a,{} (AdasumHalf*)b\4\2FLOAT32\3(float*)a,{} (float*)b\4"
-#: Pattern, what takes its place, and how often it is there.
+#: Pattern, replacement, and the number of matches.
 EDITS = (
     (r"#if __AVX__ && __F16C__( && __FMA__)?\n", "#if __AVX__\n", 4),
     (r"\nnamespace horovod \{\nnamespace common \{\n", "\n" + BESIDE, 1),
@@ -63,7 +64,7 @@ EDITS = (
 
 
 def changed(text):
-    """Return the header with all changes; ends where it has another shape than expected."""
+    """Return the header with all changes; end the program if it is not as expected."""
     for pattern, replacement, times in EDITS:
         text, count = re.subn(pattern, replacement, text)
         if count != times:

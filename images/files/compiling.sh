@@ -1,8 +1,8 @@
-# Read by the steps that compile for minutes: waits for one of two places, since BuildKit begins the
-# steps of all images at once, and each compiler takes up to a gigabyte. Exports JOBS.
-# The places are locks on files in a cache mount: they fall with the process that holds them.
-# imgbuild reads the two lines that begin with "imgbuild: ": --step-timeout counts from the second,
-# and the first is said again, so that waiting is not taken for an engine that says nothing.
+# Steps that compile for minutes read this file. It waits for one of two places and exports JOBS.
+# BuildKit starts the steps of all images at once, and each compiler needs up to a gigabyte.
+# A place is a lock on a file in a cache mount. The lock ends with the process that holds it.
+# imgbuild reads the two lines that begin with "imgbuild: ". --step-timeout counts from the second.
+# The first is repeated, so that a waiting step does not look like an engine that hangs.
 place=
 waited=0
 while [ -z "$place" ]; do

@@ -1,9 +1,8 @@
-"""Give std::function the calling convention it had in g++ 4, for extensions of old TensorFlow.
+"""Give std::function the calling convention of g++ 4, for extensions of old TensorFlow.
 
-In g++ 4 the invoker takes its arguments by value, from g++ 5 on by rvalue reference. A Horovod
-compiled with the newer convention segfaults in TensorFlow 1.14's InferenceContext::Run. This
-writes a copy of the compiler's own header with the old signature; it goes first on the include
-path.
+In g++ 4, the invoker takes its arguments by value; since g++ 5, by rvalue reference. A Horovod with
+the newer convention crashes in InferenceContext::Run of TensorFlow 1.14. This program writes a copy
+of the compiler's own header with the old signature. The copy must be first on the include path.
 """
 
 import os
@@ -23,7 +22,7 @@ def find_header():
 
 
 def by_value(text):
-    """Return the header with _M_invoke and _Invoker_type taking their arguments by value."""
+    """Return the header in which _M_invoke and _Invoker_type take their arguments by value."""
     invoke, count = re.subn(r"(_M_invoke\(const _Any_data& __functor, _ArgTypes)&&", r"\1", text)
     typed, more = re.subn(
         r"(using _Invoker_type = _Res \(\*\)\(const _Any_data&, _ArgTypes)&&", r"\1", invoke

@@ -1,6 +1,6 @@
-# Read by the steps that download Python packages: mirrors, login data, authorities, or no network.
-# Environment alone, so that the commands that follow are the same everywhere.
-# The cache mount of steps with uv.
+# Steps that download Python packages read this file. It sets variables for mirrors, login data and
+# certificate authorities, or for a build without a network, so that the commands are always the same.
+# Steps with uv have a cache mount at this place.
 export UV_CACHE_DIR=/run/uv
 if [ -s /run/secrets/ca ]; then
     export SSL_CERT_FILE=/run/secrets/ca PIP_CERT=/run/secrets/ca

@@ -1,21 +1,23 @@
-# Read by every step that makes files of an image: the same inputs make the same bytes, on any day and any machine.
+# Every step that makes files of an image reads this file. It makes the same bytes of the same inputs on each day and
+# machine.
 export PYTHONHASHSEED=0
 
-# Give the epoch's time to all of a tree; of the system itself (/) to what got its time in this step, since a copy of what
-# is older would come into the layer. /dev is made at its start, the folders of mounts, of which some are read-only, before.
+# Give the epoch's time to all files of a tree. In the system itself (/), change only files with a time of this step: a
+# change of an older file would add a copy of it to the layer. BuildKit makes /dev at the start of the step, and the
+# folders of mounts before that. Some of these are read-only.
 settle() {
     if [ "$1" = / ]; then set -- / -xdev -newermt "@$(($(stat --format %Y /dev/fd) - 60))" \( -type l -o -writable \); fi
     find "$@" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 }
 
-# Of a wheel that lay in a folder, uv notes the time.
+# uv records the time of a wheel that it installed from a folder.
 forget_times() {
     find "$1" -name uv_cache.json -delete
     find "$1" -path '*.dist-info/RECORD' -exec sed -i /uv_cache.json/d {} +
 }
 
 # Compile the modules in the tree $2, which the image has at $3, with the Python $1. A .pyc has the time of its source, so
-# that is set before; what a process compiled before decides bytes of the next .pyc, so there are four on every machine.
+# set the times first. The files that a process compiled earlier affect the bytes of its next .pyc, so always use four.
 compile_modules() {
     settle "$2"
     env -u SOURCE_DATE_EPOCH "$1" - "$2" "$3" << 'END'

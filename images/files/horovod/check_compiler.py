@@ -1,13 +1,13 @@
 """Stop the build if TensorFlow was built by another compiler than the matrix says.
 
-Horovod's calling convention is chosen by the matrix; a wrong choice would crash at run time.
+The matrix decides Horovod's calling convention. With a wrong one, Horovod would crash at run time.
 """
 
 import sys
 
 
 def main(expected):
-    """Compare the major number of TensorFlow's own record with the matrix."""
+    """Compare the major version that TensorFlow names with that of the matrix."""
     import tensorflow as tf
 
     found = tf.version.COMPILER_VERSION if hasattr(tf, "version") else tf.COMPILER_VERSION

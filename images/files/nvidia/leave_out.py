@@ -1,8 +1,8 @@
-"""Remove from a tree of NVIDIA's packages what only compilers read, and say so in their RECORDs.
+"""Remove the files that only compilers read from a tree of NVIDIA's packages; update their RECORDs.
 
     leave_out.py SITE_PACKAGES
 
-What XLA runs stays: ptxas, and libdevice, which it links into its kernels.
+ptxas stays, because XLA runs it. libdevice stays, because XLA links it into its kernels.
 """
 
 import glob

@@ -1,11 +1,11 @@
-"""Make a tree of installed Python packages smaller, without anything that a program can miss.
+"""Make a tree of installed Python packages smaller; keep each file that a program could need.
 
     slim.py SITE_PACKAGES [--below SITE_PACKAGES]
 
-Removed are the tests of packages that bring megabytes of them, and the symbols of shared libraries
-that only a debugger reads: what is exported stays, for custom operations too. A bundled library
-that the tree --below has already, under the same name and SONAME, becomes a link to it. The RECORD
-of each distribution then says what is there. Runs with the image's own Python: 3.6.
+Remove the tests of packages that bring megabytes of them, and symbols of shared libraries that only
+a debugger reads. Exported symbols stay, for example for custom operations. If the tree --below has
+a bundled library with the same name and SONAME, link to it. Update the RECORD of each distribution.
+Runs with the image's own Python: 3.6.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import shutil
 import struct
 import subprocess
 
-#: Folders called "tests" are removed of these alone: "testing" is an interface, as of NumPy.
+#: Packages whose folders called "tests" are removed. "testing" stays: it is an interface of NumPy.
 TESTED = ("numpy", "scipy", "h5py", "psutil")
 PAGE = 4096
 PT_LOAD, PT_DYNAMIC = 1, 2
@@ -61,16 +61,16 @@ def shared_libraries(tree):
 
 
 def is_elf(path):
-    """Return whether a file is a 64-bit little-endian ELF file, as all of x86-64 are."""
+    """Return whether a file is a 64-bit little-endian ELF file, as on x86-64."""
     with open(path, "rb") as stream:
         return stream.read(6) == b"\x7fELF\x02\x01"
 
 
 def strip(path):
-    """Take away what only debuggers read; return whether the file was replaced.
+    """Remove symbols that only debuggers read; return whether the file was replaced.
 
-    strip spoils libraries that patchelf moved segments of: the loader then refuses them
-    ("address/offset not page-aligned"), so these stay as they are.
+    If patchelf moved segments of a library, strip damages it, and the loader refuses it
+    ("address/offset not page-aligned"). Such libraries stay as they are.
     """
     smaller = path + ".stripped"
     command = ["strip", "--strip-unneeded", "--preserve-dates", "-o", smaller, path]
@@ -86,10 +86,10 @@ def strip(path):
 
 
 def link(path, tree, below):
-    """Replace a bundled library by a link to the same one below; return whether it was there.
+    """Replace a bundled library by a link to the same one below; return whether there is one.
 
-    auditwheel puts a hash of the original into the name. What differs is the search path that it
-    wrote into each copy; the loader takes whichever of one SONAME comes first.
+    auditwheel puts a hash of the original library into the name. Its copies differ only in the
+    search path. The loader uses the first library with a SONAME.
     """
     name = os.path.basename(path)
     for folder in sorted(os.listdir(below)):
@@ -158,7 +158,7 @@ def update_records(tree, changed):
 
 
 def update_record(path, tree, changed):
-    """Leave out what is gone, describe anew what changed. Source: PEP 376."""
+    """Remove the lines of missing files, and update those of changed ones. Source: PEP 376."""
     with open(path, encoding="utf-8", newline="") as stream:
         rows = list(csv.reader(stream))
     if not any(row and os.path.normpath(row[0]) in changed for row in rows):
@@ -169,7 +169,7 @@ def update_record(path, tree, changed):
 
 
 def described(row, tree, changed):
-    """Return a row as it is true now; None if its file is gone."""
+    """Return the row with the file's present hash and size; None if the file is gone."""
     name = os.path.normpath(row[0])
     path = os.path.join(tree, name)
     if name not in changed:

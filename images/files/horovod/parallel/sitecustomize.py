@@ -1,7 +1,7 @@
-"""Lets distutils compile the files of an extension side by side: $JOBS compilers at once.
+"""Let distutils compile the files of an extension in parallel, with $JOBS compilers.
 
-Horovod up to 0.19 is compiled by distutils, one file after another. On PYTHONPATH while its wheel
-is made; never part of an image. Each object is made by the command that it always had.
+distutils compiles Horovod up to 0.19, one file after another. This module is on PYTHONPATH while
+the wheel is built. It is never part of an image. The command for each object stays the same.
 """
 
 import os
@@ -20,7 +20,7 @@ def compile_side_by_side(  # noqa: PLR0913, PLR0917  # the signature is distutil
     extra_postargs=None,
     depends=None,
 ):
-    """Return the objects, as ``CCompiler.compile`` does; the first error goes on."""
+    """Return the objects, as ``CCompiler.compile`` does; raise the first error."""
     macros, objects, extra_postargs, pp_opts, build = self._setup_compile(
         output_dir, macros, include_dirs, sources, depends, extra_postargs
     )
