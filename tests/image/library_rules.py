@@ -110,18 +110,23 @@ def debian_package(name: str) -> str | None:
 
 
 def unexplained(missing: Iterable[tuple[str, str, list[str]]], *, gpu: bool) -> list[str]:
-    """Return a line for each library that no way explains: the file, the library, its place."""
+    """Return a line for each library that no way explains: the file, the library, its place.
+
+    If libraries are not in the image, the first line names them all, and Debian's packages. An
+    older system can have other names of packages.
+    """
     ways = (*WAYS, *WAYS_OF_GPU) if gpu else WAYS
-    return [
-        f"{asker} needs {name}: {_where(name, places)}"
-        for asker, name, places in missing
-        if not any(way.holds(asker, name, places) for way in ways)
-    ]
+    wrong = [one for one in missing if not any(way.holds(*one) for way in ways)]
+    lines = [f"{asker} needs {name}: {_where(places)}" for asker, name, places in wrong]
+    absent = sorted({name for _, name, places in wrong if not places})
+    packages = sorted({package for name in absent if (package := debian_package(name))})
+    if packages:
+        known = f"Debian's packages: {' '.join(packages)}"
+        lines.insert(0, f"not in the image: {', '.join(absent)}. {known}")
+    return lines
 
 
-def _where(name: str, places: list[str]) -> str:
-    if places:
-        return f"not where the loader looks, but {', '.join(places)}"
-    package = debian_package(name)
-    # The package can have another name in an older system.
-    return f"not in the image; Debian has it in {package}" if package else "not in the image"
+def _where(places: list[str]) -> str:
+    if not places:
+        return "not in the image"
+    return f"not where the loader looks, but {', '.join(places)}"

@@ -145,8 +145,10 @@ def test_links_know_loaded_libraries_by_soname(links: Any, package: Path) -> Non
 )
 def test_debian_package_of_a_library(name: str, package: str | None) -> None:
     assert debian_package(name) == package
-    (line,) = unexplained([("/x.so", name, [])], gpu=False)
-    assert (package or "not in the image") in line
+    lines = unexplained([("/x.so", name, [])], gpu=False)
+    assert lines[-1] == f"/x.so needs {name}: not in the image"
+    assert len(lines) == (2 if package else 1)
+    assert (package or name) in lines[0]
 
 
 def test_the_environment_says_where_to_look_and_what_cannot_be_read_is_told(
