@@ -316,9 +316,32 @@ class ReportStore:
         made = {"pulled": repository, "verified_by": verified_by}
         self._write(image_id, self.document(image_id), **made)
 
-    def record_extension(self, image_id: str) -> None:
-        """Keep that `imgbuild extend` made the image here; it is none of the matrix."""
-        self._write(image_id, self.document(image_id), extended=True)
+    def record_extension(
+        self,
+        image_id: str,
+        family: str = "",
+        tested: str = "",
+        expected: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Keep that `imgbuild extend` made the image here; it is none of the matrix.
+
+        ``family`` is the name of the image of the matrix that it is based on, if any. ``expected``
+        is what its suites were told to expect; None if none ran. They ran in the image ``tested``,
+        which has the same files and may have another user.
+        """
+        suites = {**self.document(image_id), **self.document(tested or image_id)}
+        facts = {"family": family, "expected": dict(expected or {})}
+        self._write(image_id, suites, extended=True, **facts)
+
+    def extension_family(self, image_id: str) -> str | None:
+        """Return ``family`` as `record_extension` kept it; None if it kept nothing."""
+        family = self._read(image_id).get("family")
+        return family if isinstance(family, str) else None
+
+    def extension_expected(self, image_id: str) -> dict[str, Any]:
+        """Return ``expected`` as `record_extension` kept it; empty if no suite ran."""
+        expected = self._read(image_id).get("expected")
+        return expected if isinstance(expected, dict) else {}
 
     def is_own(self, image_id: str) -> bool:
         """Return whether this machine built the image, or pulled it from a named repository."""
