@@ -191,7 +191,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             size = image_size(engine.history(image_id)) - image_size(engine.history(stored.id))
             before = engine.inspect(tag)
             family = base.image.name if base.image else ""
-            context.store.record_extension(image_id, family, tested, expected)
+            context.store.record_extension(image_id, family, report, expected)
             engine.tag(image_id, tag)
             made |= {before.id} if before and EXTENDS in before.labels else set()
         finally:

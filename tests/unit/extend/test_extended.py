@@ -24,7 +24,7 @@ from imgbuild.project import Project
 from imgbuild.registry.signing import Trust
 from imgbuild.settings import Settings
 from imgbuild.suites.container import ImageContents, TestTarget
-from imgbuild.suites.results import Report
+from imgbuild.suites.results import RecordedExtension, Report
 from releases import release_of
 
 TAG = "me/train:1"
@@ -307,9 +307,11 @@ def test_extension_keeps_what_its_suites_found(extending: Extending, user: str) 
     """For the image with the tag, although the suites ran before the user was set."""
     extending.build(**({"user": user} if user else {"env": {"A": "1"}}))
     image_id, store = f"sha256:{'final' if user else 'extended'}", extending.bench.context.store
-    assert store.extension_family(image_id) == NEW
-    packages = store.extension_expected(image_id)["packages"]
-    assert packages == {**extending.base.packages, "keras": "2.3.1"}
+    kept = store.extension(image_id)
+    assert kept
+    assert kept.family == NEW
+    assert kept.expected["packages"] == {**extending.base.packages, "keras": "2.3.1"}
+    assert "pins" in kept.suites
     assert store.document(image_id)["pins"]["verdict"] == "passed"
 
 
@@ -317,11 +319,10 @@ def test_extension_without_suites_expects_nothing(extending: Extending) -> None:
     extending.build()
     extending.build(test=False)
     store = extending.bench.context.store
-    assert store.extension_family("sha256:extended") == NEW
-    assert store.extension_expected("sha256:extended") == {}
+    assert store.extension("sha256:extended") == RecordedExtension(NEW, {}, ())
     extending.base = replace(extending.base, image=None)
     extending.build()
-    assert store.extension_family("sha256:extended") == ""
+    assert store.extension("sha256:extended") == RecordedExtension("", {}, ())
 
 
 def test_base_may_be_an_extension(
@@ -339,8 +340,9 @@ def test_base_may_be_an_extension(
     assert own.items() <= found.stubs.items(), "no index need have a wheel that was a file"
     extending.base = found
     extending.build(env={"A": "1"})
-    expected = extending.bench.context.store.extension_expected("sha256:extended")
-    assert expected["packages"] == {**packages, "keras": "2.3.1"}
+    kept = extending.bench.context.store.extension("sha256:extended")
+    assert kept
+    assert kept.expected["packages"] == {**packages, "keras": "2.3.1"}
     text = extension_dockerfile(extension_of({}), found, LOCK, (), images[NEW], project)
     assert 'imgbuild.added.pip="own==1.0 pandas==1.1.5 keras==2.3.1"' in text
     assert f'imgbuild.extends="{reference}"' in text
