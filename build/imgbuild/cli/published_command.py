@@ -78,8 +78,9 @@ def published(
 def published_lines(found: "PublishedRepository") -> list[str]:
     """Return the table, by image, of each the latest first.
 
-    Below a row are the suites that did not pass, if there are any, and what the image can be pulled
-    by: the immutable tag, then those moving tags that point to it now.
+    Below a row are the suites that did not pass, if there are any, the base of an extended image,
+    and what the image can be pulled by: the immutable tag, then those moving tags that point to it
+    now.
     """
     records = sorted(found.whole, key=lambda record: record.age, reverse=True)
     records.sort(key=lambda record: record.image)
@@ -90,7 +91,10 @@ def published_lines(found: "PublishedRepository") -> list[str]:
         passed = sum(one.verdict == "passed" for one in record.suites)
         rows.append((record.image, record.short_digest, size, when, f"{passed} passed"))
         other = [f"{one.suite} {one.verdict}" for one in record.suites if one.verdict != "passed"]
+        other += [f"{suite} not run" for suite in record.not_run]
         said = [f"suites: {', '.join(other)}"] if other else []
+        if record.base:
+            said.append(f"on {record.base}")
         if record.retired:
             said.append(f"retired on {record.retired}: {record.retired_reason}")
         notes.append([*said, " ".join((record.tag, *found.moving(record)))])

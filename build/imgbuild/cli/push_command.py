@@ -11,13 +11,14 @@ from imgbuild.project import Project
 from imgbuild.text import counted, table_with_notes
 
 if TYPE_CHECKING:
+    from imgbuild.matrix.images import Image
     from imgbuild.publish.push import PushResult
 
 
 @takes_selection()
 def push(
     selection: Selection,
-    to: str | None = options.repository("--to", "The target."),
+    to: str | None = options.repository("--to", "The target, for extended images of their name."),
     release: str | None = option(
         "--release RELEASE",
         "The release in the immutable tag, YYYYMMDD.N. Default: the image's own if it is "
@@ -49,8 +50,9 @@ def push(
     """Publish images whose suites passed.
 
     Each gets one immutable tag with all versions, its SBOM and its provenance, then the moving
-    tags. Nothing is sent twice; the same command completes an interrupted push. Log in with
-    `docker login HOST`.
+    tags. Nothing is sent twice; the same command completes an interrupted push. IMAGE can also be
+    an image of `imgbuild extend`: me/train:1 becomes train:1 and, immutable, train:1-RELEASE. Log
+    in with `docker login HOST`.
     """
     from imgbuild.publish.candidate import ALLOW_CACHED, ALLOW_SKIPPED, ALLOW_SUBSTITUTED
     from imgbuild.publish.push import PushOptions, push_images
@@ -61,9 +63,10 @@ def push(
     if not selection.named:  # a published tag cannot be taken back
         raise InputError("Say which images to publish: IMAGE, --tf VERSION or --all.")
     options.check_signer(sign_key, sign_keyless)
-    images = select(checkout, selection)
+    extended = extended_images(checkout, selection)
+    images = builder_images(checkout) if extended else matrix_images(checkout, selection)
     push_options = PushOptions(
-        images, to, release, frozenset(allowed), jobs, plan, sign_key, sign_keyless
+        images, to, release, frozenset(allowed), jobs, plan, sign_key, sign_keyless, extended
     )
     result = push_images(checkout, push_options, info)
     if as_json:
@@ -74,6 +77,49 @@ def push(
         info("note: nothing is signed; --sign-key or --sign-keyless signs.")
     if failure := result.failure():
         raise failure
+
+
+def extended_images(checkout: Project, selection: Selection) -> tuple[str, ...]:
+    """Return the names that are images of `imgbuild extend` in the engine.
+
+    InputError: others are named beside them, or an image of the engine is no such image.
+    """
+    from imgbuild.dockerfile.labels import EXTENDS
+    from imgbuild.engine.client import open_engine
+    from imgbuild.settings import load_settings
+
+    named = [name for name in selection.names if ":" in name]
+    if not named:
+        return ()
+    with open_engine(load_settings(checkout.settings).engine) as engine:
+        stored = {name: engine.inspect(name) for name in named}
+    extended = [name for name, image in stored.items() if image and EXTENDS in image.labels]
+    others = [name for name in selection.names if name not in extended]
+    if extended and (others or selection != Selection(names=selection.names)):
+        raise InputError(
+            f"{', '.join(extended)}: push images of `imgbuild extend` and images of the matrix in "
+            "separate commands."
+        )
+    return tuple(dict.fromkeys(extended))
+
+
+def matrix_images(checkout: Project, selection: Selection) -> "tuple[Image, ...]":
+    """Return the selected images of the matrix; InputError also if one is in neither place."""
+    try:
+        return select(checkout, selection)
+    except InputError as error:
+        if any(":" in name for name in selection.names):
+            text = f"{error} Nor has the engine an image of `imgbuild extend` of this name."
+            raise InputError(text) from None
+        raise
+
+
+def builder_images(checkout: Project) -> "tuple[Image, ...]":
+    """Return an image of the matrix: any says how this machine builds."""
+    from imgbuild.matrix.images import all_images
+    from imgbuild.matrix.load import load_matrix
+
+    return all_images(load_matrix(checkout.matrix))[:1]
 
 
 def planned_lines(result: "PushResult") -> list[str]:

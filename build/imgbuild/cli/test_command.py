@@ -112,7 +112,7 @@ def _test_family(
     """Test images of the matrix; or one image under another name, or derived from one of them."""
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.build.gate import suite_target
-    from imgbuild.dockerfile.labels import ADDED
+    from imgbuild.dockerfile.labels import added_packages
     from imgbuild.suites.container import remove_leftovers
     from imgbuild.suites.session import run_targets
 
@@ -126,8 +126,7 @@ def _test_family(
         for image in context.images:
             stored = context.engine.need(reference) if reference else context.need_own(image)
             target = suite_target(image, stored.id, context, reference)
-            added = {p.partition("==")[::2] for p in stored.labels.get(ADDED, "").split()}
-            packages = {**target.expected["packages"], **dict(added)}
+            packages = {**target.expected["packages"], **added_packages(stored.labels)}
             targets.append(replace(target, expected={**target.expected, "packages": packages}))
         remove_leftovers(names, context.engine)
         return run_targets(targets, context.test_session, test_options, jobs)

@@ -66,4 +66,5 @@ def verify(
 
 def _lines(facts: "list[VerifiedFact]") -> Iterator[str]:
     for fact in facts:
-        yield f"✗ {fact.name}: {fact.problem}" if fact.problem else f"✓ {fact.name}"
+        said = fact.problem or fact.text
+        yield f"{'✗' if fact.problem else '✓'} {fact.name}{': ' if said else ''}{said}"

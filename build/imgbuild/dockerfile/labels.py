@@ -1,5 +1,7 @@
 """The labels of an image: OCI's, and one for each pin."""
 
+from collections.abc import Mapping
+
 from imgbuild.matrix.images import Image
 
 #: Labels of this project that are not defined by OCI.
@@ -13,6 +15,8 @@ REPOSITORY = f"{NAMESPACE}.repository"
 STANDIN = f"{NAMESPACE}.standin"
 #: The packages that `imgbuild extend` added, as ``name==version``.
 ADDED = f"{NAMESPACE}.added.pip"
+#: The sha256 of the lock of these packages.
+ADDED_LOCK = f"{NAMESPACE}.added.lock"
 #: Says that the Horovod wheel came from a remote store; its value is the key of the wheel.
 TAKEN_WHEEL = f"{NAMESPACE}.input.taken-wheel"
 #: Written by build/targets.py, in the words of inputs/build_inputs.py.
@@ -25,6 +29,13 @@ EXTENDS = f"{NAMESPACE}.extends"
 #: What OCI defines itself.
 OCI = "org.opencontainers.image"
 BASE_DIGEST = f"{OCI}.base.digest"
+BASE_NAME = f"{OCI}.base.name"
+
+
+def added_packages(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the versions of the packages that `imgbuild extend` added, by name."""
+    pairs = (pin.partition("==") for pin in labels.get(ADDED, "").split())
+    return {name: version for name, _, version in pairs}
 
 
 def pin_labels(image: Image) -> dict[str, str]:

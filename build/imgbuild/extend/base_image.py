@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from packaging.utils import canonicalize_name
@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from imgbuild import scalars
 from imgbuild.addresses import has_registry
 from imgbuild.build.context import BuildContext, image_locks
-from imgbuild.dockerfile.labels import NAME
+from imgbuild.dockerfile.labels import NAME, added_packages
 from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.dockerfile.requirements import uv_platform
 from imgbuild.dockerfile.resolver import Target
@@ -52,6 +52,7 @@ class BaseImage:
     ``packages`` are the versions of its Python packages by canonical name, of which ``local`` are
     not taken from the index, such as a Horovod that was compiled for it. ``system`` is such as
     ``debian-12``, ``user`` whom its containers run as, ``id`` the engine's where it is known.
+    ``added`` are the packages that an extension of ``image`` has in addition, if it is one.
     """
 
     name: str
@@ -64,6 +65,7 @@ class BaseImage:
     image: Image | None = None
     user: str = ""
     id: str = ""
+    added: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def local_name(self) -> str:
@@ -145,7 +147,8 @@ def _checked_packages(found: ImageContents, reference: str) -> dict[str, str]:
 def referenced_base(reference: str, context: BuildContext) -> BaseImage:
     """Return any image by its reference; it is pulled if the engine lacks it.
 
-    One with a name of the matrix and the very packages of that image's lock is taken for it.
+    One with a name of the matrix and the very packages of that image's lock is taken for it. So is
+    an extension that has these and the packages that its label names.
 
     InputError: the engine lacks it, and its name has no registry.
     CheckFailedError: no registry gives it, it has no Python, or packages that pip does not know; it
@@ -172,7 +175,13 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
     for image in whole_family(context.images[0].matrix):
         if image.name == stored.labels.get(NAME):
             base = family_base(image, context.project)
+            own = replace(base, reference=reference, user=user, id=stored.id)
             if base.packages == packages:
-                return replace(base, reference=reference, user=user, id=stored.id)
+                return own
+            added = added_packages(stored.labels)
+            if {**base.packages, **added} == packages:
+                # No index need have the added ones: a wheel can be the user's own.
+                local = {*base.local, *added}
+                return replace(own, name=reference, packages=packages, local=local, added=added)
     facts = (found.python, found.glibc, "-".join(found.os), packages, packages)
     return BaseImage(reference, reference, *facts, user=user, id=stored.id)

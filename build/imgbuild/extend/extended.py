@@ -4,7 +4,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.display import BuildDisplay
 from imgbuild.build.gate import image_size, suite_target
 from imgbuild.build.prepare import archive_base
-from imgbuild.dockerfile.labels import ADDED, EXTENDS, NAMESPACE, OCI
+from imgbuild.dockerfile.labels import ADDED, ADDED_LOCK, BASE_NAME, EXTENDS, NAMESPACE, OCI
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds
@@ -34,7 +34,7 @@ from imgbuild.matrix.images import Image, minor_of
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 from imgbuild.registry.repository import split_reference
-from imgbuild.suites.container import remove_leftovers
+from imgbuild.suites.container import TestTarget, remove_leftovers
 from imgbuild.suites.results import Report
 from imgbuild.suites.runner import TestOptions, folder_name
 from imgbuild.suites.session import report_on
@@ -70,7 +70,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     which it downloads. ``archive`` is the base image of the same system, which downloads packages
     of the system.
     """
-    paths, labels = {}, {f"{OCI}.base.name": base.reference, EXTENDS: base.name}
+    paths, labels = {}, {BASE_NAME: base.reference, EXTENDS: base.name}
     if extension.apt:
         paths["apt-install"] = project.files / "apt" / "install"
         paths |= {name: HERE / f"{name}.sh" for name in ("apt-download", "apt-install-files")}
@@ -80,12 +80,13 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
         paths["install"] = HERE / "install.sh"
         known = project.locks / f"build-py{minor_of(base.python)}.txt"
         paths |= {"build.txt": known} if known.exists() else {}
-        pins = (f"{name}=={version}" for name, version in lock.versions.items())
+        added = {**base.added, **lock.versions}
+        pins = (f"{name}=={version}" for name, version in added.items())
         labels[ADDED] = " ".join(pins)
     files = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
     if entries:
         files["packages.txt"] = "".join(f"{entry}\n" for entry in entries.values())
-        labels[f"{NAMESPACE}.added.lock"] = f"sha256:{sha256(files['packages.txt'].encode())}"
+        labels[ADDED_LOCK] = f"sha256:{sha256(files['packages.txt'].encode())}"
     environment = template_environment(HERE)
     environment.filters |= {"quoted": _quoted, "to_json": json.dumps}
     values = {"extension": extension, "base": base, "files": files, "labels": labels}
@@ -178,14 +179,19 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             return built[name].image_id
 
         try:
-            image_id, report = bake(_TESTED), None
+            tested = image_id = bake(_TESTED)
+            report, expected = None, None
             if context.options.test and base.image:
-                report = _passed(tag, image_id, base.image, lock, display, context)
+                packages = {**base.packages, **(lock.versions if lock else {})}
+                extended = extension_target(tag, tested, base.image, packages, context)
+                report = _passed(extended, base.image, display, context)
+                expected = extended.expected
             if extension.user or base.user:
                 image_id = bake(_FINAL)
             size = image_size(engine.history(image_id)) - image_size(engine.history(stored.id))
             before = engine.inspect(tag)
-            context.store.record_extension(image_id)
+            family = base.image.name if base.image else ""
+            context.store.record_extension(image_id, family, report, expected)
             engine.tag(image_id, tag)
             made |= {before.id} if before and EXTENDS in before.labels else set()
         finally:
@@ -209,21 +215,19 @@ def _copied_base(base: BaseImage, stored: StoredImage, folder: Path, engine: Eng
     return f"oci-layout://{layout}"
 
 
-def _passed(  # noqa: PLR0913, PLR0917 - what, and how it is tested
-    tag: str,
-    image_id: str,
-    image: Image,
-    lock: Lock | None,
-    display: BuildDisplay,
-    context: BuildContext,
-) -> Report:
-    """Return the report of the base's suites in the extension: no more packages than the lock's.
-
-    CheckFailedError: one failed.
-    """
+def extension_target(
+    tag: str, image_id: str, image: Image, packages: Mapping[str, str], context: BuildContext
+) -> TestTarget:
+    """Return an extension as what is tested: its base's expectation, but with these packages."""
     target = suite_target(image, image_id, context, tag)
-    packages = {**target.expected["packages"], **(lock.versions if lock else {})}
-    target = replace(target, name=tag, expected={**target.expected, "packages": packages})
+    return replace(target, name=tag, expected={**target.expected, "packages": {**packages}})
+
+
+def _passed(
+    target: TestTarget, image: Image, display: BuildDisplay, context: BuildContext
+) -> Report:
+    """Return the report of the base's suites in the extension; CheckFailedError: one failed."""
+    tag = target.name
     remove_leftovers([tag], context.engine)
     session = replace(context.test_session, listener=display.on_event)
     slots = threading.Semaphore(context.options.jobs)

@@ -23,6 +23,7 @@ from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.images import STANDIN_HOST, Image
+from imgbuild.matrix.tags import PLACEHOLDER, PlannedTags, planned_tags
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.publish.record import skip_reasons
 from imgbuild.registry.signing import trust_of
@@ -62,10 +63,30 @@ class PushCandidate:
         return self.image.name
 
     @property
+    def variant(self) -> str:
+        return self.image.variant
+
+    @property
+    def stack(self) -> str:
+        return self.image.stack
+
+    @property
+    def pins(self) -> dict[str, str]:
+        return {pin.component: pin.version for pin in self.image.pins}
+
+    @property
     def snapshots(self) -> dict[str, str]:
-        """The time as which the archive of a distribution was taken, where one was named."""
-        labels = self.stored.labels.items()
-        return {name.removeprefix(SNAPSHOT): time for name, time in labels if SNAPSHOT in name}
+        return snapshots_of(self.stored)
+
+    def tags(self, release: str = PLACEHOLDER) -> PlannedTags:
+        """Return its tags in one release."""
+        return planned_tags(self.image, release)
+
+
+def snapshots_of(stored: StoredImage) -> dict[str, str]:
+    """Return the time as which the archive of a distribution was taken, where one was named."""
+    labels = stored.labels.items()
+    return {name.removeprefix(SNAPSHOT): time for name, time in labels if SNAPSHOT in name}
 
 
 def check_allowed(allowed: Collection[str]) -> None:
@@ -138,12 +159,11 @@ def objections(  # noqa: PLR0913 - the image, and what is known of it
     if STANDIN in stored.labels or item.image.repository.startswith(STANDIN_HOST):
         note = stored.labels.get(STANDIN, "this machine's settings say so").rstrip(".")
         yield Objection(f"it is built from stand-ins, which are never published ({note})")
-    for text in _substitutes(item.image, stored.labels):
-        yield Objection(text, ALLOW_SUBSTITUTED)
+    yield from substitutes(item.image, stored.labels, stored.labels.get(BASE_DIGEST, ""))
     entries = {suite: report[suite] for suite in keys if isinstance(report.get(suite), dict)}
     if not signed_by:
         yield from _cached(stored, built=built)
-    yield from _taken(entries, signed_by)
+    yield from taken_results(entries, signed_by, "run `imgbuild test --rerun`")
     yield from _unproved(stored.id, entries, keys)
     if item.action is Action.TAG:
         yield Objection(
@@ -164,16 +184,24 @@ def _absent(item: PlanItem, stored: StoredImage | None) -> str:
 
 def _cached(stored: StoredImage, *, built: bool) -> Iterator[Objection]:
     """Yield what was not made here: who can write a cache, or an engine, must not publish by it."""
-    if not built or TAKEN_WHEEL in stored.labels:
-        wheel = "its Horovod wheel was taken from a cache"
-        yield Objection(
-            f"{wheel if built else 'nothing says that it was built here'}: run `docker rmi --force "
-            f"{stored.id}`, then `imgbuild build` without --cache-from and --pull",
-            ALLOW_CACHED,
-        )
+    anew = (
+        f"`docker rmi --force {stored.id}`, then `imgbuild build` without --cache-from and --pull"
+    )
+    if not built:
+        yield Objection(f"nothing says that it was built here: run {anew}", ALLOW_CACHED)
+    else:
+        yield from taken_wheel(stored.labels, anew)
 
 
-def _taken(entries: Mapping[str, Entry], signed_by: str | None) -> Iterator[Objection]:
+def taken_wheel(labels: Mapping[str, str], anew: str) -> Iterator[Objection]:
+    """Yield that Horovod's wheel was not made here; ``anew`` is what to run."""
+    if TAKEN_WHEEL in labels:
+        yield Objection(f"its Horovod wheel was taken from a cache: run {anew}", ALLOW_CACHED)
+
+
+def taken_results(
+    entries: Mapping[str, Entry], signed_by: str | None, again: str
+) -> Iterator[Objection]:
     """Yield that results were not found here, unless ``signed_by`` signed them."""
     origins = {
         suite: one.get("found", "a report that does not say where")
@@ -184,8 +212,7 @@ def _taken(entries: Mapping[str, Entry], signed_by: str | None) -> Iterator[Obje
     if found:
         yield Objection(
             f"results of suites that did not run here were found in "
-            f"{', '.join(sorted({*found.values()}))} ({', '.join(found)}): run `imgbuild test "
-            "--rerun`",
+            f"{', '.join(sorted({*found.values()}))} ({', '.join(found)}): {again}",
             ALLOW_CACHED,
         )
 
@@ -198,29 +225,43 @@ def _unproved(
         yield Objection(f"no suite was run on this image ({image_id}): run `imgbuild test`")
         return
     for suite, key in keys.items():
-        entry = entries.get(suite, {})
-        verdict = entry.get("verdict", "without a verdict")
-        if not entry:
-            yield Objection(f"suite {suite} was not run on this image: run `imgbuild test`")
-        elif entry.get("key") != key:
-            yield Objection(
-                f"suite {suite} ran in an earlier form, or with other pins: run `imgbuild test`"
-            )
-        elif verdict != Verdict.PASSED:
-            failed = [str(one["test"]) for one in entry.get("failures", ())]
-            why = ", ".join([*failed, *skip_reasons(entry)]) or "nothing was checked"
-            skipped = verdict in {Verdict.SKIPPED, Verdict.INCOMPLETE}
-            option = f"{ALLOW_SKIPPED} {suite}" if skipped and suite == NEEDS_GPU else ""
-            yield Objection(f"suite {suite} {verdict}: {why}", option)
+        yield from unproved_suite(suite, entries.get(suite, {}), key, "run `imgbuild test`")
 
 
-def _substitutes(image: Image, labels: Mapping[str, str]) -> Iterator[str]:
-    """Yield, in words, what was built in that is not what the matrix says."""
-    origin, digest = labels.get(BASE, _NOT_SAID), labels.get(BASE_DIGEST, "")
+def unproved_suite(suite: str, entry: Entry, key: str, again: str) -> Iterator[Objection]:
+    """Yield why a suite has not passed in its present form; ``again`` says how to run it."""
+    verdict = entry.get("verdict", "without a verdict")
+    if not entry:
+        yield Objection(f"suite {suite} was not run on this image: {again}")
+    elif entry.get("key") != key:
+        yield Objection(f"suite {suite} ran in an earlier form, or with other pins: {again}")
+    elif verdict != Verdict.PASSED:
+        bad = [*entry.get("failures", ()), *entry.get("timed_out", ())]
+        failed = [str(one["test"]) for one in bad]
+        why = ", ".join([*failed, *skip_reasons(entry)]) or "nothing was checked"
+        skipped = verdict in {Verdict.SKIPPED, Verdict.INCOMPLETE}
+        option = f"{ALLOW_SKIPPED} {suite}" if skipped and suite == NEEDS_GPU else ""
+        yield Objection(f"suite {suite} {verdict}: {why}", option)
+
+
+def substitutes(
+    image: Image, labels: Mapping[str, str], digest: str | None = None
+) -> Iterator[Objection]:
+    """Yield what was built in that is not what the matrix says.
+
+    ``digest`` is that of the base image of its system; None if the labels do not say it.
+    """
+    for text in _substitutes(image, labels, digest):
+        yield Objection(text, ALLOW_SUBSTITUTED)
+
+
+def _substitutes(image: Image, labels: Mapping[str, str], digest: str | None) -> Iterator[str]:
+    origin = labels.get(BASE, _NOT_SAID)
     usual = "registry" if image.os.image else "bootstrapped"
     if origin != usual:
-        yield f"its base image {image.os_name} is substituted: {origin}, not {usual} ({digest})"
-    elif image.os.image and image.os.image.rpartition("@")[2] != digest:
+        found = f" ({digest})" if digest else ""
+        yield f"its base image {image.os_name} is substituted: {origin}, not {usual}{found}"
+    elif digest is not None and image.os.image and image.os.image.rpartition("@")[2] != digest:
         yield f"its base image {image.os_name} is substituted: {digest}, not the matrix's"
     interpreter = labels.get(CPYTHON, _NOT_SAID)
     if interpreter != "source":

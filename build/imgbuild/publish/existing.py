@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from datetime import date
 
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.matrix.images import Image
-from imgbuild.matrix.tags import RELEASE, input_tag, planned_tags, push_prefix, push_tag
-from imgbuild.publish.candidate import PushCandidate
+from imgbuild.matrix.tags import RELEASE, input_tag, push_prefix, push_tag
+from imgbuild.publish.extended_candidate import Candidate
 from imgbuild.publish.record import Record, read_published, read_record, release_order
 from imgbuild.registry.repository import DamagedError, Manifest
 from imgbuild.registry.repository_client import RegistryClient
@@ -49,7 +48,7 @@ class ExistingImage:
 def look_up(  # noqa: PLR0913, PLR0917 - the repository, the image, and this push
     registry: RegistryClient,
     tags: Collection[str],
-    image: PushCandidate,
+    image: Candidate,
     release: str | None,
     today: date,
     machine: str,
@@ -59,7 +58,7 @@ def look_up(  # noqa: PLR0913, PLR0917 - the repository, the image, and this pus
     CheckFailedError: the immutable tag belongs to another image, and no record says otherwise.
     """
     release = release or _release(registry, tags, image, today, machine)
-    tag = planned_tags(image.image, release).immutable
+    tag = image.tags(release).immutable
     manifest, record = registry.manifest(tag), existing_record(registry, tag)
     if manifest and record and record.digest != manifest.digest:
         return ExistingImage(release, tag, manifest, record, None, {}, {})
@@ -68,7 +67,7 @@ def look_up(  # noqa: PLR0913, PLR0917 - the repository, the image, and this pus
         here = f"image {image.stored.id}"
         there = f"{owner.digest} (image {owner.config_digest})"
         raise tag_is_taken(f"{registry.name}:{tag}", release, there, here)
-    moving = {one: registry.head(one) for one in planned_tags(image.image).moving}
+    moving = {one: registry.head(one) for one in image.tags().moving}
     kept = _kept(registry, record, moving) if record else {}
     found = registry.head(input_tag(image.input_digest))
     return ExistingImage(release, tag, manifest, record, found, moving, kept)
@@ -132,17 +131,17 @@ def next_release(today: date, releases: Collection[str]) -> str:
     raise InputError(f"{today} has had all of its {MOST_A_DAY} releases; wait for a day.")
 
 
-def releases_in(tags: Collection[str], image: Image) -> list[str]:
+def releases_in(tags: Collection[str], image: Candidate) -> list[str]:
     """Return the releases of which an image has its immutable tag among these, the latest first."""
     found = [match for match in map(RELEASE.search, tags) if match]
-    own = [one[0] for one in found if planned_tags(image, one[0]).immutable == one.string]
+    own = [one[0] for one in found if image.tags(one[0]).immutable == one.string]
     return sorted(own, key=release_order, reverse=True)
 
 
 def _release(
     registry: RegistryClient,
     tags: Collection[str],
-    image: PushCandidate,
+    image: Candidate,
     today: date,
     machine: str,
 ) -> str:
@@ -152,9 +151,9 @@ def _release(
 
     CheckFailedError: a later day's is there: to this clock, older images would be the later ones.
     """
-    releases = releases_in(tags, image.image)
+    releases = releases_in(tags, image)
     for release in releases:
-        manifest = registry.manifest(planned_tags(image.image, release).immutable)
+        manifest = registry.manifest(image.tags(release).immutable)
         if manifest and manifest.is_image(image.stored.id):
             return release
     if releases and releases[0][:8] > f"{today:%Y%m%d}":
@@ -164,7 +163,7 @@ def _release(
         )
     while True:
         release = next_release(today, releases)
-        immutable = planned_tags(image.image, release).immutable
+        immutable = image.tags(release).immutable
         if not other_pushes(tags, immutable, push_tag(immutable, image.stored.id, machine)):
             return release
         releases.append(release)

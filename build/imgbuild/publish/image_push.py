@@ -11,7 +11,6 @@ from imgbuild.build.artifact_store import ArtifactStore
 from imgbuild.errors import CheckFailedError
 from imgbuild.files import parse_json
 from imgbuild.matrix.tags import input_tag, push_tag
-from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.existing import (
     ExistingImage,
     existing_record,
@@ -20,6 +19,7 @@ from imgbuild.publish.existing import (
     tag_is_announced,
     tag_is_taken,
 )
+from imgbuild.publish.extended_candidate import Candidate, ExtendedCandidate
 from imgbuild.publish.record import Record, put_record, suite_record
 from imgbuild.publish.signed_image import read_provenances
 from imgbuild.registry.repository import Manifest
@@ -74,7 +74,7 @@ class Push:
 
     def push(
         self,
-        image: PushCandidate,
+        image: Candidate,
         upload: Callable[[str], str],
         documents: Callable[[Record, Manifest], Mapping[str, bytes]],
     ) -> PushedImage:
@@ -114,7 +114,7 @@ class Push:
         self._require_unmoved(record, dict.fromkeys(tags, record.digest))
         return replace(planned, record=record)
 
-    def planned(self, image: PushCandidate) -> PushedImage:
+    def planned(self, image: Candidate) -> PushedImage:
         """Return what is to do for an image; the registry is only read."""
         existing = self._look_up(image)
         if existing.is_moved:
@@ -123,11 +123,11 @@ class Push:
             )
         return self._planned(image, existing)
 
-    def _look_up(self, image: PushCandidate) -> ExistingImage:
+    def _look_up(self, image: Candidate) -> ExistingImage:
         today = self.now().date()
         return look_up(self.registry, self.tags, image, self.release, today, self.machine)
 
-    def _planned(self, image: PushCandidate, existing: ExistingImage) -> PushedImage:
+    def _planned(self, image: Candidate, existing: ExistingImage) -> PushedImage:
         manifest = existing.manifest
         record = self._record(image, existing, manifest)
         recorded = manifest and record == existing.record and existing.input == manifest.digest
@@ -138,7 +138,7 @@ class Push:
         return PushedImage(record, work, tuple(existing.to_move(manifest)), kept)
 
     def _record(
-        self, image: PushCandidate, existing: ExistingImage, manifest: Manifest | None
+        self, image: Candidate, existing: ExistingImage, manifest: Manifest | None
     ) -> Record:
         """Return the record that an image is to have; what is there already keeps its time."""
         record = Record(
@@ -150,9 +150,9 @@ class Push:
             tag=existing.tag,
             moving=tuple(existing.moving),
             input_digest=image.input_digest,
-            variant=image.image.variant,
-            stack=image.image.stack,
-            pins={pin.component: pin.version for pin in image.image.pins},
+            variant=image.variant,
+            stack=image.stack,
+            pins=image.pins,
             suites=tuple(suite_record(*pair) for pair in image.report.items()),
             report=image.report,
             substitutes=image.allowed,
@@ -161,6 +161,8 @@ class Push:
             snapshots=image.snapshots,
             build_seconds=image.work_seconds,
         )
+        if isinstance(image, ExtendedCandidate):
+            record = replace(record, base=image.base, lock=image.lock, not_run=image.not_run)
         old = existing.record
         if old is None or old.digest != record.digest:
             return record
@@ -197,7 +199,7 @@ class Push:
         return bool(self.trust) and self.attachments.word not in planned.work
 
     def _send(
-        self, image: PushCandidate, existing: ExistingImage, upload: Callable[[str], str]
+        self, image: Candidate, existing: ExistingImage, upload: Callable[[str], str]
     ) -> Manifest:
         """Send the image, and give it its immutable tag; return what the engine sent.
 

@@ -25,7 +25,7 @@ from imgbuild.registry.signing import RETIREMENT, Signer, Trust
 #: specification 1.1, "Referrers Tag Schema".
 _OF_DIGEST = re.compile(r"sha256-([0-9a-f]{64})(\.[a-z]+)?")
 #: What a push leaves is no longer of use to anybody once the image has its record.
-_CACHED = (INPUT_PREFIX, PUSH_PREFIX, VERDICTS_PREFIX, WHEEL_PREFIX)
+CACHED = (INPUT_PREFIX, PUSH_PREFIX, VERDICTS_PREFIX, WHEEL_PREFIX)
 
 
 def retire(  # noqa: PLR0913 - which images, why, and who signs that
@@ -190,7 +190,7 @@ class Pruning:
         """Return whether a tag holds its manifest: a moving one, or one that is not imgbuild's."""
         ours = {one.tag for one in self.found.records}
         made = tag in ours or tag.removesuffix(".record") in ours or _OF_DIGEST.fullmatch(tag)
-        return not made and not tag.startswith(_CACHED)
+        return not made and not tag.startswith(CACHED)
 
     def _subjects(self) -> dict[str, str]:
         """Return the digest of the image that verdicts are of, by their tag."""
@@ -207,7 +207,7 @@ class Pruning:
         return {
             tag: "the cache"
             for tag, digest in self.digests.items()
-            if tag.startswith(_CACHED)
+            if tag.startswith(CACHED)
             and tag not in known
             and digest not in stay
             and subjects.get(tag) not in stay

@@ -28,25 +28,33 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 
-from imgbuild.build.context import BuildContext, BuildOptions, open_context
+from imgbuild.build.context import BuildContext, BuildOptions, image_locks, open_context
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.events import ImageNote, ImagesPlanned, ImageState, State
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
-from imgbuild.publish.candidate import PushCandidate, approve, check_allowed
+from imgbuild.publish.candidate import approve, check_allowed
 from imgbuild.publish.contents import check_contents
 from imgbuild.publish.existing import check_release
+from imgbuild.publish.extended_candidate import (
+    Candidate,
+    ExtendedCandidate,
+    approve_extended,
+    check_names,
+    check_repository,
+)
 from imgbuild.publish.image_push import Push, PushedImage
-from imgbuild.publish.record import Record
+from imgbuild.publish.record import Record, read_published
 from imgbuild.publish.upload import Uploader, note_of, remove_left_tag
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import connect
 from imgbuild.registry.signing import signer_of, trust_of
 from imgbuild.settings import load_settings
 from imgbuild.suites.container import place_of, remove_leftovers
-from imgbuild.trust.attachments import Attachments, predicates
+from imgbuild.suites.runner import folder_name
+from imgbuild.trust.attachments import Attachments, extension_predicates, predicates
 from imgbuild.trust.provenance import Publication, configuration_of
 
 #: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
@@ -55,7 +63,11 @@ _END_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class PushOptions:
-    """What the command line says; ``allowed`` are options as in `Objection`."""
+    """What the command line says; ``allowed`` are options as in `Objection`.
+
+    ``extended`` are images of `imgbuild extend` by their names in the engine, which are pushed in
+    place of ``images``. These then say how this machine builds.
+    """
 
     images: tuple[Image, ...]
     to: str | None = None
@@ -65,6 +77,7 @@ class PushOptions:
     plan: bool = False
     sign_key: str | None = None
     sign_keyless: bool = False
+    extended: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,13 +115,25 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
     with ExitStack() as stack:
         registry = connect(options.to, settings, log, "--to")
         stack.callback(registry.close)
+        check_names(options.extended, registry.name)
         build_options = BuildOptions(make_inputs=False)
+        lock = not options.plan and not options.extended
         context = stack.enter_context(
-            open_context(project, options.images, build_options, log, lock=not options.plan)
+            open_context(project, options.images, build_options, log, lock=lock)
         )
         if not options.plan:
-            remove_leftovers([image.name for image in options.images], context.engine)
-        candidates = approve(context, options.allowed)
+            names = options.extended or [image.name for image in options.images]
+            if options.extended:
+                folders = [folder_name(name) for name in names]
+                locks = image_locks(folders, context.host, context.state / "locks")
+                stack.enter_context(locks)
+            remove_leftovers(names, context.engine)
+        candidates: Sequence[Candidate]
+        if options.extended:
+            candidates = approve_extended(options.extended, context, options.allowed)
+            check_repository(read_published(registry), options.extended)
+        else:
+            candidates = approve(context, options.allowed)
         signer = signer_of(options.sign_key, settings, keyless=options.sign_keyless)
         trust = signer.trust if signer and signer.key else trust_of(settings)
         attachments = Attachments(registry, signer)
@@ -128,7 +153,7 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
 
 
 def push_all(
-    push: Push, candidates: Sequence[PushCandidate], context: BuildContext, jobs: int
+    push: Push, candidates: Sequence[Candidate], context: BuildContext, jobs: int
 ) -> PushResult:
     """Push the images, ``jobs`` at a time; the failure of one stops no other, an interrupt all."""
     names = [candidate.name for candidate in candidates]
@@ -143,9 +168,7 @@ def push_all(
     return PushResult(push.registry.name, pushed, errors)
 
 
-def _push_shown(
-    push: Push, context: BuildContext, image: PushCandidate
-) -> PushedImage | ImgbuildError:
+def _push_shown(push: Push, context: BuildContext, image: Candidate) -> PushedImage | ImgbuildError:
     """Push one image with its own connection to the engine, and show how far it is."""
 
     def show(state: State, text: str = "") -> None:
@@ -158,18 +181,21 @@ def _push_shown(
 
     def upload(tag: str) -> str:
         progress("")
-        check_contents(image.image, image.stored.id, engine)
+        if not isinstance(image, ExtendedCandidate):  # the tags of others say nothing
+            check_contents(image.image, image.stored.id, engine)
         show(State.PUSHING, tag)
         return Uploader(engine, push.registry, note, progress).push(image.stored.id, tag)
 
     def documents(record: Record, manifest: Manifest) -> Mapping[str, bytes]:
         configuration = configuration_of(push.registry, manifest)
         published = Publication(record.release, record.tag, record.moving, configuration)
+        if isinstance(image, ExtendedCandidate):
+            return extension_predicates(image, engine, context, published)
         return predicates(image, engine, context, published)
 
     try:
         with closing(Engine(context.host)) as engine:
-            note = note_of(context.state, engine, image.name)
+            note = note_of(context.state, engine, folder_name(image.name))
             remove_left_tag(engine, note)
             show(State.CHECKING)
             pushed = push.push(image, upload, documents)

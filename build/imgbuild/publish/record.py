@@ -33,6 +33,9 @@ Count = Annotated[int, Field(ge=0, le=1_000_000)]
 #: A word of an image or a suite, a version, or a reason: one line.
 Word = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
+#: The name of an image and its digest.
+BaseReference = Annotated[str, Field(max_length=500, pattern=r"^[^\x00-\x20\x7f]*$")]
+
 
 class _Skip(TypedDict, total=False):
     reason: str
@@ -97,6 +100,11 @@ class Record:
     #: The day since when nobody should use it any more, and why; both empty as long as one may.
     retired: Annotated[str, Field(pattern=r"^([0-9]{4}-[0-9]{2}-[0-9]{2})?$")] = ""
     retired_reason: Word = ""
+    #: Of an image of `imgbuild extend`: its base by digest, the digest of the lock of what it adds,
+    #: and the suites of its base that did not run in it.
+    base: BaseReference = ""
+    lock: Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
+    not_run: tuple[Word, ...] = ()
 
     @property
     def age(self) -> tuple[str, tuple[int, ...], str]:

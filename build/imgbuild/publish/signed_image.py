@@ -14,11 +14,19 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import whole_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import PLACEHOLDER, RELEASE, PlannedTags, input_tag, tags_with_pins
-from imgbuild.publish.record import Digest, Record, Release, Tag, Word, release_order
+from imgbuild.publish.record import (
+    BaseReference,
+    Digest,
+    Record,
+    Release,
+    Tag,
+    Word,
+    release_order,
+)
 from imgbuild.registry.repository import DamagedError
 from imgbuild.registry.signing import attested_suites
 from imgbuild.scalars import refusal_reason
-from imgbuild.trust.provenance import BUILD_TYPE
+from imgbuild.trust.provenance import BUILD_TYPE, EXTENSION_TYPE
 
 Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 Reason = Annotated[str, Field(min_length=1, max_length=200)]
@@ -29,7 +37,8 @@ class SignedImage:
     """One publication of an image, as its provenance says.
 
     ``release``, ``tag``, ``moving`` and ``configuration`` are None in a provenance from before
-    imgbuild signed them.
+    imgbuild signed them. ``base``, ``lock`` and ``not_run`` are those of an image of `imgbuild
+    extend`, as in `Record`.
     """
 
     image: Word
@@ -41,6 +50,9 @@ class SignedImage:
     tag: Tag | None = None
     moving: tuple[Tag, ...] | None = None
     configuration: Mapping[str, Any] | None = None
+    base: BaseReference = ""
+    lock: Word = ""
+    not_run: tuple[Word, ...] = ()
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -85,6 +97,7 @@ class Retirement:
         return f"retired on {self.retired}: {self.reason}"
 
 
+_OWN_TYPES = (BUILD_TYPE, EXTENSION_TYPE)
 _SIGNED = TypeAdapter(SignedImage)
 _RETIREMENT = TypeAdapter(Retirement)
 
@@ -102,7 +115,7 @@ def read_provenances(predicates: Iterable[Mapping[str, Any]]) -> tuple[SignedIma
 
 def _is_own(predicate: Mapping[str, Any]) -> bool:
     definition = predicate.get("buildDefinition")
-    return isinstance(definition, Mapping) and definition.get("buildType") == BUILD_TYPE
+    return isinstance(definition, Mapping) and definition.get("buildType") in _OWN_TYPES
 
 
 def _signed_image(predicate: Mapping[str, Any]) -> SignedImage:
@@ -122,6 +135,9 @@ def _signed_image(predicate: Mapping[str, Any]) -> SignedImage:
                 "tag": tags.get("immutable"),
                 "moving": tags.get("moving"),
                 "configuration": internal.get("configuration"),
+                "base": external.get("base", ""),
+                "lock": external.get("lock", ""),
+                "not_run": external.get("suitesNotRun", ()),
             }
         )
         parts = (signed.release, signed.tag, signed.moving, signed.configuration)
@@ -160,6 +176,8 @@ def record_differences(record: Record, signed: SignedImage, matrix: Matrix) -> I
         "tag": signed.is_immutable(record.tag, matrix),
         "moving": {*record.moving} <= {*planned.moving},
         "release": record.release == (signed.release or _release_in(record.tag)),
+        "base": record.base == signed.base,
+        "lock": record.lock == signed.lock,
     }
     yield from (name for name, is_same in same.items() if not is_same)
 

@@ -32,6 +32,7 @@ from imgbuild.registry.repository import DamagedError, Manifest, split_reference
 from imgbuild.registry.repository_client import REQUESTS, RegistryClient, connect
 from imgbuild.registry.signing import RETIREMENT, Trust
 from imgbuild.settings import Settings
+from imgbuild.suites.results import Verdict
 from imgbuild.trust.provenance import configuration_of
 from imgbuild.trust.sbom import locked_sbom
 
@@ -43,10 +44,14 @@ Predicates = tuple[Mapping[str, Any], ...]
 
 @dataclass(frozen=True)
 class VerifiedFact:
-    """One thing that was verified; ``problem`` is empty where it holds."""
+    """One thing that was verified; ``problem`` is empty where it holds.
+
+    ``text`` is what the signed provenance says, if the fact is just that.
+    """
 
     name: str
     problem: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,8 @@ class Verification:
         attempt("retirement", image.require_in_use, record)
         if signed and configuration:
             attempt("contents", self._contents, image, configuration, sboms or ())
+        if signed and signed.base:
+            facts += extension_facts(signed)
         if signed and record and image.tag:
             image.note_newer_release(signed, record)
         return facts
@@ -336,6 +343,19 @@ class PublishedImage:
         return any(
             other.image == image and other.is_immutable(tag, self.matrix) for other in provenances
         )
+
+
+def extension_facts(signed: SignedImage) -> list[VerifiedFact]:
+    """Return what the provenance of an image of `imgbuild extend` says of how it was made."""
+    passed = [suite for suite, verdict in signed.verdicts.items() if verdict == Verdict.PASSED]
+    suites = [f"{', '.join(sorted(passed))} passed"] if passed else []
+    suites += [f"{suite} {word}" for suite, word in signed.verdicts.items() if suite not in passed]
+    suites += [f"not run: {', '.join(signed.not_run)}"] if signed.not_run else []
+    return [
+        VerifiedFact("base", text=signed.base),
+        VerifiedFact("lock", text=signed.lock or "no package was added"),
+        VerifiedFact("suites", text="; ".join(suites) or "none ran: the base is of no family"),
+    ]
 
 
 def read_retirements(registry: RegistryClient, trust: Trust, digest: str) -> list[Retirement]:

@@ -223,6 +223,22 @@ class Report:
 
 
 @dataclass(frozen=True)
+class RecordedExtension:
+    """An image that `imgbuild extend` made here: its base in the matrix, if any, and its suites.
+
+    ``suites`` are the names of those that it had to pass; none if no suite ran. ``expected`` is
+    what they were told to expect.
+    """
+
+    family: str
+    expected: dict[str, Any]
+    suites: tuple[str, ...]
+
+
+_EXTENSION = TypeAdapter(RecordedExtension)
+
+
+@dataclass(frozen=True)
 class ReportStore:
     """The verdicts of suites, a file an image id; a damaged one counts as none.
 
@@ -316,9 +332,32 @@ class ReportStore:
         made = {"pulled": repository, "verified_by": verified_by}
         self._write(image_id, self.document(image_id), **made)
 
-    def record_extension(self, image_id: str) -> None:
-        """Keep that `imgbuild extend` made the image here; it is none of the matrix."""
-        self._write(image_id, self.document(image_id), extended=True)
+    def record_extension(
+        self,
+        image_id: str,
+        family: str = "",
+        report: Report | None = None,
+        expected: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Keep that `imgbuild extend` made the image here; it is none of the matrix.
+
+        ``family`` is the name of the image of the matrix that it is based on, if any. ``report`` is
+        that of the suites, if they ran, with what they were told to expect. The image that they
+        tested has the same files, and may have another user.
+        """
+        suites = self.document(image_id)
+        if report:
+            suites |= self.document(report.image_id)
+        names = [one.suite for one in report.suites] if report else []
+        extension = {"family": family, "expected": {**(expected or {})}, "suites": names}
+        self._write(image_id, suites, extended=True, extension=extension)
+
+    def extension(self, image_id: str) -> "RecordedExtension | None":
+        """Return what `record_extension` kept of an image; None if that is nothing."""
+        try:
+            return _EXTENSION.validate_python(self._read(image_id).get("extension"))
+        except ValueError:
+            return None
 
     def is_own(self, image_id: str) -> bool:
         """Return whether this machine built the image, or pulled it from a named repository."""

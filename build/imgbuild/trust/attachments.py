@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from imgbuild.build.context import BuildContext
 from imgbuild.build.horovod_wheels import wheel_key
@@ -12,11 +12,12 @@ from imgbuild.files import parse_json
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.registry.signing import TYPES, Signer
-from imgbuild.trust.provenance import Publication, provenance, statement
+from imgbuild.trust.provenance import Publication, extension_provenance, provenance, statement
 from imgbuild.trust.sbom import SBOM_MEDIA_TYPE, image_sbom
 
 if TYPE_CHECKING:
     from imgbuild.publish.candidate import PushCandidate
+    from imgbuild.publish.extended_candidate import ExtendedCandidate
 
 #: Without a signature: the media type of each document, and the end of its tag. `cosign tree` and
 #: `oras discover` show them.
@@ -29,11 +30,30 @@ _MEDIA_TYPES = {
 def predicates(
     candidate: "PushCandidate", engine: Engine, context: BuildContext, publication: Publication
 ) -> Mapping[str, bytes]:
-    """Return what is attested of an image, by cosign's name of the type; its lock must be held."""
+    """Return what is attested of an image of the matrix, by cosign's name of the type.
+
+    The image's lock must be held.
+    """
     image, project = candidate.image, context.project
     sbom = image_sbom(candidate.name, candidate.stored, engine, project, image.matrix)
     wheel = wheel_key(image, project, context.inputs)
     made = provenance(candidate, project, context.settings, sbom, publication, wheel)
+    return _documents(sbom, made)
+
+
+def extension_predicates(
+    candidate: "ExtendedCandidate",
+    engine: Engine,
+    context: BuildContext,
+    publication: Publication,
+) -> Mapping[str, bytes]:
+    """Return the same of an image of `imgbuild extend`; its lock must be held."""
+    project, matrix = context.project, context.images[0].matrix
+    sbom = image_sbom(candidate.reference, candidate.stored, engine, project, matrix)
+    return _documents(sbom, extension_provenance(candidate, project, sbom, publication))
+
+
+def _documents(sbom: str, made: Mapping[str, Any]) -> Mapping[str, bytes]:
     return {
         "cyclonedx": sbom.encode(),
         "slsaprovenance1": json.dumps(made, indent=1, sort_keys=True).encode(),

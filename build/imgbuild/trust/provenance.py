@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from imgbuild.dockerfile.labels import BASE_DIGEST, NAMESPACE, OCI
+from imgbuild.dockerfile.labels import ADDED, BASE_DIGEST, BASE_NAME, EXTENDS, NAMESPACE, OCI
 from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.files import file_sha256, sha256
 from imgbuild.inputs.build_inputs import image_downloads
@@ -24,9 +24,12 @@ from imgbuild.trust.sbom import SBOM_MEDIA_TYPE
 
 if TYPE_CHECKING:
     from imgbuild.publish.candidate import PushCandidate
+    from imgbuild.publish.extended_candidate import ExtendedCandidate
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 BUILD_TYPE = f"urn:{NAMESPACE}:build:1"
+#: The same of an image of `imgbuild extend`.
+EXTENSION_TYPE = f"urn:{NAMESPACE}:extend:1"
 #: Who built an image that no workflow did.
 LOCAL = f"urn:{NAMESPACE}:local"
 _LAYER = re.compile("sha256:[0-9a-f]{64}")
@@ -91,8 +94,6 @@ def provenance(  # noqa: PLR0913, PLR0917 - the parts of a predicate
     ``project`` and ``settings`` are what the candidate was approved by: they have its input digest.
     """
     image, labels = candidate.image, candidate.stored.labels
-    codes = {suite.name: suite.code for suite in read_suites(project.suites)}
-    listed = {"name": "sbom", "mediaType": SBOM_MEDIA_TYPE}
     return {
         "buildDefinition": {
             "buildType": BUILD_TYPE,
@@ -117,12 +118,60 @@ def provenance(  # noqa: PLR0913, PLR0917 - the parts of a predicate
         },
         "runDetails": {
             "builder": {"id": labels.get(f"{OCI}.source", LOCAL)},
-            "byproducts": [
-                {**listed, "digest": _digest(sha256(sbom.encode()))},
-                *suite_byproducts(candidate.report, codes),
-            ],
+            "byproducts": _byproducts(candidate.report, project, sbom),
         },
     }
+
+
+def extension_provenance(
+    candidate: "ExtendedCandidate", project: Project, sbom: str, publication: Publication
+) -> dict[str, Any]:
+    """Return the predicate of an image of `imgbuild extend`.
+
+    The packages of the system are those of ``sbom``. ``suitesNotRun`` are suites of the base.
+    """
+    labels = candidate.stored.labels
+    base = {"name": "base", "uri": labels.get(BASE_NAME, "")}
+    dependencies = [{**base, "digest": _digest(labels.get(BASE_DIGEST, ""))}]
+    if candidate.lock:
+        dependencies.append({"name": "lock", "digest": _digest(candidate.lock)})
+    return {
+        "buildDefinition": {
+            "buildType": EXTENSION_TYPE,
+            "externalParameters": {
+                "image": candidate.name,
+                "variant": candidate.variant,
+                "pins": candidate.pins,
+                "extends": labels.get(EXTENDS, ""),
+                "base": candidate.base,
+                "lock": candidate.lock,
+                "added": labels.get(ADDED, "").split(),
+                "release": publication.release,
+                "tags": {"immutable": publication.tag, "moving": [*publication.moving]},
+                "suitesNotRun": [*candidate.not_run],
+            },
+            "internalParameters": {
+                "inputDigest": candidate.input_digest,
+                "substitutes": [*candidate.allowed],
+                "configuration": publication.configuration,
+            },
+            "resolvedDependencies": dependencies,
+        },
+        "runDetails": {
+            "builder": {"id": LOCAL},
+            "byproducts": _byproducts(candidate.report, project, sbom),
+        },
+    }
+
+
+def _byproducts(report: Mapping[str, Any], project: Project, sbom: str) -> list[dict[str, Any]]:
+    """Return the SBOM by its digest, and every suite that ran with its code and its result."""
+    codes = {suite.name: suite.code for suite in read_suites(project.suites)}
+    listed = {"name": "sbom", "mediaType": SBOM_MEDIA_TYPE}
+    return [
+        {**listed, "digest": _digest(sha256(sbom.encode()))},
+        *suite_byproducts(report, codes),
+    ]
 
 
 def _materials(

@@ -24,7 +24,7 @@ from imgbuild.project import Project
 from imgbuild.registry.signing import Trust
 from imgbuild.settings import Settings
 from imgbuild.suites.container import ImageContents, TestTarget
-from imgbuild.suites.results import Report
+from imgbuild.suites.results import RecordedExtension, Report
 from releases import release_of
 
 TAG = "me/train:1"
@@ -300,6 +300,62 @@ def test_an_extension_is_no_image_of_the_matrix(extending: Extending) -> None:
     store = extending.bench.context.store
     assert store.was_made_here("sha256:extended")
     assert not store.is_own("sha256:extended")
+
+
+@pytest.mark.parametrize("user", ["", "1000"])
+def test_extension_keeps_what_its_suites_found(extending: Extending, user: str) -> None:
+    """For the image with the tag, although the suites ran before the user was set."""
+    extending.build(**({"user": user} if user else {"env": {"A": "1"}}))
+    image_id, store = f"sha256:{'final' if user else 'extended'}", extending.bench.context.store
+    kept = store.extension(image_id)
+    assert kept
+    assert kept.family == NEW
+    assert kept.expected["packages"] == {**extending.base.packages, "keras": "2.3.1"}
+    assert "pins" in kept.suites
+    assert store.document(image_id)["pins"]["verdict"] == "passed"
+
+
+def test_extension_without_suites_expects_nothing(extending: Extending) -> None:
+    extending.build()
+    extending.build(test=False)
+    store = extending.bench.context.store
+    assert store.extension("sha256:extended") == RecordedExtension(NEW, {}, ())
+    extending.base = replace(extending.base, image=None)
+    extending.build()
+    assert store.extension("sha256:extended") == RecordedExtension("", {}, ())
+
+
+def test_base_may_be_an_extension(
+    extending: Extending, read: Read, images: dict[str, Image], project: Project
+) -> None:
+    """Its packages stay, the suites of the family's image apply, and labels name all packages."""
+    own = {"own": "1.0", "pandas": "1.1.5"}
+    read(packages := {**extending.base.packages, **own})
+    labels = {"imgbuild.name": NEW, "imgbuild.added.pip": "own==1.0 pandas==1.1.5"}
+    reference = "registry.example.org/team/train:1"
+    extending.bench.engine.stored["sha256:one"] = StoredImage("sha256:one", (reference,), labels)
+    found = referenced_base(reference, extending.bench.context)
+    assert (found.name, found.packages, found.added) == (reference, packages, own)
+    assert found.image == images[NEW]
+    assert own.items() <= found.stubs.items(), "no index need have a wheel that was a file"
+    extending.base = found
+    extending.build(env={"A": "1"})
+    kept = extending.bench.context.store.extension("sha256:extended")
+    assert kept
+    assert kept.expected["packages"] == {**packages, "keras": "2.3.1"}
+    text = extension_dockerfile(extension_of({}), found, LOCK, (), images[NEW], project)
+    assert 'imgbuild.added.pip="own==1.0 pandas==1.1.5 keras==2.3.1"' in text
+    assert f'imgbuild.extends="{reference}"' in text
+
+
+def test_extension_with_other_packages_is_foreign(
+    bench: Bench, read: Read, base: BaseImage
+) -> None:
+    """Somebody installed more on it, or its label lies."""
+    read({**base.packages, "keras": "2.3.1", "six": "1.99"})
+    labels = {"imgbuild.name": NEW, "imgbuild.added.pip": "keras==2.3.1"}
+    bench.engine.stored["sha256:own"] = StoredImage("sha256:own", ("own:1",), labels)
+    assert referenced_base("own:1", bench.context).image is None
 
 
 def test_a_base_with_onbuild_is_refused(bench: Bench, read: Read) -> None:

@@ -20,8 +20,14 @@ MANY = 1000
 class PausedPush:
     """A push in a thread of its own, which waits before every request until it may go on."""
 
-    def __init__(self, image: Image, content: str, registry: MemoryRegistry) -> None:
-        self.bench = SignedBench(image, registry=MemoryRegistry())
+    def __init__(
+        self,
+        image: Image,
+        content: str,
+        registry: MemoryRegistry,
+        kind: type[SignedBench] = SignedBench,
+    ) -> None:
+        self.bench = kind(image, registry=MemoryRegistry())
         mine = self.bench.registry
         mine.tagged, mine.manifests, mine.blobs = (
             registry.tagged,
@@ -29,7 +35,7 @@ class PausedPush:
             registry.blobs,
         )
         mine.before = self._before
-        self.bench.signer.signed = _signed(registry)
+        self.bench.signer.signed = shared_signatures(registry)
         self.content = content
         self.killed = self.done = False
         self.requests = 0
@@ -70,7 +76,7 @@ class PausedPush:
         self.run()
 
 
-def _signed(registry: MemoryRegistry) -> dict[str, dict[str, bytes]]:
+def shared_signatures(registry: MemoryRegistry) -> dict[str, dict[str, bytes]]:
     """Return the signatures of a repository, which all pushes see."""
     known: dict[str, dict[str, bytes]] = registry.__dict__.setdefault("signatures", {})
     return known
@@ -79,18 +85,19 @@ def _signed(registry: MemoryRegistry) -> dict[str, dict[str, bytes]]:
 class WatchedTags(dict[str, str]):
     """The tags of a repository; ``fixed`` are the digests that the immutable tag ever had."""
 
-    def __init__(self) -> None:
+    def __init__(self, immutable: str = FIRST) -> None:
         super().__init__()
+        self.immutable = immutable
         self.fixed: set[str] = set()
 
     def __ior__(self, other: Any) -> Self:  # type: ignore[misc, override]
         self.update(other)
-        self.fixed |= {self[FIRST]} if FIRST in self else set()
+        self.fixed |= {self[self.immutable]} if self.immutable in self else set()
         return self
 
     def __setitem__(self, tag: str, digest: str) -> None:
         super().__setitem__(tag, digest)
-        if tag == FIRST:
+        if tag == self.immutable:
             self.fixed.add(digest)
 
 
@@ -130,16 +137,18 @@ def test_immutable_tag_never_moves(images: dict[str, Image], kills: str) -> None
             assert len(tagged.fixed) <= 1, moment
             for word in ("one", "two"):  # both are published in the end, under releases of theirs
                 bench = SignedBench(image, registry=registry)
-                bench.signer.signed = _signed(registry)
+                bench.signer.signed = shared_signatures(registry)
                 bench.push_signed(word)
             assert len(tagged.fixed) <= 1, moment
-            signed = {registry.manifests[digest].config_digest for digest in _signed(registry)}
+            signed = {
+                registry.manifests[digest].config_digest for digest in shared_signatures(registry)
+            }
             assert len(signed) == 2, moment
 
 
 def test_fake_signer_is_shared() -> None:
     registry = MemoryRegistry()
     first, second = FakeSigner(registry), FakeSigner(registry)
-    first.signed = second.signed = _signed(registry)
+    first.signed = second.signed = shared_signatures(registry)
     first.sign("a@sha256:b", {})
     second.require_signature("a@sha256:b")

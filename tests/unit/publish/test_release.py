@@ -4,10 +4,12 @@ from datetime import date
 
 import pytest
 
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import LONGEST_RELEASE, RELEASE, planned_tags
 from imgbuild.publish import existing
+from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.existing import check_release, next_release, releases_in
 
 TODAY = date(2026, 11, 20)
@@ -38,8 +40,9 @@ def test_the_next_is_the_first_of_the_day_that_this_image_has_not(
     # The tenth of a day is later than the ninth.
     releases = ["20261119.12", "20261120.1", "20261120.2", "20261120.9", "20261120.10"]
     tags = [planned_tags(image, release).immutable for release in releases]
-    assert releases_in([*image.tags, *sorted(tags)], image) == [*reversed(releases)]
-    assert releases_in(tags, other) == []
+    mine, others = (PushCandidate(one, StoredImage("sha256:id"), "", {}) for one in (image, other))
+    assert releases_in([*image.tags, *sorted(tags)], mine) == [*reversed(releases)]
+    assert releases_in(tags, others) == []
     assert next_release(TODAY, releases) == "20261120.3"
     assert next_release(TODAY, releases[:1]) == "20261120.1"
     monkeypatch.setattr(existing, "MOST_A_DAY", 2)

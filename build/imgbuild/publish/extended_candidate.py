@@ -1,0 +1,264 @@
+"""Decide which images of `imgbuild extend` may be pushed, and under which names.
+
+Such an image has no digest of inputs, and the matrix has no tags for it. Its suites are those of
+the image of the matrix that it is based on, as far as `imgbuild extend` ran them.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from imgbuild.build.context import BuildContext
+from imgbuild.dockerfile.labels import (
+    ADDED_LOCK,
+    BASE_DIGEST,
+    BASE_NAME,
+    EXTENDS,
+    NAMESPACE,
+    STANDIN,
+)
+from imgbuild.engine.types import StoredImage
+from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.files import json_sha256
+from imgbuild.matrix.images import Image, whole_family
+from imgbuild.matrix.tags import (
+    LONGEST_RELEASE,
+    LONGEST_TAG,
+    PLACEHOLDER,
+    RECORD_SUFFIX,
+    RELEASE,
+    PlannedTags,
+)
+from imgbuild.publish.candidate import (
+    Objection,
+    PushCandidate,
+    refusals,
+    snapshots_of,
+    substitutes,
+    taken_results,
+    taken_wheel,
+    unproved_suite,
+)
+from imgbuild.publish.life_cycle import CACHED
+from imgbuild.publish.record import PublishedRepository
+from imgbuild.registry.repository import split_reference
+from imgbuild.suites.catalog import read_suites, required, suite_keys
+from imgbuild.suites.results import RecordedExtension, Verdict
+
+_PIN = f"{NAMESPACE}.pin."
+#: What has this before it is of cosign.
+_SIGNATURE_PREFIX = "sha256-"
+_AGAIN = "run `imgbuild extend` again"
+
+
+@dataclass(frozen=True)
+class ExtendedCandidate:
+    """An image of `imgbuild extend` that may be pushed, with the suites that passed in it.
+
+    ``reference`` is its name in the engine, ``family`` the image of the matrix that it is based on,
+    if any; ``not_run`` are suites of that image that did not run. ``allowed`` says what is pushed
+    only because an option allows it.
+    """
+
+    reference: str
+    stored: StoredImage
+    family: Image | None
+    report: Mapping[str, Any]
+    not_run: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    packages: Mapping[str, str] = field(default_factory=dict)
+    #: Nobody has to build it in CI.
+    work_seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The name with which every release is published, such as ``train:1``."""
+        return self.reference.rpartition("/")[2]
+
+    def tags(self, release: str = PLACEHOLDER) -> PlannedTags:
+        """Return its tags in one release."""
+        tag = split_reference(self.reference)[1]
+        return PlannedTags(f"{tag}-{release}", (tag,))
+
+    @property
+    def input_digest(self) -> str:
+        """The digest of its layers and labels, which are the same on every engine."""
+        labels = sorted(self.stored.labels.items())
+        return f"sha256:{json_sha256([self.stored.layers, labels])}"
+
+    @property
+    def variant(self) -> str:
+        return self.family.variant if self.family else ""
+
+    @property
+    def stack(self) -> str:
+        return self.family.stack if self.family else ""
+
+    @property
+    def pins(self) -> dict[str, str]:
+        """The pins of its base, whose labels it has inherited."""
+        labels = sorted(self.stored.labels.items())
+        return {
+            name.removeprefix(_PIN): version for name, version in labels if name.startswith(_PIN)
+        }
+
+    @property
+    def snapshots(self) -> dict[str, str]:
+        return snapshots_of(self.stored)
+
+    @property
+    def base(self) -> str:
+        """The base by its digest: that of its registry, else its id in the engine."""
+        name = self.stored.labels.get(BASE_NAME, "").partition("@")[0]
+        return f"{name}@{self.stored.labels.get(BASE_DIGEST, '')}"
+
+    @property
+    def lock(self) -> str:
+        """The digest of the lock of the added packages; empty if it adds none."""
+        return self.stored.labels.get(ADDED_LOCK, "")
+
+
+Candidate = PushCandidate | ExtendedCandidate
+
+
+def check_names(references: Sequence[str], repository: str) -> None:
+    """Raise InputError unless images of these names can be published in a repository.
+
+    The repository has the name of the image, and the tags are free for it.
+    """
+    last = repository.rpartition("/")[2]
+    for reference in references:
+        path, tag, digest = split_reference(reference)
+        name = path.rpartition("/")[2]
+        if digest or not tag:
+            raise InputError(f"{reference}: name the image with its tag, such as me/train:1.")
+        if name != last:
+            raise InputError(
+                f"{reference}: an extended image is published in a repository of its own name, and "
+                f"{repository} ends in {last}. Give --to HOST/…/{name}, or call the image "
+                f"{last}:{tag}: docker tag {reference} {last}:{tag}."
+            )
+        if reason := _tag_refusal(tag):
+            raise InputError(
+                f"{reference}: the tag {tag} {reason}. Choose another one: imgbuild extend --tag."
+            )
+    names = [reference.rpartition("/")[2] for reference in references]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise InputError(f"{', '.join(references)}: several would be {twice}. Push one of them.")
+
+
+def _tag_refusal(tag: str) -> str:
+    """Return why a repository has no such tag of an extended image; empty if it may."""
+    if tag.startswith((*CACHED, _SIGNATURE_PREFIX)) or tag.endswith(RECORD_SUFFIX):
+        return "has a meaning of its own in a repository"
+    if RELEASE.search(tag):
+        return "contains a release, which a push adds"
+    longest = LONGEST_TAG - len(f"-{LONGEST_RELEASE}{RECORD_SUFFIX}")
+    return f"has more than {longest} characters" if len(tag) > longest else ""
+
+
+def check_repository(found: PublishedRepository, references: Sequence[str]) -> None:
+    """Raise InputError for a repository with images of a family, whose tags could be moved."""
+    family = next((record for record in found.records if not record.base), None)
+    if family:
+        raise InputError(
+            f"{', '.join(references)}: {found.name} has images of a family, such as "
+            f"{family.image}. Publish extended images in a repository of their own."
+        )
+
+
+def approve_extended(
+    references: Sequence[str], context: BuildContext, allowed: Collection[str]
+) -> tuple[ExtendedCandidate, ...]:
+    """Return images of the engine, all of which may be pushed; ``allowed`` as in `approve`.
+
+    InputError: the engine has no such image. CheckFailedError: one may not be pushed; each of these
+    is named, with every reason.
+    """
+    candidates, refused = [], []
+    for reference in references:
+        stored = context.engine.need(reference)
+        recorded = context.store.extension(stored.id) if EXTENDS in stored.labels else None
+        if recorded is None:
+            refused.append(
+                f"{reference} is not published: there is no record that `imgbuild extend` made it "
+                f"on this machine: {_AGAIN}."
+            )
+            continue
+        family = _family(recorded, context)
+        report = context.store.document(stored.id)
+        keys = _suite_keys(recorded, context)
+        found = [*extension_objections(stored, family, recorded, report, keys)]
+        if reasons := refusals(found, allowed):
+            refused.append(f"{reference} is not published: {'; '.join(reasons)}.")
+            continue
+        passed = {suite: report[suite] for suite in sorted(keys) if _ran(report, suite, keys)}
+        candidates.append(
+            ExtendedCandidate(
+                reference,
+                stored,
+                family,
+                passed,
+                tuple(suite for suite in sorted(keys) if suite not in passed),
+                tuple(one.text for one in found),
+                recorded.expected.get("packages", {}),
+            )
+        )
+    if refused:
+        raise CheckFailedError("\n".join(refused))
+    return tuple(candidates)
+
+
+def _family(recorded: RecordedExtension, context: BuildContext) -> Image | None:
+    images = whole_family(context.images[0].matrix)
+    return next((image for image in images if image.name == recorded.family), None)
+
+
+def _suite_keys(recorded: RecordedExtension, context: BuildContext) -> dict[str, str]:
+    """Return the keys, as `suite_keys`, of the suites that such an image must pass, or had to."""
+    if not recorded.expected:
+        return {}
+    suites = read_suites(context.project.suites)
+    usual = {suite.name for suite in required(suites, recorded.expected)}
+    own = [suite for suite in suites if suite.name in usual | {*recorded.suites}]
+    return suite_keys(own, recorded.expected)
+
+
+def _ran(report: Mapping[str, Any], suite: str, keys: Mapping[str, str]) -> bool:
+    entry = report.get(suite)
+    return isinstance(entry, dict) and entry.get("key") == keys[suite]
+
+
+def extension_objections(
+    stored: StoredImage,
+    family: Image | None,
+    recorded: RecordedExtension,
+    report: Mapping[str, Any],
+    keys: Mapping[str, str],
+) -> Iterator[Objection]:
+    """Yield every objection to an image of `imgbuild extend`.
+
+    ``recorded`` and ``report`` are what the `ReportStore` holds for its id; ``keys`` are those of
+    all suites of the image of the matrix that it is based on.
+    """
+    if STANDIN in stored.labels:
+        note = stored.labels[STANDIN].rstrip(".")
+        yield Objection(f"its base is built from stand-ins, which are never published ({note})")
+    if recorded.family and family is None:
+        yield Objection(f"the matrix of this checkout has no {recorded.family}, its base")
+    if family:
+        yield from substitutes(family, stored.labels)
+        yield from taken_wheel(stored.labels, f"the base, then {_AGAIN}")
+        if not recorded.suites:
+            yield Objection(f"no suite was run in it: {_AGAIN}, without --no-test")
+    entries = {suite: one for suite, one in report.items() if isinstance(one, dict)}
+    ran = {suite: one for suite, one in entries.items() if suite in keys}
+    yield from taken_results(ran, None, _AGAIN)
+    for suite in recorded.suites:
+        if suite not in keys:
+            yield Objection(f"the checkout has no suite {suite} any more: {_AGAIN}")
+        else:
+            yield from unproved_suite(suite, entries.get(suite, {}), keys[suite], _AGAIN)
+    for suite, entry in ran.items():  # other suites ran by --test all, or by `imgbuild test`
+        if suite not in recorded.suites and entry.get("verdict") != Verdict.PASSED:
+            yield from unproved_suite(suite, entry, str(entry.get("key")), _AGAIN)
