@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -18,6 +19,7 @@ from expectation import KERAS_2, Expectation, ExpectationError, read_expectation
 from gpu_libraries import opened_sonames
 from gpu_machine import Needs, device_faults, unusable
 from lab import Lab, open_lab
+from out_of_time import OUT_OF_TIME
 from program_copies import copy_programs, remove_programs
 from result_stream import result_stream
 from run_modes import NO_CROSS_MEMORY
@@ -133,8 +135,11 @@ def _concerns(expect: Expectation, item: pytest.Item) -> bool:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Make a failure of every skip but those of `skip_reasons.py`."""
+    """Make a failure of every skip but those of `skip_reasons.py`; say which limit was reached."""
     report = yield
+    if call.excinfo and isinstance(late := call.excinfo.value, subprocess.TimeoutExpired):
+        command = " ".join(late.cmd[:2])
+        report.longrepr = f"{OUT_OF_TIME}{command} did not end within {late.timeout:.1f} s"
     if report.skipped:
         reason = str(getattr(call.excinfo and call.excinfo.value, "msg", "no reason"))
         unasked = expectation_of(item.config).partial and reason.startswith(NOT_ASKED)

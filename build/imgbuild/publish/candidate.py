@@ -207,7 +207,8 @@ def _unproved(
                 f"suite {suite} ran in an earlier form, or with other pins: run `imgbuild test`"
             )
         elif verdict != Verdict.PASSED:
-            failed = [str(one["test"]) for one in entry.get("failures", ())]
+            bad = [*entry.get("failures", ()), *entry.get("timed_out", ())]
+            failed = [str(one["test"]) for one in bad]
             why = ", ".join([*failed, *skip_reasons(entry)]) or "nothing was checked"
             skipped = verdict in {Verdict.SKIPPED, Verdict.INCOMPLETE}
             option = f"{ALLOW_SKIPPED} {suite}" if skipped and suite == NEEDS_GPU else ""
