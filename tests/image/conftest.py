@@ -104,6 +104,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("component", sorted(expect.pins))
     if "launcher" in metafunc.fixturenames:
         metafunc.parametrize("launcher", launchers(expect), scope="module")
+    if "requested_package" in metafunc.fixturenames:
+        metafunc.parametrize("requested_package", sorted(requested_packages(expect)))
     if "soname" in metafunc.fixturenames:
         metafunc.parametrize("soname", opened_sonames(expect.tensorflow_minor, expect.gpu["cuda"]))
 
@@ -123,6 +125,7 @@ def _concerns(expect: Expectation, item: pytest.Item) -> bool:
     with_mpi = suite.get("WITH_MPI", False) or any(item.iter_markers("with_mpi"))
     return (
         not (with_mpi and vars(expect).get("mpi_flavour", "not known") is None)
+        and not (suite.get("OF_EXTENSIONS", False) and not requested_packages(expect))
         and all(mark.args[0] in expect.pins for mark in item.iter_markers("pinned"))
         and all(expect.tensorflow_minor >= version for version in since)
         and all(expect.tensorflow_minor < version for version in before)
@@ -164,6 +167,11 @@ def _read(file: str | None) -> Expectation:
         return read_expectation(Path(file))
     except ExpectationError as error:
         raise pytest.UsageError(f"--expect {error}") from error
+
+
+def requested_packages(expect: Expectation) -> dict[str, str]:
+    """Return the packages that an extension was asked for; no other image has any."""
+    return vars(expect).get("requested", {})  # type: ignore[no-any-return]
 
 
 def cuda_origins(expect: Expectation) -> set[str]:

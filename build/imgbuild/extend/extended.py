@@ -4,17 +4,21 @@ import json
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from imgbuild.build.bake_images import temporary_name
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.display import BuildDisplay
 from imgbuild.build.gate import image_size, suite_target
 from imgbuild.build.prepare import archive_base
-from imgbuild.dockerfile.labels import ADDED, EXTENDS, NAMESPACE, OCI
+from imgbuild.dockerfile.labels import ADDED, EXTENDS, NAMESPACE, OCI, TESTED
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds
@@ -34,6 +38,7 @@ from imgbuild.matrix.images import Image, minor_of
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 from imgbuild.registry.repository import split_reference
+from imgbuild.suites.catalog import read_suites
 from imgbuild.suites.container import remove_leftovers
 from imgbuild.suites.results import Report
 from imgbuild.suites.runner import TestOptions, folder_name
@@ -42,6 +47,8 @@ from imgbuild.suites.session import report_on
 HERE = Path(__file__).parent
 #: The stages: what is tested, and the same for another user.
 _TESTED, _FINAL = "extended", "final"
+#: The suites that run without `--test all`: together they take seconds.
+SHORT = ("pins", "contents", "libraries", "imports")
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,9 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     which it downloads. ``archive`` is the base image of the same system, which downloads packages
     of the system.
     """
-    paths, labels = {}, {f"{OCI}.base.name": base.reference, EXTENDS: base.name}
+    # Who builds the Dockerfile without imgbuild runs no suite.
+    labels = {f"{OCI}.base.name": base.reference, EXTENDS: base.name, TESTED: "none"}
+    paths = dict[str, Path]()
     if extension.apt:
         paths["apt-install"] = project.files / "apt" / "install"
         paths |= {name: HERE / f"{name}.sh" for name in ("apt-download", "apt-install-files")}
@@ -118,11 +127,13 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
     distributions: Path | None,
     folder: Path,
     context: BuildContext,
+    requested: Iterable[str] = (),
 ) -> Extended:
     """Build the extension, test it unless the options say otherwise, and tag it if it passed.
 
-    ``distributions`` has the files of the lock's packages. ``folder`` is where copies are from. A
-    build that fails or is interrupted leaves no image.
+    ``distributions`` has the files of the lock's packages. ``folder`` is where copies are from.
+    ``requested`` are the names of the packages that were asked for. A build that fails or is
+    interrupted leaves no image.
 
     InputError: the base is not in the engine, or a file to copy cannot be read.
     CheckFailedError: a step or a suite failed.
@@ -158,8 +169,11 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
                 else _copied_base(base, stored, work, engine),
                 **contexts,
             },
-            # Its id where no registry has it.
-            labels={f"{OCI}.base.digest": digests.get(repository, stored.id)},
+            labels={
+                # Its id where no registry has it.
+                f"{OCI}.base.digest": digests.get(repository, stored.id),
+                TESTED: extension.test if base.image else "none",
+            },
             # BuildKit's cache knows neither the date nor any other secret.
             uncached=("archives",) if extension.apt and context.inputs.snapshots else (),
             secrets=context.inputs.secrets,
@@ -179,8 +193,9 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
 
         try:
             image_id, report = bake(_TESTED), None
-            if context.options.test and base.image:
-                report = _passed(tag, image_id, base.image, lock, display, context)
+            if extension.test != "none" and base.image:
+                tested = (tag, image_id, base.image, lock, requested)
+                report = _passed(*tested, extension.test == "all", display, context)
             if extension.user or base.user:
                 image_id = bake(_FINAL)
             size = image_size(engine.history(image_id)) - image_size(engine.history(stored.id))
@@ -214,27 +229,57 @@ def _passed(  # noqa: PLR0913, PLR0917 - what, and how it is tested
     image_id: str,
     image: Image,
     lock: Lock | None,
+    requested: Iterable[str],
+    every: bool,
     display: BuildDisplay,
     context: BuildContext,
 ) -> Report:
     """Return the report of the base's suites in the extension: no more packages than the lock's.
 
-    CheckFailedError: one failed.
+    Without ``every``, only the short set runs. CheckFailedError: one failed.
     """
     target = suite_target(image, image_id, context, tag)
-    packages = {**target.expected["packages"], **(lock.versions if lock else {})}
-    target = replace(target, name=tag, expected={**target.expected, "packages": packages})
+    added = lock.versions if lock else {}
+    expected = {
+        **target.expected,
+        "packages": {**target.expected["packages"], **added},
+        "requested": {name: added[name] for name in requested if name in added},
+    }
+    target = replace(target, name=tag, expected=expected)
+    suites = () if every else short_set(context.project.suites, expected)
     remove_leftovers([tag], context.engine)
     session = replace(context.test_session, listener=display.on_event)
     slots = threading.Semaphore(context.options.jobs)
-    options = TestOptions(slots=slots)
+    options = TestOptions(suites, slots=slots)
     # In a thread: an interrupt comes to this one, and stops the suites.
     tested = partial(report_on, session=session, options=options)
     (report,) = in_parallel(tested, [target], 1, stop=options.stop.set, grace=None)
     if not report.ok:
-        problems = "; ".join(f"{one.suite}: {one.problem}" for one in report.suites if not one.ok)
         raise CheckFailedError(
-            f"{tag} was not tagged, since suites of {image.name} fail in it: {problems}. Report: "
-            f"{context.reports / folder_name(tag)}/report.json. --no-test tags it anyway."
+            f"{tag} was not tagged, because suites of {image.name} did not pass in it: "
+            f"{'; '.join(report.problems)}. Report: {context.reports / folder_name(tag)}/"
+            "report.json. --no-test tags it anyway."
         )
     return report
+
+
+def short_set(folder: Path, expected: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the suites that take seconds and are for such an image; all, if it has none of them.
+
+    A project of its own can have other suites.
+    """
+    return tuple(s.name for s in read_suites(folder) if s.name in SHORT and s.is_for(expected))
+
+
+def requested_names(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the packages that requirements ask for, as `wanted_packages` gives them."""
+    names = list[str]()
+    for line in lines:
+        text = line.partition(" --hash")[0]
+        if text.startswith("-c "):
+            continue
+        if text.endswith(".whl"):
+            names.append(parse_wheel_filename(Path(text).name)[0])
+        else:
+            names.append(canonicalize_name(Requirement(text).name))
+    return tuple(dict.fromkeys(names))
