@@ -360,7 +360,8 @@ class ReportStore:
             raise InputError(
                 f"There is no record that this machine built {image.tags[0]} ({image_id}), or "
                 "pulled it from a repository that you named; anybody can write its labels. Build "
-                f"it first (imgbuild build --name {image.name}), or name it with --image."
+                f"it first (`imgbuild build --name {image.name}`), or name the image yourself: "
+                "`imgbuild extend --base`; other commands have --image."
             )
 
     def was_made_here(self, image_id: str) -> bool:
