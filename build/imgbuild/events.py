@@ -24,6 +24,7 @@ class State(StrEnum):
     INCOMPLETE = "incomplete"
     SKIPPED = "skipped"
     FAILED = "failed"
+    TIMED_OUT = "timed out"
     CANCELLED = "cancelled"
 
     @property

@@ -47,7 +47,8 @@ def test_the_suite_fails_and_names_the_fault(
         checkout.docker("rmi", "--force", broken.tag)
     (suite,) = report["suites"]
     assert suite["suite"] == broken.suite
-    assert any(_is_named(broken, failure) for failure in suite["failures"]), suite["failures"]
+    found = [*suite["failures"], *suite["timed_out"]]  # some faults show by the clock alone
+    assert any(_is_named(broken, failure) for failure in found), found
 
 
 def _is_named(broken: Broken, failure: dict[str, Any]) -> bool:
@@ -60,4 +61,5 @@ def _is_named(broken: Broken, failure: dict[str, Any]) -> bool:
 
 def test_every_suite_has_a_broken_image(checkout: Checkout) -> None:
     suites = {suite.name for suite in read_suites(checkout.project.suites)}
-    assert {broken.suite for broken in BROKEN} == suites - NEED_A_GPU
+    # Only extensions have `imports`: test_extend.py shows how it fails.
+    assert {broken.suite for broken in BROKEN} == suites - NEED_A_GPU - {"imports"}

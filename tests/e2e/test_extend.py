@@ -126,8 +126,33 @@ def test_the_suites_of_the_base_pass(
     base: Bases, checkout: Checkout, folder: Path, tag: str
 ) -> None:
     base(NAME)
-    made = checkout.run("extend", "-f", str(folder / "train.yaml"), "-t", tag)
+    file = str(folder / "train.yaml")
+    made = checkout.run("extend", "-f", file, "-t", tag, "--test", "all")
     assert f"suites of {NAME} passed in it" in made.stdout
+
+
+@pytest.mark.parametrize("name", ["alone", "broken"])
+def test_requested_packages_are_imported(
+    base: Bases, checkout: Checkout, tmp_path: Path, tag: str, name: str
+) -> None:
+    """The tag is not set if one cannot be; the error is Python's last line."""
+    base(NAME)
+    code = {"alone": "", "broken": "import json, tensorflow.no_such_module\n"}[name]
+    with ZipFile(tmp_path / f"{name}-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr(f"{name}.py", code)
+        info = f"{name}-1.0.dist-info"
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n")
+    file = tmp_path / "train.yaml"
+    file.write_text(f"name: {NAME}\npip: [{name}-1.0-py3-none-any.whl]\n", encoding="utf-8")
+    made = checkout.run("extend", "-f", str(file), "-t", tag, code=0 if name == "alone" else 1)
+    if name == "alone":
+        assert _config(checkout, tag)["Labels"]["imgbuild.tested"] == "short"
+        return
+    assert "imports: " in made.stderr
+    assert "No module named 'tensorflow.no_such_module'" in made.stderr
+    assert checkout.docker("image", "inspect", tag).returncode != 0
 
 
 @pytest.fixture(scope="module")
@@ -143,13 +168,13 @@ ID = ("image", "inspect", "--format={{.Id}}", "me/small:1")
 
 
 def test_suites_decide_about_the_tag(small: SmallProject) -> None:
-    small.run(*SMALL, "--copy", "more:/opt/more")
+    small.run(*SMALL, "--copy", "more:/opt/more", "--test", "all")
     small.run("test", "--image", "me/small:1")  # its label says what it must be
     named = small.printed(*ID)
     before = small.images()
     # The suite counts what is in this folder.
-    failed = small.run(*SMALL, "--copy", "more:/files/more", code=1)
-    assert f"suites of {NAMES[0]} fail in it: files: " in failed.stderr
+    failed = small.run(*SMALL, "--copy", "more:/files/more", "--test", "all", code=1)
+    assert f"suites of {NAMES[0]} did not pass in it: files: " in failed.stderr
     assert small.printed(*ID) == named
     assert small.images() == before
     assert small.left() == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -18,6 +19,7 @@ from expectation import KERAS_2, Expectation, ExpectationError, read_expectation
 from gpu_libraries import opened_sonames
 from gpu_machine import Needs, device_faults, unusable
 from lab import Lab, open_lab
+from out_of_time import OUT_OF_TIME
 from program_copies import copy_programs, remove_programs
 from result_stream import result_stream
 from run_modes import NO_CROSS_MEMORY
@@ -102,6 +104,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("component", sorted(expect.pins))
     if "launcher" in metafunc.fixturenames:
         metafunc.parametrize("launcher", launchers(expect), scope="module")
+    if "requested_package" in metafunc.fixturenames:
+        metafunc.parametrize("requested_package", sorted(requested_packages(expect)))
     if "soname" in metafunc.fixturenames:
         metafunc.parametrize("soname", opened_sonames(expect.tensorflow_minor, expect.gpu["cuda"]))
 
@@ -121,6 +125,7 @@ def _concerns(expect: Expectation, item: pytest.Item) -> bool:
     with_mpi = suite.get("WITH_MPI", False) or any(item.iter_markers("with_mpi"))
     return (
         not (with_mpi and vars(expect).get("mpi_flavour", "not known") is None)
+        and not (suite.get("OF_EXTENSIONS", False) and not requested_packages(expect))
         and all(mark.args[0] in expect.pins for mark in item.iter_markers("pinned"))
         and all(expect.tensorflow_minor >= version for version in since)
         and all(expect.tensorflow_minor < version for version in before)
@@ -133,8 +138,11 @@ def _concerns(expect: Expectation, item: pytest.Item) -> bool:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Make a failure of every skip but those of `skip_reasons.py`."""
+    """Make a failure of every skip but those of `skip_reasons.py`; say which limit was reached."""
     report = yield
+    if call.excinfo and isinstance(late := call.excinfo.value, subprocess.TimeoutExpired):
+        command = " ".join(late.cmd[:2])
+        report.longrepr = f"{OUT_OF_TIME}{command} did not end within {late.timeout:.1f} s"
     if report.skipped:
         reason = str(getattr(call.excinfo and call.excinfo.value, "msg", "no reason"))
         unasked = expectation_of(item.config).partial and reason.startswith(NOT_ASKED)
@@ -159,6 +167,11 @@ def _read(file: str | None) -> Expectation:
         return read_expectation(Path(file))
     except ExpectationError as error:
         raise pytest.UsageError(f"--expect {error}") from error
+
+
+def requested_packages(expect: Expectation) -> dict[str, str]:
+    """Return the packages that an extension was asked for; no other image has any."""
+    return vars(expect).get("requested", {})  # type: ignore[no-any-return]
 
 
 def cuda_origins(expect: Expectation) -> set[str]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pytest
+from out_of_time import ENDED_BY_CLOCK, KILLED, out_of_time
 
 LINES_SHOWN = 40
-KILLED_BY_TIMEOUT = (124, 137)  # `timeout` itself; its SIGKILL when SIGTERM was not enough
 SECONDS_TO_DIE = 5
 
 
@@ -60,6 +61,8 @@ class Ran:
     exit_code: int
     stdout: str
     stderr: str
+    #: How long it ran, in seconds, as far as it was measured.
+    took: float = 0.0
     shown: list[str] = field(default_factory=list, compare=False)
 
     @property
@@ -68,11 +71,25 @@ class Ran:
         return self.exit_code != 0
 
     @property
+    def timed_out(self) -> bool:
+        """Return whether the command was stopped by its limit, or gave up waiting itself."""
+        late = self.took >= self.seconds
+        return self.exit_code in ENDED_BY_CLOCK or (self.exit_code == KILLED and late)
+
+    @property
+    def ended_with(self) -> int:
+        """Return the exit code of a command that may fail, if it ended in time."""
+        __tracebackhide__ = True
+        if self.timed_out:
+            out_of_time(self._account(self._lateness()))
+        return self.exit_code
+
+    @property
     def output(self) -> str:
         """Return standard output; fails the test when the command failed."""
         __tracebackhide__ = True
-        if self.failed:
-            pytest.fail(self._account(self._fault()), pytrace=False)
+        if self.ended_with != 0:
+            pytest.fail(self._account(f"exit code {self.exit_code}"), pytrace=False)
         return self.stdout
 
     @property
@@ -85,21 +102,29 @@ class Ran:
         except json.JSONDecodeError:
             pytest.fail(self._account("no last line of JSON"), pytrace=False)
 
-    def _fault(self) -> str:
-        if self.exit_code in KILLED_BY_TIMEOUT:
-            return f"stopped after {self.seconds} s (exit code {self.exit_code})"
-        return f"exit code {self.exit_code}"
+    @property
+    def program(self) -> str:
+        """Return the name of what ran, without its arguments: a program of the suites, if any."""
+        words = shlex.split(self.command)
+        programs = [word.rpartition("/")[2] for word in words if word.endswith(".py")]
+        return (programs or words)[0]
+
+    def _lateness(self) -> str:
+        if self.took and self.took < self.seconds:
+            return f"gave up after {self.took:.0f} s"
+        return f"stopped after {self.seconds} s"
 
     def _account(self, fault: str) -> str:
-        """Return what ran, what was wrong with it, and the ends of what it printed."""
-        parts = [f"{fault}: {self.command}"]
+        """Return what was wrong, with the last words of the command; then all that it printed."""
+        last = (self.stderr.strip() or self.stdout.strip()).splitlines()[-1:]
+        parts = [": ".join((self.program, fault, *last))]
         if fault in self.shown:
             return f"{parts[0]}\n(what it printed is with the first test that failed by it)"
         self.shown.append(fault)
         for name, text in (("stderr", self.stderr), ("stdout", self.stdout)):
             tail = text.strip().splitlines()[-LINES_SHOWN:]
             parts += [f"--- {name}, last {len(tail)} lines", *tail]
-        return "\n".join(parts)
+        return "\n".join([*parts, "--- command", self.command])
 
 
 @dataclass(frozen=True)
@@ -113,8 +138,10 @@ class Container:
         """Run `argv` in the container, for at most `seconds`."""
         command = shlex.join(argv)
         limited = f"timeout --kill-after={SECONDS_TO_DIE} {seconds} {command}"
+        began = time.monotonic()
         result = self.host.run(limited)
-        return Ran(command, seconds, result.rc, result.stdout, result.stderr)
+        took = time.monotonic() - began
+        return Ran(command, seconds, result.rc, result.stdout, result.stderr, took)
 
     def program(self, name: str, *args: str, seconds: int) -> Ran:
         """Run one of the suites' programs with the image's own `python`."""
@@ -127,11 +154,11 @@ class Container:
         """
         words = (self.path_of(name), *args)
         whole = self.program("one_start.py", str(seconds), *words, seconds=seconds)
-        if whole.exit_code in KILLED_BY_TIMEOUT:
+        if whole.timed_out:
             return whole
         if whole.failed:
             return self.program(name, *args, seconds=seconds)
-        return Ran(shlex.join(("python", *words)), seconds, **whole.json)
+        return Ran(shlex.join(("python", *words)), seconds, took=whole.took, **whole.json)
 
     def path_of(self, name: str) -> str:
         """Return where the program `name` lies in the container."""

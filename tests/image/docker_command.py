@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 
 import pytest
@@ -18,7 +19,8 @@ def docker(*arguments: str, stdin: bytes | None = None, seconds: int = SECONDS) 
     )
     if ran.returncode != 0:
         words = ran.stderr.decode(errors="replace").strip()
-        pytest.fail(f"docker {' '.join(arguments)}: {words}", pytrace=False)
+        command = shlex.join(("docker", *arguments))
+        pytest.fail(f"docker {arguments[0]}: {words}\n--- command\n{command}", pytrace=False)
     return ran.stdout.decode(errors="replace")
 
 

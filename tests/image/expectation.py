@@ -23,7 +23,7 @@ MPI_PINNED = ("horovod", "mpi")
 #: By which an image is used, whatever is asserted of it.
 ALWAYS_GIVEN = ("name", "tensorflow", "variant", "pins", "horovodrun", "gpu")
 GPU_PINNED = ("cuda", "cudnn", "nccl")
-FREE_OF_ENTRIES = frozenset({"labels", "held", "gpu"})
+FREE_OF_ENTRIES = frozenset({"labels", "held", "gpu", "requested"})
 #: What `gpu` says of a GPU image: the CUDA that the wheel was compiled for, the oldest driver, the
 #: newest and the oldest compute capability.
 GPU_NEEDS = frozenset({"cuda", "driver", "newest", "oldest"})
@@ -58,6 +58,8 @@ class Expectation:
     held: dict[str, str]
     gpu: dict[str, str]
     labels: dict[str, str]
+    #: The packages that an extension was asked for and added; none in an image of the matrix.
+    requested: dict[str, str]
 
     @property
     def partial(self) -> bool:
@@ -134,7 +136,7 @@ def read_expectation(file: Path) -> Expectation:
 
 
 def parse_expectation(document: Any) -> Expectation:
-    """Return `document` as an Expectation; only `labels` may be left out.
+    """Return `document` as an Expectation; `labels` and `requested` may be left out.
 
     Raises ExpectationError for keys that are unknown, missing, empty or of a wrong type: a
     misspelt or empty key would otherwise be a check that silently checks nothing.
@@ -143,7 +145,7 @@ def parse_expectation(document: Any) -> Expectation:
         raise ExpectationError("not a JSON object")
     if document.get("partial") is True:
         return _partial(document)
-    values = {"labels": {}, **document}
+    values = {"labels": {}, "requested": {}, **document}
     types = {field.name: str(field.type) for field in fields(Expectation)}
     _refuse("unknown", values.keys() - types.keys())
     _refuse("missing", types.keys() - values.keys())

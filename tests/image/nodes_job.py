@@ -22,7 +22,7 @@ SECONDS = 180
 #: From the death of a node to the end of the job.
 SECONDS_TO_END = 60
 #: For what a lost node leaves behind to end by itself, once the job has ended.
-SECONDS_TO_CLEAR = 10
+SECONDS_TO_CLEAR = 30
 
 # The folder is the name that the shell is given.
 _RUN = '"$@"; code=$?; touch "$0/ended"; exit "$code"'

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from out_of_time import OUT_OF_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,12 +41,14 @@ class ResultStream:
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Write the result of a check that has ended."""
         failed = [report.longreprtext for report in self._reports if report.failed]
+        late = failed and all(text.startswith(OUT_OF_TIME) for text in failed)
+        outcome = "timed out" if late else "failed"
         skipped = [reason_of(report) for report in self._reports if report.skipped]
         self._write(
             {
                 "suite": suite_of(nodeid),
                 "test": nodeid.partition("::")[2],
-                "outcome": "failed" if failed else "skipped" if skipped else "passed",
+                "outcome": outcome if failed else "skipped" if skipped else "passed",
                 "seconds": round(sum(report.duration for report in self._reports), 3),
                 "message": "\n".join(failed or skipped),
             }

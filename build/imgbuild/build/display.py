@@ -40,11 +40,13 @@ _STYLES = {
     State.PASSED: "green",
     State.TAGGED: "green",
     State.FAILED: "bold red",
+    State.TIMED_OUT: "yellow",
     State.CANCELLED: "yellow",
 }
 #: Which images are shown where not all can be: what needs attention, then what moves.
 _URGENCY = (
     State.FAILED,
+    State.TIMED_OUT,
     State.EXPORTING,
     State.BUILDING,
     State.TESTING,
@@ -167,7 +169,8 @@ class BuildDisplay:
         """Write each step of a single image; of many, their states and long steps."""
         alone = len(self._status.with_work) == 1
         if isinstance(event, ImageState):
-            if changed or (alone and event.text) or event.text.startswith("FAILED"):
+            bad = event.text.startswith(("FAILED", "TIMED OUT"))
+            if changed or (alone and event.text) or bad:
                 self._line(image, event.state, event.text)
             return
         if alone or (event.state == "done" and event.elapsed >= LONG_SECONDS):

@@ -149,9 +149,8 @@ def _test_and_tag(built: BuildResult, context: BuildContext, options: TestOption
         report = report_on(target, context.test_session, options)
         result = replace(result, report=report, test_seconds=time.monotonic() - started)
         if not report.ok:
-            problems = [f"{one.suite}: {one.problem}" for one in report.suites if not one.ok]
             files = f"{context.reports / item.image.name}/report.json, pytest.txt"
-            error = CheckFailedError(f"{'; '.join(problems)}. Report: {files}")
+            error = CheckFailedError(f"{'; '.join(report.problems)}. Report: {files}")
             return replace(result, error=error)
     _tag(item, image_id, engine, context.store)
     return replace(result, tagged=True)

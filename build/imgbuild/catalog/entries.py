@@ -67,7 +67,8 @@ class KnownImage:
     @property
     def tested(self) -> bool:
         """Whether no suite failed, has changed or lacks a result; one without GPUs is skipped."""
-        fine = all(one.current and one.verdict not in {"", "failed"} for one in self.suites)
+        bad = {"", "failed", "timed out"}
+        fine = all(one.current and one.verdict not in bad for one in self.suites)
         return fine and any(one.passed for one in self.suites)
 
 

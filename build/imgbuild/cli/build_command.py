@@ -213,7 +213,7 @@ def _verdict(result: "BuildResult") -> str:
 
 def _suites(report: "Report", *, brief: bool) -> str:
     """Return each suite's result; in brief ``horovod FAILED, 12 passed``."""
-    named = [one for one in report.suites if not brief or one.word == "FAILED"]
+    named = [one for one in report.suites if not brief or one.failures or one.timed_out]
     others = Counter(one.word for one in report.suites if one not in named)
     words = [f"{one.suite} {one.word}" for one in named]
     return ", ".join([*words, *(f"{count} {word}" for word, count in others.items())])

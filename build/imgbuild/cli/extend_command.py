@@ -52,6 +52,9 @@ def extend(
     ),
     upgrade: bool = flag("--upgrade", "Take the newest versions that fit, not the locked ones."),
     print_only: bool = flag("--print", "Print the Dockerfile; build nothing."),
+    test: str | None = option(
+        "--test SET", "The base's suites to run: short (seconds; the default) or all."
+    ),
     no_test: bool = flag("--no-test", "Tag without running the base's suites."),
     jobs: int = options.JOBS,
     builder: list[str] | None = options.BUILDER,
@@ -74,12 +77,17 @@ def extend(
     set_options = {key: value for key, value in values.items() if value}
     if file and (set_options or selection != Selection()):
         raise InputError(
-            f"--file {file} has all of that: write it there. Beside it are --tag, "
-            "--lock, --upgrade, --print, --no-test, --jobs and --project."
+            f"--file {file} has all of that: write it there. Beside it are --tag, --lock, "
+            "--upgrade, --print, --test, --no-test, --jobs and --project."
         )
     extension = read_extension(file) if file else extension_of(set_options)
     if tag:
         extension = extension.model_copy(update={"tag": extension_of({"tag": tag}).tag})
+    if test and no_test:
+        raise InputError("Use either --test or --no-test.")
+    if test or no_test:
+        chosen = extension_of({"test": "none" if no_test else test}).test
+        extension = extension.model_copy(update={"test": chosen})
     if not extension.tag and not print_only:
         raise InputError("Name the result: --tag NAME:TAG, or `tag` in the file.")
     selection = extension.selection if file else selection
@@ -87,7 +95,8 @@ def extend(
         raise InputError(f"The base is {extension.base}; leave out what selects another: --tf, …")
     name = file.stem if file else (extension.tag or "extend").rpartition("/")[2].partition(":")[0]
     folder = file.absolute().parent if file else Path.cwd()
-    build_options = BuildOptions(test=not no_test, jobs=jobs, make_inputs=False)
+    tested = extension.test != "none"
+    build_options = BuildOptions(test=tested, jobs=jobs, make_inputs=False)
     lock = lock or folder / f"{name}.lock.txt"
     extended = (extension, selection, checkout, folder, lock, build_options)
     _extend(*extended, upgrade=upgrade, print_only=print_only)
@@ -112,7 +121,7 @@ def _extend(
     from imgbuild.build.source_metadata import MetadataReader
     from imgbuild.extend.base_image import family_base, referenced_base
     from imgbuild.extend.distributions import distributions_context, find_distributions
-    from imgbuild.extend.extended import build_extension, extension_dockerfile
+    from imgbuild.extend.extended import build_extension, extension_dockerfile, requested_names
     from imgbuild.extend.extension import check_use, wanted_packages, wheel_paths
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
@@ -150,7 +159,8 @@ def _extend(
             distributions += find_distributions(lock, wheels, base, reader, with_uv=with_uv)
         if context and not print_only:
             files = distributions_context(distributions, sites)
-            made = build_extension(extension, base, lock, wheels, files, folder, context)
+            names = requested_names(requested)
+            made = build_extension(extension, base, lock, wheels, files, folder, context, names)
             echo(result_lines(made, base, context.host))
         else:
             archive = (

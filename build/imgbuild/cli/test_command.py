@@ -169,16 +169,19 @@ def _test_external(
 
 def raise_failures(run: "TestRun", *, require_gpu: bool) -> None:
     """Raise `CheckFailedError` if a check failed, none was made, or an image was not tested."""
-    from imgbuild.suites.results import NEEDS_GPU, Verdict
+    from imgbuild.suites.results import NEEDS_GPU, RUN_AGAIN, Verdict
 
     if len(run.errors) == 1 and not run.reports and not run.not_begun:
         raise next(iter(run.errors.values()))
     bad = [
         one
         for one in run.reports
-        if one.verdict in {Verdict.FAILED, Verdict.SKIPPED} or (require_gpu and one.lacks_gpu)
+        if one.verdict in {Verdict.FAILED, Verdict.TIMED_OUT, Verdict.SKIPPED}
+        or (require_gpu and one.lacks_gpu)
     ]
     lines = [line for report in bad for line in failure_lines(report)]
+    if bad and all(one.verdict is Verdict.TIMED_OUT for one in bad):
+        lines.append(f"{RUN_AGAIN}.")
     lines += [f"{name}: {error}" for name, error in run.errors.items()]
     on_gpus = [suite for one in run.reports for suite in one.suites if suite.suite == NEEDS_GPU]
     if require_gpu and not lines and (not on_gpus or any(suite.found for suite in on_gpus)):
@@ -189,8 +192,8 @@ def raise_failures(run: "TestRun", *, require_gpu: bool) -> None:
 
 
 def failure_lines(report: "Report") -> list[str]:
-    """Return a line for each suite with a failed check, or without a passed one."""
-    bad = [suite for suite in report.suites if suite.failures or not suite.passed]
+    """Return a line for each suite with a failed or late check, or without a passed one."""
+    bad = [one for one in report.suites if one.failures or one.timed_out or not one.passed]
     return [f"{report.image}: {suite.suite}: {suite.problem}" for suite in bad]
 
 

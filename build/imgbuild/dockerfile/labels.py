@@ -26,6 +26,8 @@ SUBSTITUTES = f"{NAMESPACE}.input.substitutes"
 SNAPSHOT = f"{NAMESPACE}.snapshot."
 #: The name of the image that `imgbuild extend` built on; all other labels are inherited from it.
 EXTENDS = f"{NAMESPACE}.extends"
+#: Which suites of its base an extension had to pass: `short`, `all` or `none`.
+TESTED = f"{NAMESPACE}.tested"
 #: What OCI defines itself.
 OCI = "org.opencontainers.image"
 BASE_DIGEST = f"{OCI}.base.digest"

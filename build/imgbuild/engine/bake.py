@@ -184,7 +184,7 @@ class StepLimit:
         if not self.seconds or now < self._first():
             return []
         limit = duration_text(self.seconds)
-        end = f"for more than {limit} (--step-timeout {limit})"
+        end = f"for more than {limit} (the limit of a step)"
         return [
             BuildEvent(event.target, event.step, "failed", now - since, number, f"ran {end}")
             for number, since in self._since.items()

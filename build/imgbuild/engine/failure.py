@@ -69,9 +69,10 @@ FAULTS = (
     ),
     BuildFault(
         "hung",
-        "(--step-timeout",
-        "It was stopped, also in the engine. If it only needs more time, raise the limit with "
-        "--step-timeout, or engine.step_timeout in imgbuild.local.yaml (0: no limit).",
+        "(the limit of a step)",
+        "It was stopped, also in the engine. If it only needs more time, raise the limit as "
+        "engine.step_timeout in imgbuild.local.yaml (0: no limit), or with `imgbuild build "
+        "--step-timeout`.",
         of_machine=False,
     ),
     BuildFault(

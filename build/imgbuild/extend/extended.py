@@ -4,17 +4,29 @@ import json
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from imgbuild.build.bake_images import temporary_name
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.display import BuildDisplay
 from imgbuild.build.gate import image_size, suite_target
 from imgbuild.build.prepare import archive_base
-from imgbuild.dockerfile.labels import ADDED, ADDED_LOCK, BASE_NAME, EXTENDS, NAMESPACE, OCI
+from imgbuild.dockerfile.labels import (
+    ADDED,
+    ADDED_LOCK,
+    BASE_NAME,
+    EXTENDS,
+    NAMESPACE,
+    OCI,
+    TESTED,
+)
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds
@@ -34,6 +46,7 @@ from imgbuild.matrix.images import Image, minor_of
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 from imgbuild.registry.repository import split_reference
+from imgbuild.suites.catalog import read_suites
 from imgbuild.suites.container import TestTarget, remove_leftovers
 from imgbuild.suites.results import Report
 from imgbuild.suites.runner import TestOptions, folder_name
@@ -42,6 +55,8 @@ from imgbuild.suites.session import report_on
 HERE = Path(__file__).parent
 #: The stages: what is tested, and the same for another user.
 _TESTED, _FINAL = "extended", "final"
+#: The suites that run without `--test all`: together they take seconds.
+SHORT = ("pins", "contents", "libraries", "imports")
 
 
 @dataclass(frozen=True)
@@ -70,7 +85,9 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     which it downloads. ``archive`` is the base image of the same system, which downloads packages
     of the system.
     """
-    paths, labels = {}, {BASE_NAME: base.reference, EXTENDS: base.name}
+    # Who builds the Dockerfile without imgbuild runs no suite.
+    labels = {BASE_NAME: base.reference, EXTENDS: base.name, TESTED: "none"}
+    paths = dict[str, Path]()
     if extension.apt:
         paths["apt-install"] = project.files / "apt" / "install"
         paths |= {name: HERE / f"{name}.sh" for name in ("apt-download", "apt-install-files")}
@@ -119,11 +136,13 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
     distributions: Path | None,
     folder: Path,
     context: BuildContext,
+    requested: Iterable[str] = (),
 ) -> Extended:
     """Build the extension, test it unless the options say otherwise, and tag it if it passed.
 
-    ``distributions`` has the files of the lock's packages. ``folder`` is where copies are from. A
-    build that fails or is interrupted leaves no image.
+    ``distributions`` has the files of the lock's packages. ``folder`` is where copies are from.
+    ``requested`` are the names of the packages that were asked for. A build that fails or is
+    interrupted leaves no image.
 
     InputError: the base is not in the engine, or a file to copy cannot be read.
     CheckFailedError: a step or a suite failed.
@@ -159,8 +178,11 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
                 else _copied_base(base, stored, work, engine),
                 **contexts,
             },
-            # Its id where no registry has it.
-            labels={f"{OCI}.base.digest": digests.get(repository, stored.id)},
+            labels={
+                # Its id where no registry has it.
+                f"{OCI}.base.digest": digests.get(repository, stored.id),
+                TESTED: extension.test if base.image else "none",
+            },
             # BuildKit's cache knows neither the date nor any other secret.
             uncached=("archives",) if extension.apt and context.inputs.snapshots else (),
             secrets=context.inputs.secrets,
@@ -181,10 +203,12 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
         try:
             tested = image_id = bake(_TESTED)
             report, expected = None, None
-            if context.options.test and base.image:
+            if extension.test != "none" and base.image:
                 packages = {**base.packages, **(lock.versions if lock else {})}
-                extended = extension_target(tag, tested, base.image, packages, context)
-                report = _passed(extended, base.image, display, context)
+                asked = {name: packages[name] for name in requested if name in packages}
+                extended = extension_target(tag, tested, base.image, packages, asked, context)
+                every = extension.test == "all"
+                report = _passed(extended, base.image, display, context, every=every)
                 expected = extended.expected
             if extension.user or base.user:
                 image_id = bake(_FINAL)
@@ -215,30 +239,70 @@ def _copied_base(base: BaseImage, stored: StoredImage, folder: Path, engine: Eng
     return f"oci-layout://{layout}"
 
 
-def extension_target(
-    tag: str, image_id: str, image: Image, packages: Mapping[str, str], context: BuildContext
+def extension_target(  # noqa: PLR0913, PLR0917 - what, and what it is made of
+    tag: str,
+    image_id: str,
+    image: Image,
+    packages: Mapping[str, str],
+    requested: Mapping[str, str],
+    context: BuildContext,
 ) -> TestTarget:
-    """Return an extension as what is tested: its base's expectation, but with these packages."""
+    """Return an extension as what is tested: its base's expectation, but with these packages.
+
+    ``requested`` are those that somebody asked for, with their versions.
+    """
     target = suite_target(image, image_id, context, tag)
-    return replace(target, name=tag, expected={**target.expected, "packages": {**packages}})
+    expected = {**target.expected, "packages": {**packages}, "requested": {**requested}}
+    return replace(target, name=tag, expected=expected)
 
 
 def _passed(
-    target: TestTarget, image: Image, display: BuildDisplay, context: BuildContext
+    target: TestTarget,
+    image: Image,
+    display: BuildDisplay,
+    context: BuildContext,
+    *,
+    every: bool,
 ) -> Report:
-    """Return the report of the base's suites in the extension; CheckFailedError: one failed."""
+    """Return the report of the base's suites in the extension.
+
+    Without ``every``, only the short set runs. CheckFailedError: one failed.
+    """
     tag = target.name
+    suites = () if every else short_set(context.project.suites, target.expected)
     remove_leftovers([tag], context.engine)
     session = replace(context.test_session, listener=display.on_event)
     slots = threading.Semaphore(context.options.jobs)
-    options = TestOptions(slots=slots)
+    options = TestOptions(suites, slots=slots)
     # In a thread: an interrupt comes to this one, and stops the suites.
     tested = partial(report_on, session=session, options=options)
     (report,) = in_parallel(tested, [target], 1, stop=options.stop.set, grace=None)
     if not report.ok:
-        problems = "; ".join(f"{one.suite}: {one.problem}" for one in report.suites if not one.ok)
         raise CheckFailedError(
-            f"{tag} was not tagged, since suites of {image.name} fail in it: {problems}. Report: "
-            f"{context.reports / folder_name(tag)}/report.json. --no-test tags it anyway."
+            f"{tag} was not tagged, because suites of {image.name} did not pass in it: "
+            f"{'; '.join(report.problems)}. Report: {context.reports / folder_name(tag)}/"
+            "report.json. --no-test tags it anyway."
         )
     return report
+
+
+def short_set(folder: Path, expected: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the suites that take seconds and are for such an image; all, if it has none of them.
+
+    A project of its own can have other suites.
+    """
+    return tuple(s.name for s in read_suites(folder) if s.name in SHORT and s.is_for(expected))
+
+
+def requested_names(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the packages that requirements ask for, as `wanted_packages` gives them."""
+    names = list[str]()
+    for line in lines:
+        text = line.partition(" --hash")[0]
+        if text.startswith("-c "):
+            continue
+        if text.endswith(".whl"):
+            names.append(parse_wheel_filename(Path(text).name)[0])
+        else:
+            names.append(canonicalize_name(Requirement(text).name))
+    return tuple(dict.fromkeys(names))

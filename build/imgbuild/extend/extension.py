@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import parse_wheel_filename
@@ -60,6 +60,8 @@ def plain_requirement(value: str) -> str:
 
 #: The fields that add something.
 _ADDED = {"pip", "requirements", "conda_file", "apt", "env", "copied", "user"}
+#: Which suites of the base run in the result: those that take seconds, all of them, or none.
+TestSet = Literal["short", "all", "none"]
 PipRequirement = Annotated[str, AfterValidator(plain_requirement)]
 
 
@@ -85,6 +87,7 @@ class Extension(Section):
     env: dict[scalars.Variable, scalars.VariableValue] = Field(default_factory=dict)
     copied: Annotated[tuple[scalars.Copied, ...], Field(alias="copy")] = ()
     user: scalars.ImageUser | None = None
+    test: TestSet = "short"
 
     @property
     def selection(self) -> Selection:

@@ -20,8 +20,10 @@ GPU_PREFIX = "gpu_"
 _PROVES = re.compile(r'"""(?:Suite [^:\n]*: )?([^"\n]*)')
 #: The constant by which a suite says what it needs beside the image. It is read, not computed.
 _NEEDS = re.compile(r"""^NEEDS\b[^=\n]*=(?:\s*(["'])(?P<text>[^"'\n]*)\1\s*$)?""", re.MULTILINE)
-#: And those by which it says that it is only for images with MPI, or since which TensorFlow.
+#: And those by which it says that it is only for images with MPI, for extensions, or since which
+#: TensorFlow.
 _WITH_MPI = re.compile(r"^WITH_MPI = True$", re.MULTILINE)
+_OF_EXTENSIONS = re.compile(r"^OF_EXTENSIONS = True$", re.MULTILINE)
 _SINCE = re.compile(r'^SINCE = "([\d.]+)"$', re.MULTILINE)
 #: The constant by which a long suite says for about how many seconds it runs.
 _LASTS = re.compile(r"^LASTS = (\d+)", re.MULTILINE)
@@ -34,7 +36,8 @@ class Suite:
     ``proves`` is the first line of its docstring. ``needs`` is what it needs beside the image and
     the machine's GPUs, or ``None``: such a suite runs only where it is named, and no image must
     have passed it to get its name. ``code`` is the sha256 of its file and of all that suites share.
-    It is for TensorFlow ``since`` and newer, and ``with_mpi`` for images that have MPI only.
+    It is for TensorFlow ``since`` and newer, ``with_mpi`` for images that have MPI only, and
+    ``of_extensions`` for images to which packages were added.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Suite:
     code: str
     since: str = "0"
     with_mpi: bool = False
+    of_extensions: bool = False
 
     @property
     def on_demand(self) -> bool:
@@ -57,6 +61,7 @@ class Suite:
             expected["variant"] in self.variants
             and Version(expected["tensorflow"]) >= Version(self.since)
             and not (self.with_mpi and expected.get("mpi_flavour", "not known") is None)
+            and not (self.of_extensions and not expected.get("requested"))
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -95,6 +100,7 @@ def _suite(file: Path, shared: str) -> Suite:
         _sha256(f"{shared}\0{_sha256(data)}".encode()),
         since[1] if since else "0",
         _WITH_MPI.search(text) is not None,
+        _OF_EXTENSIONS.search(text) is not None,
     )
 
 

@@ -22,6 +22,15 @@ NEEDS_GPU = "gpu_runs"
 #: The longest reason of a failure in a line, in characters; reports have the whole message.
 REASON_LENGTH = 200
 _ASSERTED = "AssertionError: "
+#: How the parts of a message begin that are the output of a command (tests/image/container.py).
+_OUTPUT = "--- "
+#: And where the command itself follows, whose arguments are no reason.
+_COMMAND = "--- command"
+#: What to do where checks ran out of time and none failed.
+RUN_AGAIN = (
+    "No check failed, but some ran out of time, as happens on a busy machine. Run the same command "
+    "again: it runs only the suites that did not pass"
+)
 #: No suite takes a day; a damaged entry may say anything.
 _LONGEST = 86_400.0
 
@@ -33,6 +42,8 @@ class Verdict(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
+    #: No check failed, but some reached their limit of time: a slow machine can be the reason.
+    TIMED_OUT = "timed out"
     #: Some checks passed, the others were skipped.
     INCOMPLETE = "incomplete"
     #: Every check was skipped.
@@ -68,9 +79,11 @@ class TestFailure:
         if lines and lines[0].startswith(_ASSERTED):
             message = takewhile(lambda line: not line.startswith("assert "), lines)
             lines = [line.removeprefix(_ASSERTED) for line in message]
-        errors = [line for line in lines[1:] if "error" in line.lower()]
-        if errors:
-            lines = [shortened(lines[0], REASON_LENGTH // 2), "…", errors[-1]]
+        lines = [*takewhile(lambda line: line != _COMMAND, lines)]
+        first, errors = "".join(lines[:1]), [line for line in lines if "error" in line.lower()]
+        if errors and errors[-1] not in first:
+            lines = [shortened(first, REASON_LENGTH // 2), "…", errors[-1]]
+        lines = [*takewhile(lambda line: not line.startswith(_OUTPUT), lines)]
         return shortened(" ".join(lines), REASON_LENGTH)
 
 
@@ -86,6 +99,7 @@ class TestSkip:
 class SuiteResult:
     """One suite's outcome. ``seconds`` is the time of its checks.
 
+    ``timed_out`` are checks that reached their limit of time, with what each waited for.
     ``not_asked`` are checks whose expectation was not given: there are none in an image of the
     matrix. ``before`` is the ISO 8601 time of the result, if the suite was not run again; ``found``
     is the repository that has it from another engine.
@@ -99,10 +113,13 @@ class SuiteResult:
     not_asked: tuple[TestSkip, ...] = ()
     before: str | None = None
     found: str | None = None
+    timed_out: tuple[TestFailure, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
         """The suite's outcome; one without any check has failed."""
+        if self.timed_out and not self.failures:
+            return Verdict.TIMED_OUT
         if self.failures or not (self.passed or self.skips or self.not_asked):
             return Verdict.FAILED
         if self.skips:
@@ -112,7 +129,8 @@ class SuiteResult:
     @property
     def word(self) -> str:
         """The verdict in a table; a failure must be found in a long line."""
-        return "FAILED" if self.verdict is Verdict.FAILED else str(self.verdict)
+        loud = self.verdict in {Verdict.FAILED, Verdict.TIMED_OUT}
+        return self.verdict.upper() if loud else str(self.verdict)
 
     @property
     def ok(self) -> bool:
@@ -130,11 +148,14 @@ class SuiteResult:
     @property
     def problem(self) -> str:
         """Why it has not passed, in one line: its first failure, or what was skipped."""
-        if not self.failures:
+        bad = self.failures or self.timed_out
+        if not bad:
             return ", ".join(self.skip_notes) or "nothing was checked"
-        first, failed = self.failures[0], len(self.failures)
-        counted = f"{failed} of {failed + self.passed} tests failed, first "
-        return f"{counted if failed > 1 else ''}{first.test}: {first.reason}"
+        counted = ""
+        if len(bad) > 1:
+            ended = "failed" if self.failures else "ran out of time"
+            counted = f"{len(bad)} of {len(bad) + self.passed} tests {ended}, first "
+        return f"{counted}{bad[0].test}: {bad[0].reason}"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -144,6 +165,7 @@ class SuiteResult:
             "failed": len(self.failures),
             "seconds": round(self.seconds, 1),
             "failures": [asdict(one) for one in self.failures],
+            "timed_out": [asdict(one) for one in self.timed_out],
             "skipped": [asdict(one) for one in self.skips],
             "not_asked": [asdict(one) for one in self.not_asked],
             "before": self.before,
@@ -185,9 +207,17 @@ class Report:
         each = {suite.verdict for suite in self.suites if not suite.ok}
         if Verdict.FAILED in each or not self.suites:
             return Verdict.FAILED
+        if Verdict.TIMED_OUT in each:
+            return Verdict.TIMED_OUT
         if not any(suite.passed for suite in self.suites):
             return Verdict.SKIPPED
         return Verdict.INCOMPLETE if each or self.not_begun else Verdict.PASSED
+
+    @property
+    def problems(self) -> list[str]:
+        """Why it may not be tagged: a sentence per suite, and what to do if only time ran out."""
+        lines = [f"{one.suite}: {one.problem}" for one in self.suites if not one.ok]
+        return [*lines, *([RUN_AGAIN] if self.verdict is Verdict.TIMED_OUT else [])]
 
     @property
     def lacks_gpu(self) -> bool:
@@ -369,7 +399,8 @@ class ReportStore:
             raise InputError(
                 f"There is no record that this machine built {image.tags[0]} ({image_id}), or "
                 "pulled it from a repository that you named; anybody can write its labels. Build "
-                f"it first (imgbuild build --name {image.name}), or name it with --image."
+                f"it first (`imgbuild build --name {image.name}`), or name the image yourself: "
+                "`imgbuild extend --base`; other commands have --image."
             )
 
     def was_made_here(self, image_id: str) -> bool:

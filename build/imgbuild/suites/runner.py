@@ -6,6 +6,7 @@ import re
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +21,14 @@ from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 from imgbuild.suites.catalog import PREFIX, code_digest, side_by_side
 from imgbuild.suites.container import TestTarget, suite_container
-from imgbuild.suites.results import Report, ReportStore, SuiteResult, TestFailure, TestSkip
+from imgbuild.suites.results import (
+    Report,
+    ReportStore,
+    SuiteResult,
+    TestFailure,
+    TestSkip,
+    Verdict,
+)
 
 #: The longest any set of suites may take, in seconds; each command inside has its own limit.
 TIMEOUT_SECONDS = 1800
@@ -32,6 +40,9 @@ STEP_SECONDS = 0.2
 #: (tests/image/result_stream.py).
 VARIABLE = "IMGBUILD_RESULTS"
 JUNIT, OUTPUT = "junit.xml", "pytest.txt"
+_FAILED, _LATE = Verdict.FAILED, Verdict.TIMED_OUT
+#: The outcomes of checks that keep an image from being tagged.
+_BAD = (_FAILED, _LATE)
 #: pytest's exit codes for "all passed" and "some failed": the only ones with a verdict.
 _VERDICTS = {0, 1}
 _TESTSUITE = re.compile("<testsuite .*?</testsuite>", re.DOTALL)
@@ -82,7 +93,10 @@ def folder_name(image: str) -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """One check that has ended. ``outcome`` is ``passed``, ``failed`` or ``skipped``."""
+    """One check that has ended.
+
+    ``outcome`` is ``passed``, ``failed``, ``timed out`` or ``skipped``.
+    """
 
     suite: str
     test: str
@@ -125,18 +139,25 @@ class CheckStream:
 
     def _add(self, check: Check) -> None:
         self.checks.append(check)
-        if check.outcome == "failed":
+        if check.outcome in _BAD:
             reason = TestFailure(check.test, check.message).reason
             if (check.suite, reason) not in self.reported:
                 self.reported.add((check.suite, reason))
-                self.milestone(f"FAILED {check.suite}: {check.test}: {reason}")
+                word = check.outcome.upper()
+                self.milestone(f"{word} {check.suite}: {check.test}: {reason}")
 
     @property
     def text(self) -> str:
         """Return what a line shows: ``horovod 23/80, 1 failed``."""
-        failed = sum(check.outcome == "failed" for check in self.checks)
-        bad = f", {failed} failed" if failed else ""
+        outcomes = Counter(check.outcome for check in self.checks)
+        bad = "".join(f", {outcomes[word]} {word}" for word in _BAD if outcomes[word])
         return f"{self.suite} {len(self.checks)}/{self.expected}{bad}"
+
+    def end_late(self, suites: Sequence[str], words: str) -> None:
+        """Add a check that ran out of time for the running suite, and for those after it."""
+        begun = suites.index(self.suite) if self.suite in suites else 0
+        for suite in suites[begun:]:
+            self._add(Check(suite, "the whole suite", _LATE, 0.0, words))
 
 
 def check_name(name: str) -> str:
@@ -150,10 +171,11 @@ def suite_result(suite: str, checks: Iterable[Check]) -> SuiteResult:
     return SuiteResult(
         suite,
         sum(check.outcome == "passed" for check in own),
-        tuple(TestFailure(c.test, c.message) for c in own if c.outcome == "failed"),
+        tuple(TestFailure(c.test, c.message) for c in own if c.outcome == _FAILED),
         tuple(skip for skip in skipped if not skip.reason.startswith(NOT_ASKED)),
         sum(check.seconds for check in own),
         tuple(skip for skip in skipped if skip.reason.startswith(NOT_ASKED)),
+        timed_out=tuple(TestFailure(c.test, c.message) for c in own if c.outcome == _LATE),
     )
 
 
@@ -206,13 +228,14 @@ def run_suites(
                     code = call_pytest(own, session.engine.host, files, stream.read, options.stop)
             if options.stop.is_set():
                 raise SuitesStoppedError
-            if code not in _VERDICTS or not stream.finished:
-                late = f"did not end within {TIMEOUT_SECONDS // 60} minutes and was stopped"
-                fault = f"could not be run (pytest exit code {code})" if code is not None else late
+            if code is None:
+                minutes = TIMEOUT_SECONDS // 60
+                stream.end_late(group, f"it did not end within {minutes} minutes and was stopped")
+            elif code not in _VERDICTS or not stream.finished:
                 raise CheckFailedError(
-                    f"{', '.join(group)} of {target.name} {fault}. The output is in "
-                    f"{reports / OUTPUT}. If the disk is full, free space there, or choose another "
-                    "folder with --report."
+                    f"{', '.join(group)} of {target.name} could not be run (pytest exit code "
+                    f"{code}). The output is in {reports / OUTPUT}. If the disk is full, free "
+                    "space there."
                 )
             return stream.checks
 
@@ -228,7 +251,7 @@ def run_suites(
             each = "".join(_TESTSUITE.findall(documents))
             write_text(reports / JUNIT, f'<?xml version="1.0"?><testsuites>{each}</testsuites>\n')
     checks = [check for each in found for check in each]
-    cut = options.fail_fast and any(check.outcome == "failed" for check in checks)
+    cut = options.fail_fast and any(check.outcome in _BAD for check in checks)
     reached = {check.suite for check in checks} if cut else {*suites}
     return Report(
         target.name,

@@ -25,6 +25,7 @@ FAILURES_SHOWN = 100
 _SIGNS = {
     Verdict.PASSED: "✅",
     Verdict.FAILED: "❌",
+    Verdict.TIMED_OUT: "⏱️",
     Verdict.INCOMPLETE: "⚠️",
     Verdict.SKIPPED: "⏭️",
     Verdict.NOT_ASKED: "❔",
@@ -94,7 +95,8 @@ def run_targets(
             return error
 
     def goes_on(outcome: Report | ImgbuildError) -> bool:
-        passed = isinstance(outcome, Report) and outcome.verdict is not Verdict.FAILED
+        bad = {Verdict.FAILED, Verdict.TIMED_OUT}
+        passed = isinstance(outcome, Report) and outcome.verdict not in bad
         return passed or not options.fail_fast
 
     options = replace(options, slots=threading.Semaphore(jobs))
@@ -153,10 +155,11 @@ def _cell(suite: SuiteResult | None) -> str:
     """Return verdict, checks and seconds: ``✅ passed, 14 checks, 2.4 s``."""
     if suite is None:
         return ""
-    checks = counted(suite.passed + len(suite.failures), "check")
+    bad = {"failed": suite.failures, "timed out": suite.timed_out}
+    checks = counted(suite.passed + sum(map(len, bad.values())), "check")
     if suite.before:
         return f"{_SIGNS[suite.verdict]} {suite.verdict} before ({suite.before}), {checks}"
-    others = {"failed": suite.failures, "skipped": suite.skips, "not checked": suite.not_asked}
+    others = {**bad, "skipped": suite.skips, "not checked": suite.not_asked}
     more = [f"{len(found)} {word}" for word, found in others.items() if found]
     words = (f"{_SIGNS[suite.verdict]} {suite.verdict}", checks, *more, f"{suite.seconds:.1f} s")
     return ", ".join(words)
@@ -167,17 +170,21 @@ def _failures(reports: Sequence[Report]) -> Iterator[str]:
         (f"`{report.image}` {suite.suite}", suite)
         for report in reports
         for suite in report.suites
-        if suite.verdict is Verdict.FAILED
+        if suite.verdict in {Verdict.FAILED, Verdict.TIMED_OUT}
     ]
     if failed:
         yield "### Failures"
-    failures = [(place, failure) for place, suite in failed for failure in suite.failures]
+    failures = [
+        (place, failure)
+        for place, suite in failed
+        for failure in (*suite.failures, *suite.timed_out)
+    ]
     for place, failure in failures[:FAILURES_SHOWN]:
         yield f"{place}: `{failure.test}`\n\n{_fenced(failure.message)}"
     if len(failures) > FAILURES_SHOWN:
         yield f"… and {len(failures) - FAILURES_SHOWN} more, in {REPORT}."
     for place, suite in failed:
-        if not suite.failures:
+        if not (suite.failures or suite.timed_out):
             yield f"- {place}: {suite.problem}"
 
 

@@ -1,7 +1,7 @@
 # suite: tensorboard
 # base: tf-1.12-cpu-debian
 # fails: test_events_appear_while_tensorboard_runs
-# says: the new run is not among
+# says: TensorBoard does not show all that was written
 # slow: yes
 ARG BASE
 FROM ${BASE}

@@ -12,6 +12,8 @@ import sys
 import tempfile
 import time
 
+from commands import give_up
+
 PAUSE = 0.1
 LETTERS = 1000  # of what each task printed last
 SECONDS_TO_DIE = 5
@@ -44,14 +46,13 @@ def text(output):
 
 
 def wait(processes, seconds):
-    """Return whether all ended well in time; the first that did not ends the waiting."""
+    """Return the exit codes once all ended, one ended badly, or time is up (None: it runs)."""
     deadline = time.time() + seconds
-    while time.time() < deadline:
+    codes = [None]
+    while time.time() < deadline and None in codes and not any(codes):
         codes = [process.poll() for process in processes]
-        if any(codes) or None not in codes:
-            return not any(codes)
         time.sleep(PAUSE)
-    return False
+    return codes
 
 
 def end(process):
@@ -74,18 +75,20 @@ started = {}
 try:
     for job, index in tasks:
         started[job, index] = start(words, cluster, job, index)
-    well = wait([process for (job, _), (process, _) in started.items() if job == first], seconds)
+    ended = wait([process for (job, _), (process, _) in started.items() if job == first], seconds)
 finally:
     codes = {task: process.poll() for task, (process, _) in started.items()}
     for process, _ in started.values():
         end(process)
-if not well:
+if any(code != 0 for code in ended):
     for (job, index), (_, output) in started.items():
         code = codes[job, index]
         state = "did not end" if code is None else "ended with exit code {}".format(code)
         print("--- {} {} {}".format(job, index, state), file=sys.stderr)
         print(text(output)[-LETTERS:], file=sys.stderr)
-    sys.exit("the cluster did not end well within {} s".format(seconds))
+    if not any(ended):
+        give_up("the cluster did not end within {} s".format(seconds))
+    sys.exit("a task of the cluster ended with exit code {}".format(next(filter(None, ended))))
 found = [text(output) for (job, _), (_, output) in sorted(started.items()) if job == first]
 # What a task prints on its way out may come after its result.
 lines = [[line for line in one.splitlines() if line.startswith("{")][-1] for one in found]

@@ -7,13 +7,13 @@ are small whole numbers. Nothing may be placed elsewhere than where it is wanted
 
 import json
 import os
-import subprocess
 import sys
 
 import numpy as np
 
 os.environ["CUDA_VISIBLE_DEVICES"] = sys.argv[1]
 
+from commands import output  # noqa: E402
 from quiet_tensorflow import IS_TF2, tf  # noqa: E402
 
 SIDE = 32
@@ -92,7 +92,7 @@ def session_result(session, ordinal):
 def room(wanted):
     """Return what another process says that allocates so many bytes of the first GPU."""
     words = [sys.executable, ROOM, str(wanted)]
-    return json.loads(subprocess.check_output(words).decode())
+    return json.loads(output(words).decode())
 
 
 FREE = room(0)["free"]

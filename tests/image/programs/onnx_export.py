@@ -5,10 +5,10 @@ Run with tf2onnx and onnx on PYTHONPATH. The samples are left as samples.npz.
 """
 
 import json
-import subprocess
 import sys
 
 import numpy as np
+from commands import output
 from quiet_tensorflow import IS_TF2, seed, tf
 
 import onnx
@@ -57,7 +57,7 @@ def convert_saved_model(folder):
     """Run tf2onnx's command as a user does."""
     command = [sys.executable, "-m", "tf2onnx.convert", "--saved-model", folder + "/saved"]
     command += ["--output", folder + "/saved_model.onnx", "--opset", str(OPSET)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    output(command)
 
 
 def main(folder):

@@ -16,6 +16,7 @@ import sys
 import time
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"  # TensorFlow says whom it waits for
+from commands import give_up  # noqa: E402
 from quiet_tensorflow import IS_TF2, VERSION, tf  # noqa: E402
 
 PORT = 2222
@@ -108,7 +109,7 @@ def wait_for(true, what):
     deadline = time.time() + SECONDS
     while not true():
         if time.time() > deadline:
-            sys.exit("{} waited {} s for {}".format(role, SECONDS, what))
+            give_up("{} waited {} s for {}".format(role, SECONDS, what))
         time.sleep(0.1)
 
 
@@ -170,11 +171,19 @@ def run_config():
     return tf.estimator.RunConfig(**options)
 
 
-result = {"by hand": by_hand()}
+def in_time(train):
+    """Return the result of a training; give up where an operation reached its limit."""
+    try:
+        return train()
+    except tf.errors.DeadlineExceededError as error:
+        give_up("{} waited {} s: {}".format(role, SECONDS, error))
+
+
+result = {"by hand": in_time(by_hand)}
 if role == "ps":
     print(json.dumps(result), flush=True)
 if VERSION < (2, 16):
-    result["by estimator"] = by_estimator()
+    result["by estimator"] = in_time(by_estimator)
 elif role == "ps":  # as that of an estimator
     time.sleep(SECONDS)
 print(json.dumps(result))

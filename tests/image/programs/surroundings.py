@@ -8,10 +8,11 @@ by the names given after it.
 import json
 import locale
 import os
-import subprocess
 import sys
 import tempfile
 import time
+
+import commands
 
 NON_ASCII = "gr\u00fcn \u2713"
 NOTHING = "login shell without variables"
@@ -46,7 +47,7 @@ def variables(block):
 
 
 def output(command):
-    return subprocess.check_output(command, stderr=subprocess.STDOUT, timeout=30)
+    return commands.output(command, merged=True)
 
 
 def found(shell, names):

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import socket
 import time
 import urllib.error
 import urllib.parse
@@ -89,6 +90,11 @@ def encoded(body):
 
 def points_in(scalars):
     return sum(len(points) for tags in scalars.values() for points in tags.values())
+
+
+def is_late(error):
+    """Return whether an answer did not come in time."""
+    return isinstance(getattr(error, "reason", error), socket.timeout)
 
 
 def asked_until(seconds, right, ask):

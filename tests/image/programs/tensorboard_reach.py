@@ -7,9 +7,10 @@ that refuses the connection will always do so, while any other fault may be that
 import json
 import sys
 
+from commands import give_up
 from tensorboard_http import Board, asked_until
 
-SECONDS_TO_LOAD = 20
+SECONDS_TO_LOAD = 60
 
 
 def ask(host, port):
@@ -30,4 +31,8 @@ def settled(answer):
 
 host, ports = sys.argv[1], sys.argv[2:]
 found = {port: asked_until(SECONDS_TO_LOAD, settled, lambda: ask(host, port)) for port in ports}
+late = [port for port in ports if not settled(found[port])]
+if late:
+    words = "the TensorBoard at port {} showed no run within {} s: {}"
+    give_up(words.format(late[0], SECONDS_TO_LOAD, found[late[0]]["error"]))
 print(json.dumps(found))

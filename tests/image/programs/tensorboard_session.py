@@ -17,11 +17,12 @@ import sys
 import time
 import uuid
 
-from tensorboard_http import Board, asked_until, encoded, points_in
+from commands import give_up
+from tensorboard_http import SECONDS_TO_ANSWER, Board, asked_until, encoded, is_late, points_in
 
 SECONDS_TO_SERVE = 90
-SECONDS_TO_LOAD = 20
-SECONDS_TO_BE_ASKED = 60
+SECONDS_TO_LOAD = 60
+SECONDS_TO_BE_ASKED = 90
 SECONDS_TO_STOP = 20  # a machine that tests several images at once is no fault of this one
 MARK = "IMGBUILD_SUITE_MARK"
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -43,18 +44,16 @@ class Server:
         """Wait until it serves; end this program with the reason where it does not."""
         runs = asked_until(SECONDS_TO_SERVE, lambda answer: answer is not None, self.runs)
         if runs is None:
-            self.give_up("did not answer in {} s".format(SECONDS_TO_SERVE))
+            give_up("tensorboard did not answer in {} s\n{}".format(SECONDS_TO_SERVE, self.words()))
 
     def runs(self):
         if self.process.poll() is not None:
-            self.give_up("ended by itself with exit code {}".format(self.process.poll()))
+            words = "tensorboard ended by itself with exit code {}\n{}"
+            sys.exit(words.format(self.process.poll(), self.words()))
         try:
             return self.board.runs()
         except (OSError, ValueError):
             return None
-
-    def give_up(self, reason):
-        sys.exit("tensorboard {}\n{}".format(reason, self.words()))
 
     def words(self):
         with open(self.log, errors="replace") as log:
@@ -62,7 +61,8 @@ class Server:
 
     def version(self):
         """Return the version by which it greets."""
-        found = asked_until(5, bool, lambda: re.search(r"TensorBoard (\S+) at ", self.words()))
+        pattern = r"TensorBoard (\S+) at "
+        found = asked_until(SECONDS_TO_LOAD, bool, lambda: re.search(pattern, self.words()))
         return found and found.group(1)
 
     def wait_for_end(self, began):
@@ -155,16 +155,18 @@ def watch_and_ask(task, writer, servers):
     before, after = task["points"]
 
     def shown(count):
-        return asked_until(SECONDS_TO_LOAD, lambda s: points_in(s) >= count, board.scalars)
+        """Return the scalars and the runs, and whether all points are there in time."""
+        found = asked_until(SECONDS_TO_LOAD, lambda s: points_in(s) >= count, board.scalars)
+        return {"scalars": found, "runs": board.runs(), "in_time": points_in(found) >= count}
 
     for server in servers:
         server.wait_for_answer()
     writer.wait_for_first_part()
-    found = {"before": {"scalars": shown(before), "runs": board.runs()}}
+    found = {"before": shown(before)}
     asked_until(SECONDS_TO_LOAD, bool, servers[1].board.runs)
     touch(task, "serving")
     found["written"] = writer.write_second_part()
-    found["after"] = {"scalars": shown(after), "runs": board.runs()}
+    found["after"] = shown(after)
     return dict(found, **answers(board, task))
 
 
@@ -212,4 +214,9 @@ def session(task):
             process.kill()
 
 
-print(json.dumps(session(json.loads(sys.argv[1]))))
+try:
+    print(json.dumps(session(json.loads(sys.argv[1]))))
+except OSError as error:
+    if not is_late(error):
+        raise
+    give_up("tensorboard did not answer a request in {} s".format(SECONDS_TO_ANSWER))

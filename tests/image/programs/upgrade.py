@@ -8,8 +8,9 @@ install that is not there.
 import json
 import os
 import re
-import subprocess
 import tempfile
+
+import commands
 
 NEW = "imgbuild-new-package"
 ENTRY = (
@@ -19,9 +20,7 @@ ENTRY = (
 
 
 def output(*command):
-    return subprocess.run(
-        command, stdout=subprocess.PIPE, universal_newlines=True, check=True
-    ).stdout
+    return commands.output(command).decode()
 
 
 def main():

@@ -15,7 +15,13 @@ from imgbuild.engine.bake import BakeTarget, BuiltImage
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.extend.base_image import BaseImage, family_base, local_name, referenced_base
-from imgbuild.extend.extended import Extended, build_extension, extension_dockerfile
+from imgbuild.extend.extended import (
+    Extended,
+    build_extension,
+    extension_dockerfile,
+    requested_names,
+    short_set,
+)
 from imgbuild.extend.extension import extension_of
 from imgbuild.inputs.build_inputs import BaseInput
 from imgbuild.inputs.download import Download
@@ -23,10 +29,13 @@ from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.registry.signing import Trust
 from imgbuild.settings import Settings
+from imgbuild.suites.catalog import read_suites, required
 from imgbuild.suites.container import ImageContents, TestTarget
 from imgbuild.suites.results import RecordedExtension, Report
 from releases import release_of
 
+SUITES = Path(__file__).parents[2] / "image"
+CPU = {"variant": "cpu", "tensorflow": "2.2.3", "mpi_flavour": "openmpi"}
 TAG = "me/train:1"
 LOCK = parse_lock(
     f"# request: sha256:{'0' * 64}\nkeras==2.3.1 \\\n    --hash=sha256:{'1' * 64}\n", "x"
@@ -139,12 +148,11 @@ class Extending:
         self.bench.engine.stored[image_id] = StoredImage(image_id, (), labels, 10**9 + 5)
         return {target.name: BuiltImage(image_id)}
 
-    def build(self, *, test: bool = True, **values: Any) -> Extended:
-        options = replace(self.bench.context.options, test=test)
-        context = replace(self.bench.context, options=options)
-        extension = extension_of({"tag": TAG, **values})
-        files = self.folder / "distributions"
-        return build_extension(extension, self.base, LOCK, (), files, self.folder, context)
+    def build(self, *, test: str = "short", **values: Any) -> Extended:
+        extension = extension_of({"tag": TAG, "test": test, **values})
+        folders = (self.folder / "distributions", self.folder)
+        what = (extension, self.base, LOCK, (), *folders, self.bench.context)
+        return build_extension(*what, requested=["keras", "numpy"])
 
     @property
     def stored(self) -> dict[str, tuple[str, ...]]:
@@ -184,18 +192,62 @@ def test_it_is_built_on_the_base_tested_and_tagged(
     assert extending.named == ["sha256:base"], "whatever its name means by then"
     assert target.secrets == {"ca": Path("/ca.pem")}
     assert expected[0]["packages"] == {**extending.base.packages, "keras": "2.3.1"}
+    assert expected[0]["requested"] == {"keras": "2.3.1"}, "the base has NumPy"
     assert expected[0]["name"] == NEW
     assert made.report
     assert made.report.ok
-    assert extending.build(test=False).report is None
+    assert extending.build(test="none").report is None
     assert extending.bench.tested == [TAG]
+
+
+@pytest.mark.parametrize("test", ["short", "all", "none"])
+def test_label_says_which_suites_ran(extending: Extending, test: str) -> None:
+    report = extending.build(test=test).report
+    assert extending.targets[0].labels["imgbuild.tested"] == test
+    ran = {one.suite for one in report.suites} if report else set()
+    short = {"pins", "contents", "libraries", "imports"}
+    every = {
+        suite.name for suite in required(read_suites(SUITES), {**CPU, "requested": {"x": "1"}})
+    }
+    assert ran == {"short": short, "all": every, "none": set()}[test]
+
+
+def test_short_set_of_other_additions_imports_nothing() -> None:
+    assert short_set(SUITES, {**CPU, "requested": {}}) == ("contents", "libraries", "pins")
+
+
+def test_foreign_base_is_labelled_as_untested(extending: Extending) -> None:
+    extending.base = replace(extending.base, image=None)
+    assert extending.build(test="all").report is None
+    assert extending.targets[0].labels["imgbuild.tested"] == "none"
+
+
+def test_printed_dockerfile_claims_no_test(
+    base: BaseImage, images: dict[str, Image], project: Project
+) -> None:
+    """The base can be an extension with a label of its own."""
+    text = extension_dockerfile(extension_of({"test": "all"}), base, LOCK, (), images[NEW], project)
+    assert 'imgbuild.tested="none"' in text
+
+
+def test_requested_names_are_packages() -> None:
+    lines = (
+        "Keras==2.3.1",
+        "-c scipy<1.5",
+        f"dist/own_code-1.0-py3-none-any.whl --hash=sha256:{'0' * 64}",
+    )
+    assert requested_names([*lines, "pandas[excel]>=1; python_version<'4'"]) == (
+        "keras",
+        "own-code",
+        "pandas",
+    )
 
 
 def test_the_context_has_only_what_is_copied(extending: Extending) -> None:
     for name in ("app.py", "private"):
         (extending.folder / name).touch()
-    extending.build(test=False, copy=["app.py:/opt/app.py"])
-    extending.build(test=False, env={"A": "1"})
+    extending.build(test="none", copy=["app.py:/opt/app.py"])
+    extending.build(test="none", env={"A": "1"})
     assert extending.sent == [["app.py"], []]
 
 
@@ -208,8 +260,8 @@ def test_the_digest_is_that_of_the_registry(
     stored = StoredImage("sha256:base", (reference,), digests=digests)
     extending.bench.engine.stored["sha256:base"] = stored
     extending.base = replace(extending.base, reference=reference)
-    extending.build(test=False)
-    assert extending.targets[0].labels == {"org.opencontainers.image.base.digest": "sha256:d"}
+    extending.build(test="none")
+    assert extending.targets[0].labels["org.opencontainers.image.base.digest"] == "sha256:d"
 
 
 def test_another_user_is_added_after_the_suites(extending: Extending) -> None:
@@ -222,7 +274,7 @@ def test_another_user_is_added_after_the_suites(extending: Extending) -> None:
 def test_what_fails_leaves_nothing(extending: Extending, fails: str) -> None:
     extending.fails = fails
     extending.bench.faulty |= {TAG} if fails == "suites" else set()
-    with pytest.raises(CheckFailedError, match=f"exit code 1|suites of {NEW} fail in it"):
+    with pytest.raises(CheckFailedError, match=f"exit code 1|suites of {NEW} did not pass in it"):
         extending.build(user="1000")
     assert extending.stored == BASE_ALONE
 
@@ -296,7 +348,7 @@ def test_a_base_needs_a_signature_by_any_name(
 
 def test_an_extension_is_no_image_of_the_matrix(extending: Extending) -> None:
     """It inherits the labels of its base."""
-    extending.build(test=False)
+    extending.build(test="none")
     store = extending.bench.context.store
     assert store.was_made_here("sha256:extended")
     assert not store.is_own("sha256:extended")

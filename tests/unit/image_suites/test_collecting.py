@@ -166,3 +166,19 @@ def test_old_tensorflow_for_gpus_is_not_imported_without_a_driver(
     assert f"1 {outcome}" in run(expect, tensorflow=imports).stdout
     # Where GPUs are offered the driver ought to be there: the import itself may say why not.
     assert "1 passed" in run(expect, "--gpus-offered", tensorflow=imports).stdout
+
+
+HANGS = """
+import subprocess
+
+def test_command(): subprocess.run(["sleep", "30"], timeout=0.1)
+def test_wrong(): assert 1 == 2
+"""
+
+
+def test_command_on_the_host_can_run_out_of_time(run: Run, tmp_path: Path) -> None:
+    """A docker client that waits too long, for example."""
+    run(GOOD, f"--junitxml={tmp_path}/junit.xml", pins=HANGS)
+    found = (tmp_path / "junit.xml").read_text()
+    assert "ran out of time: sleep 30 did not end within 0.1 s" in found
+    assert found.count('message="ran out of time') == 1

@@ -57,7 +57,7 @@ JOB = Job(names=["a", "b"], ran=_ran(), results=GOOD)
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"ran": _ran(code=1)}, "exit code 1: mpirun"),
+        ({"ran": _ran(code=1)}, "mpirun: exit code 1"),
         ({"results": {one: _ran({"rank": 0, "size": 1}) for one in "ab"}}, "(rank, size)"),
         ({"results": {**GOOD, "b": _ran("")}}, "0 ranks wrote"),
         ({"results": {**GOOD, "a": _ran('{"rank": 0}\n{"rank": 1}')}}, "2 ranks wrote"),

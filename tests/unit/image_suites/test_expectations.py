@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
-from container import Container
+from container import Container, Ran
 from expectation import ExpectationError, parse_expectation
 from expectations import ALONE, GOOD, GPU, INDEX, PARTIAL
 from versions import begins
+
+from imgbuild.suites.results import TestFailure
 
 
 @pytest.mark.parametrize(
@@ -62,8 +64,10 @@ class Host:
 @pytest.mark.parametrize(
     ("code", "stdout", "fault"),
     [
-        (3, "out", "exit code 3: a 'b; c'"),
-        (124, "{}", r"stopped after 5 s \(exit code 124\)"),
+        (3, "out", r"^a: exit code 3: err\n"),
+        (124, "{}", "^ran out of time: a: "),
+        (142, "{}", "^ran out of time: a: "),
+        (137, "out", r"^a: exit code 137: err\n"),  # nothing says that time had run out
         (0, "", "no last line of JSON"),
         (0, '{"a": 1}\nmore', "no last line of JSON"),
     ],
@@ -76,3 +80,32 @@ def test_a_command_that_fails_or_takes_too_long_fails_the_test(
     assert host.command == "timeout --kill-after=5 5 a 'b; c'"
     with pytest.raises(pytest.fail.Exception, match=fault):
         _ = ran.json
+
+
+@pytest.mark.parametrize(
+    ("code", "took", "says"),
+    [
+        (124, 5.1, "ran out of time: late.py: stopped after 5 s"),
+        (124, 2.0, "ran out of time: late.py: gave up after 2 s"),
+        (137, 10.1, "ran out of time: late.py: stopped after 5 s"),  # by --kill-after
+        (137, 2.0, "late.py: exit code 137"),  # the kernel had no memory, for example
+    ],
+)
+def test_ran_tells_a_late_command_from_a_wrong_one(code: int, took: float, says: str) -> None:
+    ran = Ran("python /tmp/x/late.py '{\"a\": 1}'", 5, code, "", "waited for b", took)
+    with pytest.raises(pytest.fail.Exception) as told:
+        _ = ran.output
+    first = str(told.value).splitlines()[0]
+    assert first == f"{says}: waited for b"
+    assert TestFailure("test_x", str(told.value)).reason == first
+
+
+def test_reason_is_the_error_not_the_arguments() -> None:
+    arguments = " ".join(f"--argument{number}=error" for number in range(50))
+    stderr = "Traceback (most recent call last):\nValueError: no such tensor\nmpirun has exited"
+    ran = Ran(f"mpirun python rank.py {arguments}", 5, 1, "", stderr)
+    with pytest.raises(pytest.fail.Exception) as told:
+        _ = ran.output
+    reason = TestFailure("test_x", str(told.value)).reason
+    assert "ValueError: no such tensor" in reason
+    assert "--argument" not in reason

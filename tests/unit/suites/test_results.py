@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from suite_samples import FAILED, HOROVOD, NO_GPU, PINS, SKIPS, SOME_GPU, report_of
+from suite_samples import FAILED, HOROVOD, LATE, NO_GPU, PINS, SKIPS, SOME_GPU, report_of
 
 from imgbuild.errors import CheckFailedError
 from imgbuild.suites.results import (
+    RUN_AGAIN,
     ReportStore,
     SuiteResult,
     TestFailure,
@@ -42,6 +43,10 @@ UNASKED = SuiteResult("contents", 0, (), (), 1.0, (TestSkip("test_x", "not asked
         ((PINS, SOME_GPU), True, Verdict.PASSED),
         ((NO_GPU,), False, Verdict.SKIPPED),
         ((PINS, replace(NO_GPU, failures=FAILED.failures)), False, Verdict.FAILED),
+        ((PINS, LATE), False, Verdict.TIMED_OUT),
+        ((PINS, replace(LATE, passed=0)), False, Verdict.TIMED_OUT),
+        ((FAILED, LATE), False, Verdict.FAILED),
+        ((replace(FAILED, timed_out=LATE.timed_out),), False, Verdict.FAILED),
         ((PINS, UNASKED), True, Verdict.PASSED),
         ((UNASKED,), False, Verdict.SKIPPED),
     ],
@@ -54,6 +59,16 @@ def test_only_checks_that_ran_and_passed_count(
     if report.ok:
         stopped = replace(report, not_begun=("nodes",))
         assert (stopped.ok, stopped.verdict) == (False, Verdict.INCOMPLETE)
+
+
+def test_problems_say_when_only_time_ran_out() -> None:
+    late = report_of("one", PINS, LATE)
+    assert late.problems == [f"horovod: test_x[mpirun]: {LATE.timed_out[0].message}", RUN_AGAIN]
+    both = report_of("one", FAILED, replace(LATE, suite="nodes"))
+    assert RUN_AGAIN not in both.problems
+    assert "2 failed" not in summary([late], {})
+    assert "1 timed out" in summary([late], {})
+    assert LATE.timed_out[0].message in summary([late], {})
 
 
 def test_the_summary_has_a_column_an_image_and_the_reasons() -> None:
@@ -132,8 +147,9 @@ def test_what_passed_is_remembered_for_its_key(store: ReportStore) -> None:
         (replace(HOROVOD, passed=0), Verdict.FAILED),
         (replace(HOROVOD, passed=0, skips=SKIPS), Verdict.UNKNOWN),
         (replace(HOROVOD, skips=SKIPS), Verdict.UNKNOWN),
+        (LATE, Verdict.UNKNOWN),
     ],
-    ids=["failed", "empty", "skipped", "in part"],
+    ids=["failed", "empty", "skipped", "in part", "late"],
 )
 def test_what_failed_or_was_not_whole_is_run_again(
     store: ReportStore, result: SuiteResult, verdict: Verdict

@@ -5,6 +5,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_engine import FakeEngine, OfferingEngine
@@ -14,7 +15,7 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.project import Project
 from imgbuild.suites import runner
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import ReportStore, TestSkip
+from imgbuild.suites.results import ReportStore, TestSkip, Verdict
 from imgbuild.suites.runner import (
     CheckStream,
     TestOptions,
@@ -65,7 +66,8 @@ def session(tmp_path: Path, project: Project) -> TestSession:
     checkout, store = Project(tmp_path / "checkout"), ReportStore(tmp_path / "store")
     checkout.suites.mkdir(parents=True)
     (checkout.suites / "conftest.py").write_text(CONFTEST)
-    (checkout.suites / "result_stream.py").symlink_to(project.suites / "result_stream.py")
+    for name in ("result_stream.py", "out_of_time.py"):
+        (checkout.suites / name).symlink_to(project.suites / name)
     engine = FakeEngine([StoredImage("sha256:id")])
     return TestSession(checkout, engine, store, tmp_path / "out", lambda _: None)
 
@@ -191,9 +193,36 @@ def test_suites_that_cannot_be_run_are_no_pass(session: TestSession, body: str) 
 def test_suites_that_take_too_long_are_no_pass(
     session: TestSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "call_pytest", lambda *_: None)
-    with pytest.raises(CheckFailedError, match=r"30 minutes .*pytest\.txt"):
-        run_suites(TARGET, ("bare",), session, TestOptions(fail_fast=True))
+    """What ended before keeps its verdict."""
+    check = {"suite": "toy", "test": "test_it", "outcome": "passed", "seconds": 1}
+    events = ({"begins": "toy"}, check, {"begins": "twin"})
+
+    def call(_command: object, _host: object, _files: object, read: Any, _stop: object) -> None:
+        for event in events:
+            read(json.dumps(event))
+
+    monkeypatch.setattr(runner, "call_pytest", call)
+    options = TestOptions(fail_fast=True)
+    report = run_suites(TARGET, ("toy", "twin", "well"), session, options)
+    verdicts = [one.verdict for one in report.suites]
+    assert verdicts == [Verdict.PASSED, Verdict.TIMED_OUT, Verdict.TIMED_OUT]
+    assert "30 minutes" in report.suites[1].problem
+
+
+LATE = """
+from out_of_time import out_of_time
+
+def test_passed(): pass
+def test_late(): out_of_time("waited for b")
+"""
+
+
+def test_check_that_ran_out_of_time_has_not_failed(session: TestSession) -> None:
+    _write(session, toy=LATE)
+    report = run_suites(TARGET, ("toy",), session, TestOptions())
+    (toy,) = report.suites
+    assert (toy.passed, toy.failures, report.ok) == (1, (), False)
+    assert toy.problem == "test_late: ran out of time: waited for b"
 
 
 def test_nothing_that_pytest_started_outlives_it(
