@@ -16,6 +16,7 @@ from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.components import Flavour
 from imgbuild.matrix.gpus import KernelSupport, gpu_support
 from imgbuild.matrix.images import Image
+from imgbuild.matrix.known_names import parse_known_name
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import image_called
 from imgbuild.matrix.tags import RELEASE
@@ -130,6 +131,10 @@ class ImageFinder:
                 stored = engine.inspect(reference)
             except MachineError as error:
                 self.say(f"note: {error}")
+            if stored is None and parse_known_name(reference):
+                image = image_called(self.matrix, reference)
+                self.say(f"{reference}: taking {image.name}, with TensorFlow {image.tensorflow}.")
+                return self._of_matrix(image)
             if stored is None:
                 return self._of_registry(reference)
             with image_locks([folder_name(reference)], engine.host, state_dir() / "locks"):

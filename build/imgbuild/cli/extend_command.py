@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from imgbuild.build.source_metadata import MetadataReader
     from imgbuild.dockerfile.lockfile import Lock
     from imgbuild.extend.base_image import BaseImage
+    from imgbuild.extend.conda_file import CondaPackages
     from imgbuild.extend.extended import Extended
     from imgbuild.extend.extension import Extension
     from imgbuild.inputs.download import Download
@@ -148,7 +149,8 @@ def _extend(
             base = replace(base, id=context.need_own(context.images[0]).id)
         else:
             base = _located(base, project)
-        lock, requested = None, wanted_packages(extension, folder, base.python)
+        extension, conda = _read_conda(extension, folder, base)
+        lock, requested = None, wanted_packages(extension, folder, conda)
         wheels, distributions = wheel_paths(requested), list["Download"]()
         sites = Sites(matrix.upstream_urls, load_settings(project.settings))
         if requested:
@@ -168,6 +170,19 @@ def _extend(
             )
             values = (extension, base, lock, wheels, images[0], project)
             echo(extension_dockerfile(*values, distributions, archive).rstrip())
+
+
+def _read_conda(
+    extension: "Extension", folder: Path, base: "BaseImage"
+) -> "tuple[Extension, CondaPackages]":
+    """Return the extension with the variables of its conda file, and the packages in that file."""
+    from imgbuild.extend.extension import read_conda_packages
+
+    conda = read_conda_packages(extension, folder, base.python)
+    for note in conda.notes(base):
+        info(note)
+    variables = {**conda.variables, **extension.env}
+    return extension.model_copy(update={"env": variables}), conda
 
 
 def _lock(

@@ -215,14 +215,19 @@ def seconds(name: str, duration: str | None) -> float | None:
 def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
     """Return the images of the checkout that the selection options mean.
 
-    Where no version is named, a line says which is taken.
+    Where no version is named, or another publisher's image, a line says which is taken.
 
     InputError: the matrix is wrong, no image matches, or options contradict each other.
     """
+    from imgbuild.matrix.known_names import parse_known_name
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.matrix.selection import select_images
+    from imgbuild.matrix.selection import image_called, select_images
 
-    images = select_images(load_matrix(project.matrix), selection)
+    matrix = load_matrix(project.matrix)
+    images = select_images(matrix, selection)
+    for text in filter(parse_known_name, selection.names):
+        image = image_called(matrix, text)
+        info(f"{text}: taking {image.name}, with TensorFlow {image.tensorflow}.")
     if not selection.named:
         names = ", ".join(image.name for image in images)
         info(

@@ -29,6 +29,7 @@ from imgbuild.engine.types import (
     stored_image,
 )
 from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.matrix.known_names import parse_known_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,6 +49,15 @@ _GPUS: dict[str, dict[str, Any]] = {
     "nvidia": {"count": -1, "capabilities": [["gpu"]]},
     "cdi": {"driver": "cdi", "device_ids": ["nvidia.com/gpu=all"]},
 }
+
+
+def own_image(reference: str) -> str:
+    """Return a sentence on the options for the family's image, if the name is another publisher's.
+
+    It ends with a blank.
+    """
+    known = parse_known_name(reference)
+    return f"For the image of this family, use {known.options} instead. " if known else ""
 
 
 class Engine:
@@ -150,7 +160,8 @@ class Engine:
         if stored := self.inspect(reference):
             return stored
         pull = f"{client_words(self.host)} pull {reference}"
-        hint = f"imgbuild pulls no image to test it; if a registry has it: {pull}"
+        hint = own_image(reference)
+        hint += f"imgbuild pulls no image to test it; if a registry has it: {pull}"
         if image:
             untested = " --no-test" if image.documented else ""
             hint = f"Build it first: imgbuild build --name {image.name}{untested}"
@@ -211,7 +222,8 @@ class Engine:
         """
         if not has_registry(reference) and not (pinned and "@sha256:" in reference):
             raise InputError(
-                f"The engine has no image {reference}. A name without a registry is not pulled, "
+                f"The engine has no image {reference}. {own_image(reference)}A name without a "
+                "registry is not pulled, "
                 "because on Docker Hub it can be anybody's. To pull it from Docker Hub, write "
                 f"docker.io/{reference}."
             )

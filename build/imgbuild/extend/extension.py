@@ -6,17 +6,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import parse_wheel_filename
-from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from imgbuild import scalars
 from imgbuild.addresses import familiar_name
 from imgbuild.dockerfile.resolver import parse_requirement
 from imgbuild.errors import InputError
 from imgbuild.extend.build_files import source_path
+from imgbuild.extend.conda_file import CondaPackages, read_conda_file
 from imgbuild.files import file_sha256, read_named
 from imgbuild.matrix.selection import Selection
+from imgbuild.other_formats import require_requirements
 from imgbuild.yaml_file import Fault, Location, Section, check, read_document
 
 _OTHER_FILE = re.compile(r"(-r|-c|--requirement|--constraint)[ =]?\s*((?!\S*://)[^\s\0]+)")
@@ -25,14 +26,6 @@ _HASHES = re.compile(r"(\s+--hash[= ]sha256:[0-9a-f]{64})+$")
 _WHEEL = re.compile(r"[A-Za-z0-9._@+/-]+\.whl")
 _INDEX = re.compile(r"-i|-f|--(extra-)?index-url|--find-links|--no-index|--trusted-host")
 _SOURCE = re.compile(r"(?:-e|--editable)[ =]?\s*(.+)|([.~/].*|\S*://.+)|\S+ *@ *(\S+)")
-#: ``channel::name``, then a version. Source: conda's documentation, "Package match specifications".
-_CONDA = re.compile(r"(?:[\w./-]+::)?([A-Za-z0-9_][A-Za-z0-9._-]*)\s*(.*)")
-#: Packages of conda that are of no Python, or have another name in the index.
-_CONDA_ONLY = re.compile(
-    r"(lib|_|cuda|mkl|impi|gcc|gxx|gfortran|r-).*|.*-(ng|mpi|linux-64)|cudnn|nccl|blas|openblas|openmpi"
-    r"|mpich|openssl|ca-certificates|sqlite|readline|ncurses|tk|xz|zlib|zstd|ffmpeg|opencv"
-    r"|py-opencv|hdf5|pytorch|git|boost|nodejs"
-)
 
 
 def plain_requirement(value: str) -> str:
@@ -141,19 +134,33 @@ def check_use(extension: Extension, folder: Path, repository: str) -> None:
         )
 
 
-def wanted_packages(extension: Extension, folder: Path, python: str) -> tuple[str, ...]:
+def read_conda_packages(extension: Extension, folder: Path, python: str) -> CondaPackages:
+    """Return the contents of the conda file, if there is one; ``python`` is the base's version."""
+    if not extension.conda_file:
+        return CondaPackages()
+    return read_conda_file(folder / extension.conda_file, python, _check_pip_line)
+
+
+def _check_pip_line(line: str) -> None:
+    if not _OTHER_FILE.fullmatch(line):
+        plain_requirement(line)
+
+
+def wanted_packages(
+    extension: Extension, folder: Path, conda: CondaPackages | None = None
+) -> tuple[str, ...]:
     """Return all requirements for Python packages: own ones, those of the files in ``folder``.
 
     They are lines in pip's format: a constraint has ``-c `` before it, a wheel is its path below
-    the folder and its hash. ``python`` is the base's version. InputError: a line is none, or asks
-    for what pip has not.
+    the folder and its hash. InputError: a line is none, or asks for what pip has not.
     """
     found = [*_lines("--pip", extension.pip, folder, folder)]
     for name in extension.requirements:
         found += _required(folder / name, folder)
-    if extension.conda_file:
-        path = folder / extension.conda_file
-        found += _lines(path.name, _of_conda(path, python), path.parent, folder)
+    if conda:
+        here = (folder / (extension.conda_file or "")).parent
+        for place, line in (*conda.requirements, *conda.pip_lines):
+            found += _required_line(place, line, here, folder, set())
     return tuple(dict.fromkeys(found))
 
 
@@ -163,7 +170,9 @@ def _required(path: Path, folder: Path, *above: str, place: str = "") -> Iterato
     ``place`` is where another file includes this one.
     """
     here, text = {*above, os.path.realpath(path)}, ""
-    lines = read_named(path, f"{place}{path}").splitlines()
+    content = read_named(path, f"{place}{path}")
+    require_requirements(path, content)
+    lines = content.splitlines()
     for number, line in enumerate(lines, 1):
         text += line
         # As in pip, no comment is continued, and neither is the last line.
@@ -172,16 +181,24 @@ def _required(path: Path, folder: Path, *above: str, place: str = "") -> Iterato
             if number < len(lines):
                 continue
         text, place = re.sub(r"(^|\s)#.*", "", text).strip(), f"{path.name}:{number}"
-        other = _OTHER_FILE.fullmatch(text)
-        if other and os.path.realpath(path.parent / other[2]) in here:
-            raise InputError(f"{place}: {other[2]} includes itself. Take the line out.")
-        if other:
-            prefix = "-c " if other[1] in {"-c", "--constraint"} else ""
-            for one in _required(path.parent / other[2], folder, *here, place=f"{place}: "):
-                yield prefix + one.removeprefix(prefix)
-        elif text and text != "--require-hashes":
-            yield from _lines(place, [text], path.parent, folder)
+        if text and text != "--require-hashes":
+            yield from _required_line(place, text, path.parent, folder, here)
         text = ""
+
+
+def _required_line(
+    place: str, text: str, parent: Path, folder: Path, above: set[str]
+) -> Iterator[str]:
+    """Yield the requirement of a line, or those of the file that it includes."""
+    other = _OTHER_FILE.fullmatch(text)
+    if other and os.path.realpath(parent / other[2]) in above:
+        raise InputError(f"{place}: {other[2]} includes itself. Take the line out.")
+    if other:
+        prefix = "-c " if other[1] in {"-c", "--constraint"} else ""
+        for one in _required(parent / other[2], folder, *above, place=f"{place}: "):
+            yield prefix + one.removeprefix(prefix)
+    else:
+        yield from _lines(place, [text], parent, folder)
 
 
 def _lines(place: str, texts: Iterable[str], here: Path, folder: Path) -> Iterator[str]:
@@ -207,65 +224,3 @@ def _wheel(text: str, here: Path, folder: Path) -> str:
         raise ValueError(f"{text}: no file below {folder}, which the build reads; copy it there")
     parse_wheel_filename(Path(path).name)
     return f"{path} --hash=sha256:{file_sha256(folder / path)}"
-
-
-class PipSection(Section):
-    """The packages of a conda file that conda leaves to pip."""
-
-    pip: tuple[PipRequirement, ...]
-
-
-CondaEntry = Annotated[scalars.Prose, Tag("an entry")] | Annotated[PipSection, Tag("pip")]
-
-
-def _entry_kind(value: object) -> str:
-    return "pip" if isinstance(value, dict) else "an entry"
-
-
-class CondaFile(Section):
-    """An ``environment.yml``; the interpreter is the base's, and channels do not count."""
-
-    name: scalars.Prose | None = None
-    channels: tuple[scalars.Prose, ...] = ()
-    dependencies: tuple[Annotated[CondaEntry, Discriminator(_entry_kind)], ...] = ()
-    prefix: scalars.Prose | None = None
-
-
-def _of_conda(path: Path, python: str) -> list[str]:
-    """Return the requirements of a conda file; a Python package has the same name at pip."""
-    document = read_document(path)
-    parsed, faults = check(document, CondaFile)
-    found = list[str]()
-    for number, entry in enumerate(parsed.dependencies if parsed else ()):
-        if isinstance(entry, PipSection):
-            found += entry.pip
-            continue
-        match = _CONDA.fullmatch(entry)
-        name, versions = (match[1].lower(), _versions(match[2])) if match else ("", None)
-        message = ""
-        if versions is None:
-            message = "not a package of conda, such as numpy=1.18 or numpy>=1.18,<2"
-        elif name == "python" and not SpecifierSet(versions).contains(python):
-            message = f"the base has Python {python}"
-        elif _CONDA_ONLY.fullmatch(name):
-            message = (
-                "only conda has it, or pip by another name. Leave out what the base has (MPI, "
-                "CUDA, BLAS, libraries of compilers); `apt` takes packages of the system. conda's "
-                "own come into the stack ubuntu alone, in a family of your own: docs/extend.md"
-            )
-        elif name not in {"python", "pip"}:
-            found.append(f"{name}{versions}")
-        faults += [Fault(("dependencies", number), f"{entry!r}: {message}")] if message else []
-    if faults:
-        raise document.reject(faults)
-    return found
-
-
-def _versions(text: str) -> str | None:
-    """Return pip's form of conda's versions: ``=1.18`` is any 1.18; None where it has none."""
-    if found := re.fullmatch(r"=?\s*([0-9][0-9A-Za-z.]*?)(\.?\*)?(=[\w.*]+)?", text):
-        text = f"=={found[1]}{'' if found[3] else '.*'}"
-    try:
-        return str(SpecifierSet(text))
-    except InvalidSpecifier:
-        return None

@@ -7,6 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from imgbuild.errors import InputError
+from imgbuild.matrix.known_names import parse_known_name
 
 if TYPE_CHECKING:  # the command line reads `Selection` without what validates a matrix
     from imgbuild.matrix.images import Image
@@ -169,6 +170,8 @@ def _no_image(
 def image_called(matrix: "Matrix", text: str) -> "Image":
     """Return the image of a name, tag or alias; ``2.2-gpu`` is what ``--tf 2.2 --gpu`` selects.
 
+    The name of another publisher's image selects the image of the same TensorFlow and variant.
+
     InputError: there is none; the most similar names are listed.
     """
     from imgbuild.matrix.images import whole_family  # noqa: PLC0415
@@ -182,13 +185,23 @@ def image_called(matrix: "Matrix", text: str) -> "Image":
         version, variant = short_form.groups()
         selection = Selection((version,), cpu=variant == "cpu", gpu=variant == "gpu")
         return select_images(matrix, selection)[0]
+    known = parse_known_name(text)
+    minors = {LATEST, *(image.minor for image in family)}
+    if known and known.version in minors:
+        cpu, gpu = known.variant == "cpu", known.variant == "gpu"
+        return select_images(matrix, Selection((known.version,), cpu=cpu, gpu=gpu))[0]
     import difflib  # noqa: PLC0415 - for the error alone
 
-    known = {name.lower(): name for image in family for name in (image.name, *image.aliases)}
-    near = difflib.get_close_matches(text.lower(), known, n=_NEAR, cutoff=0.0)
+    names = {name.lower(): name for image in family for name in (image.name, *image.aliases)}
+    near = [names[name] for name in difflib.get_close_matches(text.lower(), names, _NEAR, 0.0)]
+    if known:  # of another version: first the images whose version is nearest
+        images = [image for image in family if known.variant in {None, image.variant}]
+        minor = _nearest(known.version, [image.minor for image in images])[0]
+        first = by_default([image for image in images if image.minor == minor])[0].name
+        near = [first, *(name for name in near if name != first)]
     raise InputError(
-        f"{text!r}: no such image in the matrix. Most similar: "
-        f"{', '.join(known[name] for name in near)}; `imgbuild list` has them all."
+        f"{text!r}: no such image in the matrix. Most similar: {', '.join(near)}; `imgbuild list` "
+        "has them all."
     )
 
 

@@ -202,6 +202,17 @@ def test_pull_needs_the_name_of_a_registry(name: str) -> None:
             engine.pull(name, pinned=True)
 
 
+def test_the_family_s_image_is_suggested_for_a_known_name() -> None:
+    for use in (Engine.pull, Engine.need):
+        with pytest.raises(InputError, match=r"use --tf 2\.2 --gpu instead"):
+            use(_Empty(HOST), "tensorflow/tensorflow:2.2.0-gpu")
+
+
+class _Empty(Engine):
+    def inspect(self, _reference: str) -> None:
+        """Return no image."""
+
+
 def _archive(entry: tarfile.TarInfo, content: bytes = b"") -> bytes:
     buffer = io.BytesIO()
     entry.size = len(content)

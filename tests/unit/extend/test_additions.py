@@ -217,7 +217,7 @@ def test_extend_takes_the_lock_of_an_example_as_it_is(
     """Of another request it would be made anew, from an index that is not here."""
     extension = read_extension(next(lock.parent.glob("*.yaml")))
     base = family_base(images[f"tf-{extension.tf}-cpu-debian"], Project(ROOT))
-    wanted = wanted_packages(extension, lock.parent, base.python)
+    wanted = wanted_packages(extension, lock.parent)
     copied = Path(copy(lock, tmp_path))
     environment = {**os.environ, "UV_OFFLINE": "1", "UV_NO_CACHE": "1"}
     lock_additions(wanted, base, copied, environment, no_metadata)

@@ -17,7 +17,6 @@ from imgbuild.extend.extension import (
 from imgbuild.files import sha256
 from imgbuild.matrix.selection import Selection
 
-PYTHON = "3.6.15"
 Write = Callable[[str, str], Path]
 
 
@@ -128,7 +127,7 @@ def test_a_requirement_that_cannot_be_locked(
     for name in ("odd.whl", "../a-1-py3-none-any.whl"):
         write(name, "")
     with pytest.raises(InputError) as error:
-        wanted_packages(extension_of({"requirements": ["requirements.txt"]}), tmp_path, PYTHON)
+        wanted_packages(extension_of({"requirements": ["requirements.txt"]}), tmp_path)
     assert says.replace("{}", str(tmp_path)) in str(error.value)
     assert "secret" not in str(error.value)
 
@@ -148,55 +147,10 @@ def test_requirements_of_the_files_that_people_have(write: Write, tmp_path: Path
         f"\\\n    {digests[1]}\n    # via us\n",
     )
     extension = extension_of({"requirements": ["requirements.txt"], "pip": [f"sub/{wheel}"]})
-    found = wanted_packages(extension, tmp_path, PYTHON)
+    found = wanted_packages(extension, tmp_path)
     assert found == (
         f"sub/{wheel} --hash=sha256:{sha256(b'content')}",
         *("-c numpy<2", "-c pandas<2", "scipy >= 1"),
         f"keras==2.3.1 ; python_version < '4' {' '.join(digests)}",
     )
     assert wheel_paths(found) == [f"sub/{wheel}"]
-
-
-def conda(write: Write, *entries: str) -> tuple[str, ...]:
-    """Return what a conda file with these dependencies asks pip for."""
-    lines = ["name: train", "channels: [conda-forge]", "dependencies:"]
-    path = write("environment.yml", "\n".join([*lines, *(f"- {one}" for one in entries), ""]))
-    return wanted_packages(extension_of({"conda_file": path.name}), path.parent, PYTHON)
-
-
-def test_a_conda_file_goes_to_pip(write: Write) -> None:
-    own = ("python=3.6", "pip", "pandas=1.1", "scikit-learn==0.24.2", "conda-forge::tqdm>=4,<5")
-    found = conda(write, *own, "matplotlib=3.3.4=py36h_0", "pillow 8.*", "pip: [keras==2.3.1]")
-    versions = ("pandas==1.1.*", "scikit-learn==0.24.2", "tqdm<5,>=4", "matplotlib==3.3.4")
-    assert found == (*versions, "pillow==8.*", "keras==2.3.1")
-
-
-@pytest.mark.parametrize(
-    ("entry", "says"),
-    [
-        ("python=3.8", "5:3: 'python=3.8': the base has Python 3.6.15"),
-        ("cudatoolkit=10.1", "5:3: 'cudatoolkit=10.1': only conda has it"),
-        ("pytorch", "5:3: 'pytorch': only conda has it"),
-        ("a=1|2", "5:3: 'a=1|2': not a package of conda"),
-        ("python=3..6", "5:3: 'python=3..6': not a package of conda"),
-        ("a=1..2", "5:3: 'a=1..2': not a package of conda"),
-        ("[a]", "5:3: an entry must be text"),
-        ("{pips: [a]}", "5:3: missing key 'pip'"),
-        ("pip: [a, './b']", "5:12: './b' is not a requirement"),
-    ],
-)
-def test_what_only_conda_has_or_no_entry_is_refused_with_its_line(
-    write: Write, entry: str, says: str
-) -> None:
-    with pytest.raises(InputError) as error:
-        conda(write, "keras", entry)
-    assert str(error.value).startswith(f"environment.yml:{says}")
-
-
-def test_every_fault_of_a_conda_file_is_named(write: Write) -> None:
-    with pytest.raises(InputError) as error:
-        conda(write, "mkl", "keras", "pytorch")
-    first, second, last = str(error.value).splitlines()
-    assert first.startswith("environment.yml:4:3: 'mkl'")
-    assert second.startswith("environment.yml:6:3: 'pytorch'")
-    assert last.endswith("2 faults; nothing was done.")

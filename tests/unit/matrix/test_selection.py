@@ -7,6 +7,7 @@ import pytest
 from packaging.version import Version
 
 from imgbuild.errors import InputError
+from imgbuild.matrix.known_names import parse_known_name
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import Selection, select_images
 from releases import release_of
@@ -123,10 +124,69 @@ def test_a_matrix_without_a_default_version(matrix: Matrix) -> None:
         ("imgbuild/tensorflow:2.1-gpu-ubuntu-as-documented", DOCUMENTED),
         ("2.2", "tf-2.2-cpu-debian"),
         ("2.2-gpu", "tf-2.2-gpu-ubuntu"),
+        ("tensorflow/tensorflow:1.15.2-gpu-py3", "tf-1.15-gpu-ubuntu"),
+        ("tensorflow/tensorflow:2.2.0", "tf-2.2-cpu-debian"),
+        ("tensorflow/tensorflow:2.2.0rc1-gpu-py3-jupyter", "tf-2.2-gpu-ubuntu"),
+        ("docker.io/tensorflow/tensorflow:1.13.1-py3", "tf-1.13-cpu-debian"),
+        ("tensorflow/tensorflow:2.11.0-gpu", "tf-2.11-gpu-debian"),
+        ("horovod/horovod:0.19.1-tf2.1.0-torch-mxnet1.6.0-py3.6-gpu", "tf-2.1-gpu-ubuntu"),
+        ("horovod/horovod:0.20.0-tf2.3.0-torch1.6.0-mxnet1.5.0-py3.7-cpu", "tf-2.3-cpu-debian"),
+        (
+            "horovod/horovod:0.20.0-tf2.3.0-torch1.6.0-mxnet1.6.0.post0-py3.7-cuda10.1",
+            "tf-2.3-gpu-ubuntu",
+        ),
+        ("horovod/horovod-cpu:0.28.1-tf2.11.0-torch1.13.1-py3.9", "tf-2.11-cpu-debian"),
+        ("AzureML-tensorflow-2.5-ubuntu20.04-py38-cuda11-gpu:27", "tf-2.5-gpu-debian"),
+        ("AzureML-tensorflow-2.4-ubuntu18.04-py37-cpu-inference", "tf-2.4-cpu-debian"),
+        ("mcr.microsoft.com/azureml/curated/tensorflow-2.16-cuda12:11", "tf-2.16-gpu-debian"),
     ],
 )
 def test_an_image_is_found_by_its_other_names(matrix: Matrix, text: str, name: str) -> None:
     assert _names(matrix, Selection(names=(text,))) == [name]
+
+
+@pytest.mark.parametrize(
+    "text", ["tensorflow/tensorflow", "tensorflow/tensorflow:latest-gpu-jupyter"]
+)
+def test_the_newest_by_an_official_name(matrix: Matrix, text: str) -> None:
+    variant = "gpu" if "gpu" in text else "cpu"
+    newest = _names(matrix, Selection(("latest",), gpu=variant == "gpu", cpu=variant == "cpu"))
+    assert _names(matrix, Selection(names=(text,))) == newest
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("tensorflow/tensorflow:1.4.0-gpu-py3", "tf-1.10-gpu-ubuntu"),
+        ("tensorflow/tensorflow:2.99.0", "tf-2.21-cpu-debian"),
+        ("mcr.microsoft.com/azureml/curated/tensorflow-1.9-gpu:1", "tf-1.10-gpu-ubuntu"),
+    ],
+)
+def test_another_version_is_refused_with_the_nearest(matrix: Matrix, text: str, first: str) -> None:
+    with pytest.raises(InputError, match=rf"Most similar: {first},"):
+        select_images(matrix, Selection(names=(text,)))
+
+
+def test_a_variant_that_is_missing_is_no_other(matrix: Matrix) -> None:
+    with pytest.raises(InputError, match=r"TensorFlow 2\.4 fits --gpu.*tf-2\.4-cpu-debian"):
+        select_images(matrix, Selection(names=("tensorflow/tensorflow:2.4.1-gpu",)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tensorflow/tensorflow:nightly",
+        "tensorflow/serving:2.2.0",
+        "someone/tensorflow:2.2.0",
+        "horovod/horovod:0.28.1",
+        "mcr.microsoft.com/azureml/openmpi3.1.2-ubuntu18.04",
+        "tensorflow/tensorflow:2.2.0 -v /:/host",
+    ],
+)
+def test_a_name_without_a_version_of_tensorflow_is_none(matrix: Matrix, text: str) -> None:
+    assert parse_known_name(text) is None
+    with pytest.raises(InputError, match="no such image in the matrix"):
+        select_images(matrix, Selection(names=(text,)))
 
 
 def test_every_alias_is_an_image_s(matrix: Matrix) -> None:

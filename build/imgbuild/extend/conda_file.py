@@ -1,0 +1,309 @@
+"""Read what conda writes: the packages that pip can install, and those that conda alone has."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from pydantic import Discriminator, Field, Tag
+
+from imgbuild import scalars
+from imgbuild.extend.base_image import BaseImage
+from imgbuild.files import read_named
+from imgbuild.other_formats import is_conda_list
+from imgbuild.text import counted
+from imgbuild.yaml_file import LARGEST, Document, Fault, Location, Section, check, read_document
+
+#: Packages of conda that pip knows by another name.
+PIP_NAMES = {
+    "brotli-python": "brotli",
+    "dask-core": "dask",
+    "keras-base": "keras",
+    "keras-gpu": "keras",
+    "matplotlib-base": "matplotlib",
+    "msgpack-python": "msgpack",
+    "opencv": "opencv-python-headless",
+    "py-opencv": "opencv-python-headless",
+    "py-xgboost": "xgboost",
+    "py-xgboost-cpu": "xgboost",
+    "py-xgboost-gpu": "xgboost",
+    "pytables": "tables",
+    "python-blosc": "blosc",
+    "python-flatbuffers": "flatbuffers",
+    "python-graphviz": "graphviz",
+    "python-lmdb": "lmdb",
+    "python-tzdata": "tzdata",
+    "python-xxhash": "xxhash",
+    "pytorch": "torch",
+    "pytorch-cpu": "torch",
+    "pytorch-gpu": "torch",
+    "ruamel-yaml": "ruamel.yaml",
+    "tensorflow-eigen": "tensorflow",
+    "tensorflow-mkl": "tensorflow",
+    "uproot-base": "uproot",
+}
+#: Packages of conda without a build for one Python that pip has, too.
+_WITHOUT_PYTHON = {"tensorflow-gpu", *PIP_NAMES}
+#: Packages that an image has from elsewhere: CUDA and MPI.
+_CUDA = re.compile(r"cuda(toolkit)?(-.*)?|cudnn|cupti|nccl")
+_MPI = re.compile(r"openmpi(-.*)?|mpich(-.*)?|impi.*|mpi")
+#: Parts of other packages, libraries, compilers, and conda itself. `librosa` and `libcst` are of
+#: Python.
+_CONDA_ALONE = re.compile(
+    r"-.*|lib(?!rosa$|cst$).*|(ana)?conda(-.*)?|navigator-.*|r-.*|(gcc|gxx|gfortran|binutils|clangxx)"
+    r"(-.*)?|(m2w64|msys2|font|fonts|xorg|aws|gst|ld-impl|sysroot|kernel-headers|win|vs20\d\d)-.*"
+    r"|mkl(-.*)?|pytorch-(cuda|mutex)|.*-linux-64"
+)
+_LIST = Path(__file__).with_name("conda_alone.txt").read_text(encoding="utf-8")
+_CONDA_ALONE_NAMES = {line for line in _LIST.splitlines() if not line.startswith("#")}
+#: Programs among them that are in the archive of every image's system, by the package there.
+_PROGRAMS = {
+    "curl": "curl",
+    "ffmpeg": "ffmpeg",
+    "git": "git",
+    "graphviz": "graphviz",
+    "imagemagick": "imagemagick",
+    "nodejs": "nodejs",
+    "p7zip": "p7zip-full",
+    "pandoc": "pandoc",
+    "tesseract": "tesseract-ocr",
+    "wget": "wget",
+}
+#: ``channel::name``, then a version. Source: conda's documentation, "Package match specifications".
+_SPEC = re.compile(r"(?:\S+::)?([A-Za-z0-9_][A-Za-z0-9._-]*)\s*(.*)")
+#: The longer form, ``name[version='>=1.18,<2',build=py36_0]``.
+_BRACKETS = re.compile(r"\[(.*)\]")
+_KEY = re.compile(r"(version|build)\s*=\s*(?:'([^']*)'|\"([^\"]*)\"|([^,\]]*))")
+_VERSION = re.compile(r"(={0,2})\s*([0-9][0-9A-Za-z.!+_]*?)(\.?\*)?(?:\s*=\s*|\s+|$)(\S*)")
+_WRONG = "{!r}: not a package of conda, such as numpy=1.18 or numpy>=1.18,<2"
+_OPENCV = {"opencv", "py-opencv"}
+#: One line of ``conda list --explicit``.
+_URL = re.compile(r"https?://\S+/([^/\s]+)-([^-/\s]+)-([^-/\s]+?)(?:\.tar\.bz2|\.conda)(?:#\S*)?")
+
+
+class PipSection(Section):
+    """The packages of a conda file that conda leaves to pip."""
+
+    pip: tuple[scalars.Prose, ...]
+
+
+CondaEntry = Annotated[scalars.Prose, Tag("an entry")] | Annotated[PipSection, Tag("pip")]
+
+
+def _entry_kind(value: object) -> str:
+    return "pip" if isinstance(value, dict) else "an entry"
+
+
+class CondaFile(Section):
+    """An ``environment.yml``; the interpreter is the base's, and channels do not count."""
+
+    name: scalars.Prose | None = None
+    channels: tuple[scalars.Prose, ...] = ()
+    platforms: tuple[scalars.Prose, ...] = ()
+    dependencies: tuple[Annotated[CondaEntry, Discriminator(_entry_kind)], ...] = ()
+    variables: dict[scalars.Variable, scalars.VariableValue] = Field(default_factory=dict)
+    prefix: scalars.Prose | None = None
+
+
+@dataclass
+class CondaPackages:
+    """The contents of a conda file.
+
+    ``requirements`` are conda's packages as pip names them, ``pip_lines`` what conda leaves to pip,
+    both by ``FILE:LINE:COLUMN``. ``from_image`` are packages that the image has from elsewhere, and
+    ``skipped`` those of conda alone.
+    """
+
+    file: str = ""
+    python: SpecifierSet = field(default_factory=SpecifierSet)
+    requirements: list[tuple[str, str]] = field(default_factory=list)
+    pip_lines: list[tuple[str, str]] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+    from_image: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    def notes(self, base: BaseImage) -> Iterator[str]:
+        """Yield a line on each kind of package that pip does not get."""
+        if self.from_image:
+            yield f"{self.file}: {', '.join(self.from_image)}: {_provided(base)}"
+        if self.skipped:
+            what = counted(len(self.skipped), "package")
+            yield f"{self.file}: {what} of conda alone, passed over: {', '.join(self.skipped)}"
+        programs = [_PROGRAMS[name] for name in self.skipped if name in _PROGRAMS]
+        if programs:
+            options = " ".join(f"--apt {name}" for name in programs)
+            yield f"{self.file}: to add its programs from the system's archive: {options}"
+
+
+@dataclass(frozen=True)
+class _Package:
+    """A package as conda writes it; ``versions`` are for pip, None if pip has no such form."""
+
+    written: str
+    versions: str | None
+    build: str
+
+    @property
+    def name(self) -> str:
+        return canonicalize_name(self.written)
+
+    @property
+    def of_conda_alone(self) -> bool:
+        """Whether pip has no such package.
+
+        Names of conda's builds for one Python, and for any Python, have "py" in them.
+        """
+        if self.name in _CONDA_ALONE_NAMES or _CONDA_ALONE.fullmatch(self.name):
+            return True
+        of_python = "py" in self.build or self.build == "<pip>" or self.name in _WITHOUT_PYTHON
+        return bool(self.build) and "*" not in self.build and not of_python
+
+
+def read_conda_file(
+    path: Path, python: str | None, check_line: Callable[[str], object]
+) -> CondaPackages:
+    """Return the contents of an ``environment.yml``, or of a list that conda exported.
+
+    ``python`` is the base's version; without one, any will do. ``check_line`` raises ValueError for
+    a line of the pip section that cannot be used.
+
+    InputError: it names every entry that is not of conda's form, asks for another Python, or has
+    versions that pip does not know.
+    """
+    document, entries, variables = _read_entries(path)
+    packages = CondaPackages(path.name, variables=variables)
+    faults = list(document.faults)
+    for location, entry in entries:
+        place = document.position(location)
+        try:
+            if "pip" in location:
+                check_line(entry)
+                packages.pip_lines.append((place, entry))
+            elif requirement := _sort_in(_parse_entry(entry), entry, packages, python):
+                packages.requirements.append((place, requirement))
+        except ValueError as error:
+            faults.append(Fault(location, str(error)))
+    if faults:
+        raise document.reject(faults)
+    packages.requirements = _without_parts(packages)
+    packages.skipped = list(dict.fromkeys(packages.skipped))
+    return packages
+
+
+def _read_entries(path: Path) -> tuple[Document, list[tuple[Location, str]], dict[str, str]]:
+    """Return the file, its entries by their location, and its variables; InputError: it is none."""
+    lines = read_named(path, largest=LARGEST).splitlines()
+    if is_conda_list("\n".join(lines)):
+        marks: dict[Location, tuple[int, int]] = {(i,): (i + 1, 1) for i in range(len(lines))}
+        listed = [((i,), line.strip()) for i, line in enumerate(lines)]
+        return (
+            Document(path, marks=marks),
+            [(i, one) for i, one in listed if one[:1] not in "#@"],
+            {},
+        )
+    document = read_document(path)
+    parsed, faults = check(document, CondaFile)
+    if parsed is None:
+        raise document.reject(faults)
+    entries = list[tuple[Location, str]]()
+    for number, entry in enumerate(parsed.dependencies):
+        place: Location = ("dependencies", number)
+        if isinstance(entry, PipSection):
+            entries += [((*place, "pip", i), line) for i, line in enumerate(entry.pip)]
+        else:
+            entries.append((place, entry))
+    return document, entries, parsed.variables
+
+
+def _sort_in(package: _Package, entry: str, packages: CondaPackages, python: str | None) -> str:
+    """Return the requirement for pip of a package; empty if pip does not get it.
+
+    ValueError: it is another Python, or has versions that pip does not know.
+    """
+    if package.name == "pip" or (package.name in {"setuptools", "wheel"} and package.build):
+        return ""  # conda puts them into each environment
+    if _CUDA.fullmatch(package.name) or _MPI.fullmatch(package.name):
+        packages.from_image.append(entry)
+        return ""
+    if package.name != "python" and package.of_conda_alone:
+        packages.skipped.append(package.written)
+        return ""
+    if package.versions is None:
+        raise ValueError(_WRONG.format(entry))
+    if package.name == "python":
+        packages.python &= _python_versions(package.versions)
+        if python and not packages.python.contains(python):
+            raise ValueError(
+                f"{entry!r}: the base has Python {python}; change the line, or choose an image "
+                "with this Python (`imgbuild list`)"
+            )
+        return ""
+    versions = package.versions
+    if package.name in _OPENCV and re.fullmatch(r"==[\d.]+", versions):
+        versions += ".*"  # pip's releases have one number more
+    return f"{PIP_NAMES.get(package.name, package.written.lower())}{versions}"
+
+
+def _parse_entry(entry: str) -> _Package:
+    """Return the package of an entry; ValueError: it is not of conda's form."""
+    if url := _URL.fullmatch(entry):
+        return _Package(url[1], _pip_versions(f"=={url[2]}"), url[3])
+    match = _SPEC.fullmatch(entry)
+    if not match:
+        raise ValueError(_WRONG.format(entry))
+    rest, build = match[2], ""
+    if brackets := _BRACKETS.fullmatch(rest):
+        values = {key[1]: key[2] or key[3] or key[4] or "" for key in _KEY.finditer(brackets[1])}
+        rest, build = values.get("version", ""), values.get("build", "")
+    elif rest.startswith("=*="):
+        rest, build = "", rest[3:]
+    version = _VERSION.fullmatch(rest)
+    return _Package(match[1], _pip_versions(rest), (version and version[4]) or build)
+
+
+def _pip_versions(text: str) -> str | None:
+    """Return pip's form of conda's versions: ``=1.18`` is any 1.18; None where it has none."""
+    if text in {"*", "=*"}:
+        return ""
+    if match := _VERSION.fullmatch(text):
+        equals, version, star, build = match.groups()
+        exact = not star and (equals == "==" or build)
+        text = f"=={version}{'' if exact else '.*'}"
+    try:
+        return str(SpecifierSet(text))
+    except InvalidSpecifier:
+        return None
+
+
+def _python_versions(versions: str) -> SpecifierSet:
+    """Return the versions of Python that serve: for an exact one, all of its minor version."""
+    exact = re.fullmatch(r"==([0-9]+\.[0-9]+)\.[0-9]+", versions)
+    return SpecifierSet(f"=={exact[1]}.*" if exact else versions)
+
+
+def _without_parts(packages: CondaPackages) -> list[tuple[str, str]]:
+    """Return each requirement once: conda divides some distributions of pip.
+
+    OpenCV is left out if the pip section has one, because both would be the module cv2.
+    """
+    own = any(line.lower().startswith("opencv-") for _, line in packages.pip_lines)
+    kept: dict[str, tuple[str, str]] = {}
+    for place, line in packages.requirements:
+        if not (own and line.startswith(PIP_NAMES["opencv"])):
+            kept.setdefault(line.replace("_", "-"), (place, line))
+    return list(kept.values())
+
+
+def _provided(base: BaseImage) -> str:
+    """Return a sentence on the CUDA and the MPI of an image."""
+    if not (image := base.image):
+        return f"not installed; {base.name} keeps its own, if it has any"
+    parts = [image.mpi_name] if image.horovod else ["no MPI"]
+    for component, title in (("cuda", "CUDA"), ("cudnn", "cuDNN"), ("nccl", "NCCL")):
+        if image.cuda and component in image.keys:
+            parts.append(f"{title} {image.version_of(component)}")
+    has = f"{base.name} has {', '.join(parts)}"
+    return has if image.cuda else f"{has} and no CUDA (--gpu chooses an image for GPUs)"

@@ -1,0 +1,92 @@
+"""Recognize files of other tools that people give as requirement files, by their contents."""
+
+import re
+from pathlib import Path
+
+from imgbuild.errors import InputError
+
+#: What ``conda list --export`` and ``conda list --explicit`` write: a version and a build each.
+_CONDA_LIST = re.compile(
+    r"^\s*(?:@EXPLICIT|[\w.-]+==?[^\s=]+=\S+|https?://\S+\.(?:tar\.bz2|conda)(?:#\S*)?)\s*$",
+    re.MULTILINE,
+)
+_ENVIRONMENT = re.compile(r"^dependencies:\s*(?:#.*)?\n+(?:\s*#.*\n+)*\s*- ", re.MULTILINE)
+_TABLE = r"^\s*\[{}\]\s*(?:#.*)?$"
+
+
+def _table(name: str) -> re.Pattern[str]:
+    return re.compile(_TABLE.format(name), re.MULTILINE)
+
+
+_EXPORT = "write its packages into a file of pip's form, `{}`, and give that one"
+_WHEEL = (
+    "build a wheel of the project, `pip wheel --no-deps -w dist .`, and write its path, "
+    "dist/NAME.whl, into a requirements file"
+)
+#: A pattern of the text, the name of such a file, and the way to use it.
+_FORMATS = (
+    (
+        _table(r"\[packages\]"),
+        "pylock.toml",
+        _EXPORT.format("uv pip compile pylock.toml -o requirements.txt"),
+    ),
+    (
+        re.compile(r"^metadata-files|^content-hash = ", re.MULTILINE),
+        "poetry.lock",
+        _EXPORT.format("poetry export --without-hashes -o requirements.txt"),
+    ),
+    (
+        _table(r"\[package\]"),
+        "uv.lock",
+        _EXPORT.format("uv export --no-emit-project --no-hashes -o requirements.txt"),
+    ),
+    (
+        re.compile(r'\A\s*\{\s*"_meta":'),
+        "Pipfile.lock",
+        _EXPORT.format("pipenv requirements > requirements.txt"),
+    ),
+    (
+        _table(r"(?:\[source\]|packages|dev-packages)"),
+        "Pipfile",
+        _EXPORT.format("pipenv lock && pipenv requirements > requirements.txt"),
+    ),
+    (
+        _table(r"tool\.poetry(?:\.dependencies)?"),
+        "pyproject.toml of Poetry",
+        _EXPORT.format("poetry export --without-hashes -o requirements.txt"),
+    ),
+    (
+        _table(r"(?:project|build-system|dependency-groups|tool\.[\w.-]+)"),
+        "pyproject.toml",
+        _EXPORT.format("uv export --no-emit-project --no-hashes -o requirements.txt"),
+    ),
+    (_table(r"(?:metadata|options(?:\.[\w.]+)?)"), "setup.cfg", _WHEEL),
+    (
+        re.compile(r"^(?:from|import) \w[\w.]*.*\n(?:.*\n)*?(?:\w+\.)?setup\(", re.MULTILINE),
+        "setup.py",
+        _WHEEL,
+    ),
+)
+
+
+def is_conda_list(text: str) -> bool:
+    """Return whether a text is what ``conda list --export`` or ``--explicit`` writes."""
+    return bool(_CONDA_LIST.search(text)) and not _ENVIRONMENT.search(text)
+
+
+def is_conda_file(text: str) -> bool:
+    """Return whether a text is an ``environment.yml``, or a list of conda."""
+    return bool(_ENVIRONMENT.search(text)) or is_conda_list(text)
+
+
+def require_requirements(path: Path, text: str) -> None:
+    """Raise InputError if a text is of another tool's form, with the command that converts it."""
+    if is_conda_file(text):
+        what, way = "a file of conda", f"give it as --conda-file {path}"
+    else:
+        what, way = next(
+            ((name, way) for form, name, way in _FORMATS if form.search(text)), ("", "")
+        )
+        what = f"a {what}" if what else ""
+    if what:
+        raise InputError(f"{path}: this is {what}, not a requirements file of pip: {way}.")

@@ -1,0 +1,69 @@
+"""Files of other tools, given as requirement files, are recognized by their contents."""
+
+from pathlib import Path
+
+import pytest
+
+from imgbuild.errors import InputError
+from imgbuild.extend.extension import extension_of, wanted_packages
+
+FILES = {
+    "pyproject": '[project]\nname = "train"\ndependencies = ["tensorflow==2.2"]\n',
+    "build system": '[build-system]\nrequires = ["setuptools"]\n',
+    "Poetry": '[tool.poetry]\nname = "train"\n[tool.poetry.dependencies]\npython = "^3.6"\n',
+    "poetry.lock": '[[package]]\nname = "six"\nversion = "1"\n\n[metadata]\ncontent-hash = "a"\n',
+    "uv.lock": 'version = 1\nrequires-python = ">=3.8"\n\n[[package]]\nname = "six"\n',
+    "pylock": 'lock-version = "1.0"\n\n[[packages]]\nname = "six"\nversion = "1"\n',
+    "Pipfile": '[[source]]\nname = "pypi"\n\n[packages]\ntensorflow = "==1.15"\n',
+    "Pipfile.lock": '{\n    "_meta": {"hash": {}},\n    "default": {"six": {}}\n}\n',
+    "setup.py": "import os\nfrom setuptools import setup\n\nsetup(name='train')\n",
+    "setuptools.setup": "import setuptools\n\nsetuptools.setup(\n    name='train')\n",
+    "setup.cfg": "[metadata]\nname = train\n\n[options]\ninstall_requires = six\n",
+    "environment": "name: train\nchannels: [defaults]\ndependencies:\n  - python=3.6\n",
+    "flat environment": "dependencies:\n- python=3.6\n",
+    "conda list": "# platform: linux-64\nabsl-py=0.9.0=py36_0\nblas=1.0=mkl\n",
+    "explicit": "@EXPLICIT\nhttps://repo.anaconda.com/pkgs/main/noarch/six-1.14.0-py_0.conda\n",
+}
+WAYS = {
+    "pyproject": "uv export --no-emit-project",
+    "build system": "uv export --no-emit-project",
+    "Poetry": "poetry export",
+    "poetry.lock": "poetry export",
+    "uv.lock": "uv export",
+    "pylock": "uv pip compile pylock.toml",
+    "Pipfile": "pipenv lock && pipenv requirements",
+    "Pipfile.lock": "pipenv requirements",
+    "setup.py": "pip wheel --no-deps",
+    "setuptools.setup": "pip wheel --no-deps",
+    "setup.cfg": "pip wheel --no-deps",
+    "environment": "--conda-file",
+    "flat environment": "--conda-file",
+    "conda list": "--conda-file",
+    "explicit": "--conda-file",
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_another_tools_file_names_the_way(tmp_path: Path, kind: str, encoding: str) -> None:
+    (tmp_path / "requirements.txt").write_text(FILES[kind], encoding=encoding)
+    with pytest.raises(InputError) as error:
+        wanted_packages(extension_of({"requirements": ["requirements.txt"]}), tmp_path)
+    assert "requirements.txt: this is a" in str(error.value)
+    assert WAYS[kind] in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tensorflow==2.2\n",
+        "# [project]\nsix\n",
+        "six==1.14.0 --hash=sha256:" + "0" * 64 + "\n",
+        "requests[security]==2.21.0\n",
+        "# dependencies:\n# - six\nsix\n",
+        "",
+    ],
+)
+def test_a_requirements_file_is_taken_for_no_other(tmp_path: Path, text: str) -> None:
+    (tmp_path / "requirements.txt").write_text(text)
+    wanted_packages(extension_of({"requirements": ["requirements.txt"]}), tmp_path)
