@@ -204,8 +204,9 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             tested = image_id = bake(_TESTED)
             report, expected = None, None
             if extension.test != "none" and base.image:
-                packages = {**base.packages, **(lock.versions if lock else {})}
-                asked = {name: packages[name] for name in requested if name in packages}
+                added = lock.versions if lock else {}
+                packages = {**base.packages, **added}
+                asked = {name: added[name] for name in requested if name in added}
                 extended = extension_target(tag, tested, base.image, packages, asked, context)
                 every = extension.test == "all"
                 report = _passed(extended, base.image, display, context, every=every)
