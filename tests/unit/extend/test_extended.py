@@ -369,7 +369,7 @@ def test_extension_keeps_what_its_suites_found(extending: Extending, user: str) 
 
 def test_extension_without_suites_expects_nothing(extending: Extending) -> None:
     extending.build()
-    extending.build(test=False)
+    extending.build(test="none")
     store = extending.bench.context.store
     assert store.extension("sha256:extended") == RecordedExtension(NEW, {}, ())
     extending.base = replace(extending.base, image=None)
