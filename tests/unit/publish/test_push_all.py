@@ -68,12 +68,12 @@ def test_a_failed_image_stops_no_other(
     monkeypatch.setattr(push_module, "check_contents", check_contents)
     display = BuildDisplay(NAMES)
     display.on_event = shown.append  # type: ignore[method-assign, assignment]
-    context: Any = SimpleNamespace(display=display, host=None, state=tmp_path)
+    context: Any = SimpleNamespace(host=None, state=tmp_path)
     candidates = [
         replace(pushes.candidate(name, image_id), image=images[name])
         for name, image_id in zip(NAMES, ids, strict=True)
     ]
-    result = push_all(pushes.session(), candidates, context, jobs=2)
+    result = push_all(pushes.session(), candidates, context, display, jobs=2)
     (pushed,) = result.images
     assert (pushed.record.image, pushed.steps[0]) == (NAME, "push")
     assert pushes.digests(*MOVING) == {good}
