@@ -256,7 +256,7 @@ def extension_objections(
     yield from taken_results(ran, None, _AGAIN)
     for suite in recorded.suites:
         if suite not in keys:
-            yield Objection(f"the checkout has no suite {suite} any more: {_AGAIN}")
+            yield Objection(f"the checkout no longer has a suite {suite}: {_AGAIN}")
         else:
             yield from unproved_suite(suite, entries.get(suite, {}), keys[suite], _AGAIN)
     for suite, entry in ran.items():  # other suites ran by --test all, or by `imgbuild test`

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from imgbuild.build.context import BuildContext, BuildOptions, image_locks, open_context
+from imgbuild.build.display import BuildDisplay
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.events import ImageNote, ImagesPlanned, ImageState, State
@@ -149,17 +150,22 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
         if options.plan:
             planned = [push.planned(candidate) for candidate in candidates]
             return PushResult(registry.name, tuple(planned), {})
-        return push_all(push, candidates, context, options.jobs)
+        display = BuildDisplay([candidate.name for candidate in candidates])
+        return push_all(push, candidates, context, display, options.jobs)
 
 
 def push_all(
-    push: Push, candidates: Sequence[Candidate], context: BuildContext, jobs: int
+    push: Push,
+    candidates: Sequence[Candidate],
+    context: BuildContext,
+    display: BuildDisplay,
+    jobs: int,
 ) -> PushResult:
     """Push the images, ``jobs`` at a time; the failure of one stops no other, an interrupt all."""
     names = [candidate.name for candidate in candidates]
-    with context.display as display:
+    with display:
         display.on_event(ImagesPlanned(dict.fromkeys(names, "push")))
-        work = partial(_push_shown, push, context)
+        work = partial(_push_shown, push, context, display)
         stop = push.registry.close  # which also ends every wait for another try
         found = in_parallel(work, candidates, jobs, stop=stop, grace=_END_SECONDS)
     pushed = tuple(one for one in found if isinstance(one, PushedImage))
@@ -168,16 +174,18 @@ def push_all(
     return PushResult(push.registry.name, pushed, errors)
 
 
-def _push_shown(push: Push, context: BuildContext, image: Candidate) -> PushedImage | ImgbuildError:
+def _push_shown(
+    push: Push, context: BuildContext, display: BuildDisplay, image: Candidate
+) -> PushedImage | ImgbuildError:
     """Push one image with its own connection to the engine, and show how far it is."""
 
     def show(state: State, text: str = "") -> None:
-        context.display.on_event(ImageState(image.name, state, text))
+        display.on_event(ImageState(image.name, state, text))
 
     def progress(text: str) -> None:
         if push.registry.closed:
             raise KeyboardInterrupt  # that of the main thread
-        context.display.on_event(ImageNote(image.name, text))
+        display.on_event(ImageNote(image.name, text))
 
     def upload(tag: str) -> str:
         progress("")

@@ -18,7 +18,7 @@ from test_push import Bench as Pushes
 from imgbuild.build.context import image_locks
 from imgbuild.build.display import BuildDisplay
 from imgbuild.engine.types import RunOptions, StoredImage
-from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.events import Event, ImageNote, ImageState
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project, state_dir
@@ -68,12 +68,12 @@ def test_a_failed_image_stops_no_other(
     monkeypatch.setattr(push_module, "check_contents", check_contents)
     display = BuildDisplay(NAMES)
     display.on_event = shown.append  # type: ignore[method-assign, assignment]
-    context: Any = SimpleNamespace(display=display, host=None, state=tmp_path)
+    context: Any = SimpleNamespace(host=None, state=tmp_path)
     candidates = [
         replace(pushes.candidate(name, image_id), image=images[name])
         for name, image_id in zip(NAMES, ids, strict=True)
     ]
-    result = push_all(pushes.session(), candidates, context, jobs=2)
+    result = push_all(pushes.session(), candidates, context, display, jobs=2)
     (pushed,) = result.images
     assert (pushed.record.image, pushed.steps[0]) == (NAME, "push")
     assert pushes.digests(*MOVING) == {good}
@@ -131,3 +131,22 @@ def test_what_a_killed_test_left_is_removed_unless_it_is_a_plan(
     with pytest.raises(CheckFailedError, match=NAME):
         push_images(bench.context.project, PushOptions(bench.context.images, plan=plan), print)
     assert bool(bench.engine.running) is plan
+
+
+def test_push_of_an_extension_needs_its_lock(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`imgbuild extend` may make the image anew at this moment."""
+
+    @contextmanager
+    def opened(*_: object, **__: object) -> Iterator[object]:
+        yield bench.opened()
+
+    monkeypatch.setattr(push_module, "open_context", opened)
+    monkeypatch.setattr(push_module, "connect", lambda *_: MemoryRegistry("r.test/team/train"))
+    options = PushOptions(bench.context.images[:1], extended=("me/train:1",))
+    with (
+        image_locks(["me-train-1"], None, bench.context.state / "locks"),
+        pytest.raises(MachineError, match="by another imgbuild"),
+    ):
+        push_images(bench.context.project, options, print)
+    with pytest.raises(InputError, match="me/train:1"):  # which the engine lacks
+        push_images(bench.context.project, options, print)
