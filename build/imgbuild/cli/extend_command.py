@@ -45,6 +45,9 @@ def extend(
         "--conda-file FILE", "Packages of an environment.yml, through pip."
     ),
     apt: list[str] | None = option("--apt PACKAGE", "A package of the system; repeatable."),
+    build_apt: list[str] | None = option(
+        "--build-apt PACKAGE", "One that only builds of packages need; repeatable."
+    ),
     env: list[str] | None = option("--env NAME=VALUE", "A variable; repeatable. Never a secret."),
     copy: list[str] | None = option("--copy SOURCE:TARGET", "Files to copy; repeatable."),
     user: str | None = option("--user USER", "Default user of the image."),
@@ -74,7 +77,8 @@ def extend(
         raise InputError(f"--env {wrong[0]}: give NAME=VALUE.")
     variables = dict(one.partition("=")[::2] for one in env or ())
     values: dict[str, object] = {"base": base, "pip": pip, "requirements": requirements}
-    values |= {"conda_file": conda_file, "apt": apt, "env": variables, "copy": copy, "user": user}
+    values |= {"conda_file": conda_file, "apt": apt, "build_apt": build_apt, "env": variables}
+    values |= {"copy": copy, "user": user}
     set_options = {key: value for key, value in values.items() if value}
     if file and (set_options or selection != Selection()):
         raise InputError(
@@ -124,6 +128,7 @@ def _extend(
     from imgbuild.extend.distributions import distributions_context, find_distributions
     from imgbuild.extend.extended import build_extension, extension_dockerfile, requested_names
     from imgbuild.extend.extension import check_use, wanted_packages, wheel_paths
+    from imgbuild.extend.unsuitable import check_apt, check_other_tensorflows
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
     from imgbuild.settings import load_settings
@@ -138,7 +143,7 @@ def _extend(
         raise InputError(f"One image is extended; {len(images)} are selected.")
     with ExitStack() as stack:
         base, context = family_base(images[0], project), None
-        if extension.base or extension.apt or not print_only:
+        if extension.base or extension.downloads_apt or not print_only:
             if extension.base or (build_options.test and not print_only):
                 require_docker_client()
             context = stack.enter_context(open_context(project, images, build_options, info))
@@ -149,8 +154,10 @@ def _extend(
             base = replace(base, id=context.need_own(context.images[0]).id)
         else:
             base = _located(base, project)
+        check_apt(extension.apt, base)
         extension, conda = _read_conda(extension, folder, base)
         lock, requested = None, wanted_packages(extension, folder, conda)
+        check_other_tensorflows(requested_names(requested), base)
         wheels, distributions = wheel_paths(requested), list["Download"]()
         sites = Sites(matrix.upstream_urls, load_settings(project.settings))
         if requested:
@@ -161,13 +168,15 @@ def _extend(
             distributions += find_distributions(lock, wheels, base, reader, with_uv=with_uv)
         if context and not print_only:
             files = distributions_context(distributions, sites)
-            names = requested_names(requested)
-            made = build_extension(extension, base, lock, wheels, files, folder, context, names)
+            made = build_extension(
+                *(extension, base, lock, wheels, files, folder, context),
+                requested=requested_names(requested),
+            )
             echo(result_lines(made, base, context.host))
         else:
-            archive = (
-                archive_base(base.name, base.system, context) if context and extension.apt else None
-            )
+            archive = None
+            if context and extension.downloads_apt:
+                archive = archive_base(base.name, base.system, context)
             values = (extension, base, lock, wheels, images[0], project)
             echo(extension_dockerfile(*values, distributions, archive).rstrip())
 
@@ -196,10 +205,12 @@ def _lock(
 ) -> "Lock":
     from imgbuild.dockerfile.requirements import index_environment
     from imgbuild.extend.additions import lock_additions
+    from imgbuild.extend.unsuitable import check_other_tensorflows
 
     info(f"resolving {counted(len(requested), 'requirement')} against {base.name}")
     where = (path, index_environment(reader.sites), reader.read)
     lock = lock_additions(requested, base, *where, folder=folder, upgrade=upgrade)
+    check_other_tensorflows(lock.versions, base)
     added = ", ".join(f"{name} {version}" for name, version in lock.versions.items())
     info(f"{path.name}: adds {added or 'nothing, the base has all of it'}")
     return lock

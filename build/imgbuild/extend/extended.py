@@ -32,6 +32,7 @@ from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeTarget, run_bake
 from imgbuild.engine.client import Engine
+from imgbuild.engine.failure import BuildFailedError
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.extend.base_image import LOCAL, BaseImage, local_name
@@ -55,6 +56,8 @@ from imgbuild.suites.session import report_on
 HERE = Path(__file__).parent
 #: The stages: what is tested, and the same for another user.
 _TESTED, _FINAL = "extended", "final"
+#: How the words of same_paths.py begin.
+REFUSED = "Not installed: "
 #: The suites that run without `--test all`: together they take seconds.
 SHORT = ("pins", "contents", "libraries", "imports")
 
@@ -88,13 +91,14 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     # Who builds the Dockerfile without imgbuild runs no suite.
     labels = {BASE_NAME: base.reference, EXTENDS: base.name, TESTED: "none"}
     paths = dict[str, Path]()
-    if extension.apt:
+    if extension.downloads_apt:
         paths["apt-install"] = project.files / "apt" / "install"
         paths |= {name: HERE / f"{name}.sh" for name in ("apt-download", "apt-install-files")}
+    if extension.apt:
         labels[f"{NAMESPACE}.added.apt"] = " ".join(extension.apt)
     entries = lock.entries if lock else {}
     if lock and entries:
-        paths["install"] = HERE / "install.sh"
+        paths |= {"install": HERE / "install.sh", "same-paths": HERE / "same_paths.py"}
         known = project.locks / f"build-py{minor_of(base.python)}.txt"
         paths |= {"build.txt": known} if known.exists() else {}
         added = {**base.added, **lock.versions}
@@ -110,7 +114,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     # What `docker tag` has to call an image before `docker build`.
     names = {base.id or base.reference: base.local_name}
     values |= {"source": base.local_name, "wheels": wheels}
-    if extension.apt and archive:
+    if extension.downloads_apt and archive:
         pulled = archive.layout is None  # by its digest
         name = archive.reference if pulled else local_name(archive.reference)
         values["archive"] = names[archive.reference] = name
@@ -154,7 +158,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
     contexts = {"uv": str(context.inputs.uv)} if context.inputs.uv else {}
     if distributions:
         contexts["distributions"] = str(distributions)
-    archive = archive_base(base.name, base.system, context) if extension.apt else None
+    archive = archive_base(base.name, base.system, context) if extension.downloads_apt else None
     in_engine = context.builders[0].builder is None
     if archive:
         contexts["archive"] = archive.context(in_engine=in_engine)
@@ -184,7 +188,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
                 TESTED: extension.test if base.image else "none",
             },
             # BuildKit's cache knows neither the date nor any other secret.
-            uncached=("archives",) if extension.apt and context.inputs.snapshots else (),
+            uncached=_downloading(extension) if context.inputs.snapshots else (),
             secrets=context.inputs.secrets,
         )
         image, project = context.images[0], context.project
@@ -196,7 +200,10 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             stages = [replace(target, target=stage)]
             listener = display.on_event
             buildx = context.builders[0]
-            built = run_bake(buildx, context.host, stages, log=log, listener=listener)
+            try:
+                built = run_bake(buildx, context.host, stages, log=log, listener=listener)
+            except BuildFailedError as error:
+                raise _refusal(error) or error from None
             made.add(built[name].image_id)
             return built[name].image_id
 
@@ -223,6 +230,18 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             for one in made:
                 engine.discard(one)
     return Extended(tag, size, time.monotonic() - started, report)
+
+
+def _downloading(extension: Extension) -> tuple[str, ...]:
+    """Return the stages that download packages of the system."""
+    stages = {"archives": extension.apt, "build-archives": extension.build_apt}
+    return tuple(name for name, packages in stages.items() if packages)
+
+
+def _refusal(error: BuildFailedError) -> CheckFailedError | None:
+    """Return what the step says that refuses packages with the same paths (same_paths.py)."""
+    said = [line for line in error.failure.tail if line.startswith(REFUSED)]
+    return CheckFailedError(said[-1]) if said else None
 
 
 def _copied_base(base: BaseImage, stored: StoredImage, folder: Path, engine: Engine) -> str:

@@ -77,10 +77,16 @@ class Extension(Section):
     requirements: tuple[scalars.Prose, ...] = ()
     conda_file: scalars.Prose | None = None
     apt: tuple[scalars.AptChoice, ...] = ()
+    build_apt: tuple[scalars.AptChoice, ...] = ()
     env: dict[scalars.Variable, scalars.VariableValue] = Field(default_factory=dict)
     copied: Annotated[tuple[scalars.Copied, ...], Field(alias="copy")] = ()
     user: scalars.ImageUser | None = None
     test: TestSet = "short"
+
+    @property
+    def downloads_apt(self) -> bool:
+        """Whether packages of the system are downloaded: for the image, or to build others."""
+        return bool(self.apt or self.build_apt)
 
     @property
     def selection(self) -> Selection:

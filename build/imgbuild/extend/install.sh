@@ -3,8 +3,8 @@
 #
 #     install EPOCH
 #
-# EPOCH is the time of every file, in seconds. Beside this file: packages.txt, and build.txt, the lock of what builds
-# source distributions. The packages' files are in /run/distributions, the user's own wheels in /run/wheels. Nothing is
+# EPOCH is the time of every file, in seconds. Beside this file: same-paths, packages.txt, and build.txt, the lock of what
+# builds source distributions. The packages' files are in /run/distributions, the user's own wheels in /run/wheels. Nothing is
 # downloaded: a package's code that runs here sees no network, no secret and no cache of other builds.
 set -eu
 here=${0%/*}
@@ -19,6 +19,7 @@ if [ -d /run/wheels ]; then set -- "$@" --find-links /run/wheels; fi
 uv pip install --no-config --no-cache --offline --no-index --find-links /run/distributions --python "$python" --prefix "/out$prefix" \
     --link-mode copy --no-deps --require-hashes --requirement "$here/packages.txt" "$@"
 rm -f "/out$prefix/.lock"
+"$python" "$here/same-paths" /out
 # These packages are kept as the base's own are, by the file that its PIP_CONSTRAINT names.
 held=$prefix/constraints.txt
 if [ -e "$held" ]; then

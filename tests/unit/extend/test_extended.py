@@ -12,6 +12,7 @@ from bench import NEW, OLD, Bench
 from imgbuild.dockerfile.lockfile import parse_lock
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.bake import BakeTarget, BuiltImage
+from imgbuild.engine.failure import BuildFailedError, BuildFailure
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.extend.base_image import BaseImage, family_base, local_name, referenced_base
@@ -450,3 +451,36 @@ def test_an_image_is_of_the_matrix_by_name_and_packages(  # noqa: PLR0913, PLR09
     assert (found.reference, found.packages) == (reference, packages)
     assert (found.image is not None) is known
     assert found.name == (NEW if known else reference)
+
+
+def test_packages_for_builds_are_not_in_the_image(
+    base: BaseImage, images: dict[str, Image], project: Project
+) -> None:
+    archive = BaseInput("debian@sha256:abc", "sha256:abc", "registry")
+    extension = extension_of({"build_apt": ["g++"], "apt": ["libsndfile1"]})
+    what = (extension, base, LOCK, (), images[NEW], project)
+    stages = Dockerfile(extension_dockerfile(*what, archive=archive)).stages
+    lines = {name: [one.line for one in stages[name].instructions] for name in stages}
+    assert lines["packages"][0] == "FROM builder AS packages"
+    assert lines["extended"][0] == "FROM system AS extended"
+    (download,) = (line for line in lines["build-archives"] if line.startswith("RUN "))
+    assert "g++" in download
+    others = {name: lines[name] for name in lines if name != "build-archives"}
+    assert not [name for name in others if any("g++" in line for line in others[name])]
+    assert all("--network=none" in line for line in lines["builder"] if line.startswith("RUN "))
+
+
+def test_same_paths_are_told_in_one_paragraph(
+    extending: Extending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "Not installed: a 1 and b 1 hold x.py, each with other content."
+
+    def bake(*_: object, **__: object) -> None:
+        values = (("x",), (), "RUN sh install", "exit code: 1", ("resolved", said), Path("log"))
+        raise BuildFailedError(BuildFailure(*values))
+
+    monkeypatch.setattr("imgbuild.extend.extended.run_bake", bake)
+    with pytest.raises(CheckFailedError) as told:
+        extending.build()
+    assert str(told.value) == said
+    assert extending.stored == BASE_ALONE

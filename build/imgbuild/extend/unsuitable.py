@@ -1,0 +1,72 @@
+"""Refuse additions that belong to another Python, or that would replace TensorFlow's files."""
+
+import re
+from collections.abc import Iterable
+
+from imgbuild.dockerfile.variables import OTHER_TENSORFLOWS
+from imgbuild.errors import InputError
+from imgbuild.extend.base_image import TENSORFLOWS, BaseImage
+
+#: Packages of Debian and Ubuntu for their own Python.
+_OF_PYTHON = re.compile(r"(?:lib)?python[0-9.]*(?:-(?P<module>[^=]+))?|idle[0-9.]*(?:-[^=]+)?")
+#: Parts of Debian's Python itself, which images of that Python can have.
+_PARTS = {"tk", "gdbm", "venv", "dev", "distutils", "lib2to3", "minimal", "stdlib"}
+#: What the index calls a module that the archive calls otherwise.
+_INDEX_NAMES = {
+    "bs4": "beautifulsoup4",
+    "crypto": "pycryptodome",
+    "dateutil": "python-dateutil",
+    "opencv": "opencv-python-headless",
+    "openssl": "pyopenssl",
+    "pil": "pillow",
+    "serial": "pyserial",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+    "zmq": "pyzmq",
+}
+_IN_THE_IMAGE = {"pip", "setuptools", "wheel", "numpy", "six", "h5py", "protobuf"}
+_OTHER_ESTIMATORS = ("tf-estimator-nightly",)
+
+
+def check_apt(names: Iterable[str], base: BaseImage) -> None:
+    """Raise InputError for packages of the system's Python if that is not the image's.
+
+    Images of other families may have the system's Python.
+    """
+    if base.image is None:
+        return
+    of_system = base.image.python.origin == "apt"
+    ways = []
+    for name in names:
+        match = _OF_PYTHON.fullmatch(name.partition("=")[0])
+        module = (match["module"] or "") if match else ""
+        if match and not (of_system and (not module or module in _PARTS)):
+            ways.append(f"{name}: {_way(module)}")
+    if ways:
+        raise InputError(
+            f"--apt: the archive's packages for Python are for its own, not for the Python "
+            f"{base.python} of {base.name} in /opt/python. {'; '.join(ways)}."
+        )
+
+
+def _way(module: str) -> str:
+    if module == "tk":
+        return "these images have no tkinter (docs/images.md)"
+    if module in _IN_THE_IMAGE:
+        return "the image has it"
+    if module in {"", *_PARTS} or module.endswith(("-dev", "-minimal", "-stdlib")):
+        return "the image has a Python, with its headers"
+    return f"use --pip {_INDEX_NAMES.get(module, module)}"
+
+
+def check_other_tensorflows(names: Iterable[str], base: BaseImage) -> None:
+    """Raise InputError for distributions with files of the base's TensorFlow or its estimator."""
+    if not any(name in base.packages for name in TENSORFLOWS):
+        return
+    others = {*OTHER_TENSORFLOWS, *_OTHER_ESTIMATORS} - {*TENSORFLOWS, *base.packages}
+    if found := sorted({*names} & others):
+        raise InputError(
+            f"{', '.join(found)}: it would be installed over the TensorFlow of {base.name}, whose "
+            "files have the same paths. Leave it out: `import tensorflow` works with the image's."
+        )
