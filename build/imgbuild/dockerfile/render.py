@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -13,6 +14,7 @@ from traceback import extract_tb
 from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
+from imgbuild import requirement_rules
 from imgbuild.dockerfile.lockfile import FOLDER, package_layers
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.dockerfile.variables import variables
@@ -72,6 +74,12 @@ def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[P
         found[dockerfile_path(image, folder)] = render_dockerfile(image, templates).text
         found |= {locks / layer.file_name: layer.text for layer in package_layers(image, locks)}
     return found
+
+
+def rules_for_images() -> str:
+    """Return the module `requirement_rules` for images, where pip brings `packaging`."""
+    text = Path(requirement_rules.__file__).read_text(encoding="utf-8")
+    return re.sub(r"^from packaging", "from pip._vendor.packaging", text, flags=re.MULTILINE)
 
 
 def write_all(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
