@@ -1,5 +1,6 @@
 """Files and folders that appear whole or not at all: atomic writes, locks, a store by sha256."""
 
+import codecs
 import errno
 import fcntl
 import hashlib
@@ -105,7 +106,9 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_named(path: Path, what: str = "", hint: str = "", *, largest: int = LARGEST_TEXT) -> str:
     """Return the text of a file that a user names; ``what`` and ``hint`` are for the error.
 
-    InputError: it is no file, has more than ``largest`` bytes, or is not UTF-8 text.
+    Windows' editors write a byte order mark, and its PowerShell UTF-16.
+
+    InputError: it is no file, has more than ``largest`` bytes, or is no such text.
     """
     try:
         # A FIFO would be waited for, and a device has no end.
@@ -116,7 +119,8 @@ def read_named(path: Path, what: str = "", hint: str = "", *, largest: int = LAR
             content = file.read(largest + 1)
         if len(content) > largest:
             raise OSError(0, f"over {largest} bytes, too large for such a file")  # noqa: TRY301
-        return content.decode("utf-8")
+        wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        return content.decode("utf-16" if wide else "utf-8-sig")
     except (OSError, ValueError) as error:
         said = (isinstance(error, OSError) and error.strerror) or "not UTF-8 text"
         raise InputError(f"{what or path}: {said}.{hint and ' '}{hint}") from None

@@ -18,9 +18,8 @@ from imgbuild.dockerfile.resolver import (
     refusal,
 )
 from imgbuild.errors import InputError
-from imgbuild.extend.base_image import TENSORFLOWS, BaseImage
+from imgbuild.extend.base_image import BaseImage
 from imgbuild.files import json_sha256, read_named, work_folder, write_text
-from imgbuild.matrix.images import all_images, minor_of
 from imgbuild.unpacking import DAMAGED_ZIP, read_member
 
 HEADER = """\
@@ -60,7 +59,6 @@ def lock_additions(  # noqa: PLR0913 - what, for which base, and how
         if lock.request_digest == digest and not upgrade:
             return lock
     requests = [_request(line, folder) for line in requested]
-    _check_tensorflow(requests, base)
     body = _resolved(requests, base, "" if upgrade else previous, environment, read_metadata)
     text = HEADER.format(base=base.name, digest=digest) + body
     text = _only_given_files(text, parse_lock(text, path.name), requests)
@@ -88,25 +86,6 @@ def _request(line: str, folder: Path) -> _Request:
         return _Request(Requirement(text), hashes, line.startswith("-c "))
     name, version, _, _ = parse_wheel_filename(path.name)
     return _Request(Requirement(f"{name}=={version}"), hashes, line.startswith("-c "), path)
-
-
-def _check_tensorflow(requests: Iterable[_Request], base: BaseImage) -> None:
-    """Raise InputError for another TensorFlow than the base's, with the images that have it."""
-    for one in (request.requirement for request in requests):
-        if one.name not in TENSORFLOWS or one.marker:
-            continue
-        version = {**base.stubs, **base.packages}.get(one.name, "").partition("+")[0]
-        if not version or one.specifier.contains(version, prereleases=True):
-            continue
-        minor, image = minor_of(version), base.image
-        said = f"{one}: {base.name} has TensorFlow {version}, which stays. For any {minor} write "
-        said += f"{one.name}=={minor}.*, or take"
-        others = [
-            f"--tf {other.minor} --stack {other.stack}"
-            for other in (all_images(image.matrix) if image else ())
-            if image and other.variant == image.variant and one.specifier.contains(other.tensorflow)
-        ]
-        raise InputError(f"{said} {' or '.join(dict.fromkeys(others)) or 'another image'}.")
 
 
 def _only_given_files(text: str, lock: Lock, requests: Iterable[_Request]) -> str:
