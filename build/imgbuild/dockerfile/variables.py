@@ -53,7 +53,7 @@ MPI_ROOT = "/opt/impi"
 #: run), as shells do.
 INIT = (f"{PREFIX}/bin/dumb-init", "--", "/usr/local/bin/as-user")
 
-#: What is installed, as constraints: pip and uv keep to the file that their variables name.
+#: The versions of the packages that stay, for pip and uv.
 CONSTRAINTS = f"{PREFIX}/constraints.txt"
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -150,7 +150,8 @@ def _environment(image: Image) -> Variables:
     environment = (
         ("PATH", ":".join((f"{PREFIX}/bin", *programs, *conda, *SYSTEM_PATH, *USER_PATH))),
         ("LANG", "C.UTF-8"),
-        ("PIP_CONSTRAINT", CONSTRAINTS),
+        # For pip, the same is in pip.conf of the interpreter. It would try to compile newer releases.
+        ("PIP_PREFER_BINARY", "1"),
         ("UV_CONSTRAINT", CONSTRAINTS),
         *MPI_ENVIRONMENT.get(mpi.flavour, ()),
         *(LIBFABRIC_ENVIRONMENT if root and Version(mpi.version) >= LIBFABRIC else ()),
