@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from imgbuild.dockerfile.conda import conda_lock_name, conda_problems, resolve_conda
+from imgbuild.dockerfile.constraints import applies
 from imgbuild.dockerfile.lockfile import (
     HEADER,
     Lock,
@@ -31,7 +32,6 @@ from imgbuild.files import json_sha256, work_folder, write_texts
 from imgbuild.matrix.components import CondaPython
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Condition, Matrix
-from imgbuild.matrix.rules import admits
 from imgbuild.parallel import in_parallel
 
 if TYPE_CHECKING:
@@ -179,13 +179,7 @@ def lock_problems(request: LockRequest, folder: Path) -> list[str]:
 
 
 def _applicable(conditions: Iterable[Condition], image: Image) -> tuple[str, ...]:
-    python = image.python_minor
-    return tuple(
-        one.require
-        for one in conditions
-        if (one.tensorflow is None or admits(one.tensorflow, image.tensorflow))
-        and (one.python is None or admits(one.python, python))
-    )
+    return tuple(condition.require for condition in conditions if applies(condition, image))
 
 
 def _horovod_requirements(image: Image) -> tuple[str, ...]:

@@ -59,18 +59,6 @@ CONSTRAINTS = f"{PREFIX}/constraints.txt"
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 #: Where `pip install --user` puts scripts of the users that an image has; as-user adds others'.
 USER_PATH = ("/root/.local/bin", "/home/mpiuser/.local/bin")
-#: Distributions with TensorFlow's files that no image provides: constraints keep them out.
-OTHER_TENSORFLOWS = (
-    "tensorflow-gpu",
-    "tensorflow-intel",
-    "tensorflow-rocm",
-    "intel-tensorflow",
-    "intel-tensorflow-avx512",
-    "tf-nightly",
-    "tf-nightly-cpu",
-    "tf-nightly-gpu",
-)
-
 #: What NVIDIA's container runtime reads: all devices, the libraries for computing, and the CUDA
 #: release that a driver must know for the container to start. The folders are those that other
 #: runtimes mount the driver at. Source: NVIDIA container toolkit, "Environment variables".
@@ -130,9 +118,6 @@ def variables(image: Image, locks: Path) -> Variables:
         "own_programs": [
             *(["venv/python"] if image.python.origin == "apt" else []),
             *(["mpiexec-ssh"] if image.mpi.flavour == "intelmpi" else []),
-        ],
-        "other_tensorflows": [
-            name for name in OTHER_TENSORFLOWS if name not in {image.distribution, *image.provided}
         ],
         # What another lock of builders made of a source distribution must not be found in it.
         "uv_cache": f"imgbuild-uv-{sha256(lock_text(locks / image.build_lock_name).encode())[:8]}",
