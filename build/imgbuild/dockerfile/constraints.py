@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from imgbuild.dockerfile.lockfile import locked_packages, read_lock
-from imgbuild.matrix.images import Image, all_images, minor_of
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Companion, Condition
 from imgbuild.matrix.rules import admits
 
@@ -126,14 +126,25 @@ def images_with_companion(name: str, image: Image) -> list[Image]:
     ]
 
 
+def _needed_tensorflow(name: str, image: Image) -> str:
+    """Return which TensorFlow a companion needs that has no release for the image's.
+
+    It does not depend on other images, so that a new one does not change the digest of this one.
+    """
+    rows = [one for one in image.matrix.companions if Requirement(one.require).name == name]
+    bounds = [bound for row in rows for bound in SpecifierSet(row.tensorflow or "")]
+    lowest = min((_version(bound) for bound in bounds if bound.operator == ">="), default=None)
+    if lowest and Version(image.tensorflow) < lowest:
+        return f">={lowest}"
+    return f"<{max(_version(bound) for bound in bounds if bound.operator == '<')}"
+
+
 def render_constraints(image: Image, locks: Path) -> str:
     """Return the text of the image's constraints, in the form of pip."""
     packages = package_bounds(image, locks)
     lines = {name: f"{name}{bounds}" for name, bounds in packages.items() if bounds}
     for name, bounds in companion_bounds(image, packages).items():
-        note = ""
+        lines[name] = f"{name}{bounds}"
         if bounds == NONE and name not in OTHER_TENSORFLOWS:
-            others = [minor_of(one.tensorflow) for one in images_with_companion(name, image)]
-            note = f"  # has releases for TensorFlow {', '.join(dict.fromkeys(others)) or 'none'}"
-        lines[name] = f"{name}{bounds}{note}"
+            lines[name] += f"  # needs TensorFlow{_needed_tensorflow(name, image)}"
     return _HEADER + "".join(f"{line}\n" for _, line in sorted(lines.items()))
