@@ -22,6 +22,7 @@ six>=1.12.0
 # These releases work with this TensorFlow.
 keras>=2.3,<2.4
 tensorflow-addons==0.11.*
+tensorflow-model-optimization<0  # needs TensorFlow>=2.4
 # These have TensorFlow's files.
 tensorflow-gpu<0
 intel-tensorflow<0
@@ -80,6 +81,7 @@ REFUSED = (
     "tensorflow_gpu~=2.3.0",
     "intel-tensorflow==2.2.0",
     "tf-nightly",
+    "tensorflow-model-optimization",
 )
 #: Lines that are read as another one, which pip gets; empty: none is left.
 REPAIRED = {

@@ -118,6 +118,8 @@ _LOCAL_BUILD = re.compile(rf"({_NAME}) *@ *file://(\S*)")
 _WHEEL_VERSION = re.compile(r".*/[^/-]+-([0-9][^/-]*)-[^/]+\.whl")
 #: Packages that only conda has.
 _CONDA_ALONE = re.compile(r"conda(-.*)?|anaconda-.*|mkl-.*|navigator-updater|menuinst|ruamel-yaml")
+#: Distributions with files of TensorFlow or of its parts.
+_REPLACEMENT = re.compile(r"intel-tensorflow|.*-nightly")
 #: Options of a line with a requirement.
 _LINE_OPTIONS = re.compile(r"\s--[a-z].*")
 _LONGEST = 2000
@@ -243,7 +245,9 @@ def judge_line(line: str, image: ImageFacts) -> Verdict:
         return _judge_tensorflow(line, requirement, image)
     allowed = image.constraints.get(name)
     if allowed is not None and str(allowed) == "<0":
-        reason = "it would replace files of the image's TensorFlow; leave it out"
+        reason = f"no release works with the image's TensorFlow {image.tensorflow}"
+        if _REPLACEMENT.match(name):
+            reason = "it would replace files of the image's TensorFlow; leave it out"
         return Verdict(OTHER_TENSORFLOW, "", reason)
     return _judge_version(line, requirement, image)
 

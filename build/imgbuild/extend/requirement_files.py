@@ -8,8 +8,8 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
+from imgbuild.dockerfile.constraints import OTHER_TENSORFLOWS, images_with_companion
 from imgbuild.dockerfile.resolver import parse_requirement
-from imgbuild.dockerfile.variables import OTHER_TENSORFLOWS
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import BaseImage
 from imgbuild.files import file_sha256, read_named
@@ -17,6 +17,7 @@ from imgbuild.matrix.images import all_images
 from imgbuild.requirement_rules import (
     DIFFERS,
     OTHER_TENSORFLOW,
+    TENSORFLOW_NAMES,
     ImageFacts,
     judge_line,
     logical_lines,
@@ -128,16 +129,24 @@ class RequirementReader:
             yield verdict.kept
 
     def _images_for(self, line: str) -> str:
-        """Return the options that select the images which fulfil a line on TensorFlow."""
+        """Return the options that select the images which fulfil a refused line."""
         requirement, image = parse_line(line), self.base.image
-        if not requirement or not image or canonicalize_name(requirement.name) in OTHER_TENSORFLOWS:
+        if not requirement or not image:
             return ""
-        others = dict.fromkeys(
-            f"--tf {other.minor} --stack {other.stack}"
-            for other in all_images(image.matrix)
-            if other.variant == image.variant and _fulfils(other.tensorflow, requirement.specifier)
-        )
-        return f"; take {' or '.join(others)}" if others else "; no image has that one"
+        name = str(canonicalize_name(requirement.name))
+        if name in TENSORFLOW_NAMES:
+            others = [
+                other
+                for other in all_images(image.matrix)
+                if other.variant == image.variant
+                and _fulfils(other.tensorflow, requirement.specifier)
+            ]
+        elif name in OTHER_TENSORFLOWS:
+            return ""
+        else:
+            others = images_with_companion(name, image)
+        options = dict.fromkeys(f"--tf {other.minor} --stack {other.stack}" for other in others)
+        return f"; take {' or '.join(options)}" if options else "; no image has that one"
 
     def require_fit(self, *, keep_image: bool) -> None:
         """Put the lines aside that differ from the base, if ``keep_image``; else InputError.
