@@ -41,6 +41,9 @@ def extend(
     requirements: list[str] | None = option(
         "--requirements FILE", "Packages in pip's format; repeatable."
     ),
+    keep_image: bool = flag(
+        "--keep-image", "Put requirements aside that differ from the image's packages."
+    ),
     conda_file: str | None = option(
         "--conda-file FILE", "Packages of an environment.yml, through pip."
     ),
@@ -71,6 +74,7 @@ def extend(
         raise InputError(f"--env {wrong[0]}: give NAME=VALUE.")
     variables = dict(one.partition("=")[::2] for one in env or ())
     values: dict[str, object] = {"base": base, "pip": pip, "requirements": requirements}
+    values["keep_image"] = keep_image
     values |= {"conda_file": conda_file, "apt": apt, "env": variables, "copy": copy, "user": user}
     set_options = {key: value for key, value in values.items() if value}
     if file and (set_options or selection != Selection()):
@@ -114,7 +118,8 @@ def _extend(
     from imgbuild.extend.base_image import family_base, referenced_base
     from imgbuild.extend.distributions import distributions_context, find_distributions
     from imgbuild.extend.extended import build_extension, extension_dockerfile
-    from imgbuild.extend.extension import check_use, wanted_packages, wheel_paths
+    from imgbuild.extend.extension import check_use, wanted_packages
+    from imgbuild.extend.requirement_files import RequirementReader, wheel_paths
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
     from imgbuild.settings import load_settings
@@ -141,15 +146,15 @@ def _extend(
         else:
             base = _located(base, project)
         extension, conda = _read_conda(extension, folder, base)
-        lock, requested = None, wanted_packages(extension, folder, conda)
-        wheels, distributions = wheel_paths(requested), list["Download"]()
+        requested = wanted_packages(extension, RequirementReader(base, folder, info), conda)
+        lock, wheels, distributions = None, wheel_paths(requested), list["Download"]()
         sites = Sites(matrix.upstream_urls, load_settings(project.settings))
         if requested:
             # Only an image that the engine has can say what its Python makes of a package.
-            reader = stack.enter_context(MetadataReader(project, matrix, sites, info, base.id))
-            lock = _lock(requested, base, lock_path, reader, folder, upgrade=upgrade)
+            metadata = stack.enter_context(MetadataReader(project, matrix, sites, info, base.id))
+            lock = _lock(requested, base, lock_path, metadata, folder, upgrade=upgrade)
             with_uv = print_only or not (context and context.inputs.uv)
-            distributions += find_distributions(lock, wheels, base, reader, with_uv=with_uv)
+            distributions += find_distributions(lock, wheels, base, metadata, with_uv=with_uv)
         if context and not print_only:
             files = distributions_context(distributions, sites)
             made = build_extension(extension, base, lock, wheels, files, folder, context)

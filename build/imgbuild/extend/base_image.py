@@ -52,6 +52,7 @@ class BaseImage:
     ``packages`` are the versions of its Python packages by canonical name, of which ``local`` are
     not taken from the index, such as a Horovod that was compiled for it. ``system`` is such as
     ``debian-12``, ``user`` whom its containers run as, ``id`` the engine's where it is known.
+    ``constraints`` is the text of its constraints.txt; empty: all its packages stay.
     """
 
     name: str
@@ -64,6 +65,7 @@ class BaseImage:
     image: Image | None = None
     user: str = ""
     id: str = ""
+    constraints: str = ""
 
     @property
     def local_name(self) -> str:
@@ -94,7 +96,10 @@ def family_base(image: Image, project: Project) -> BaseImage:
     packages = locked_packages(image, project.locks)
     local = [name for name in ("horovod", *image.provided) if name in packages]
     python, system = image.version_of("python"), (image.os.glibc, image.os_name)
-    return BaseImage(image.name, image.tags[0], python, *system, packages, local, image)
+    bounds = project.dockerfiles / image.name / "constraints.txt"
+    text = bounds.read_text(encoding="utf-8") if bounds.exists() else ""
+    facts = (python, *system, packages, local, image)
+    return BaseImage(image.name, image.tags[0], *facts, constraints=text)
 
 
 _USER = TypeAdapter(scalars.ImageUser)

@@ -5,4 +5,4 @@
 # An image on top lets pip choose; the file is still there.
 ARG BASE
 FROM ${BASE}
-ENV PIP_CONSTRAINT=
+ENV PIP_CONSTRAINT=/dev/null
