@@ -1,6 +1,6 @@
 # suite: pins
 # base: tf-2.2-cpu-debian
-# fails: test_pip_leaves_what_is_installed
+# fails: test_pip_leaves_what_stays
 # says: pip would replace .*h5py, .*numpy, .*protobuf, .*tensorflow
 # An image on top lets pip choose; the file is still there.
 ARG BASE
