@@ -63,7 +63,8 @@ def add_version(project: Project, row: NewRow, sites: Sites, log: Log) -> NewVer
         copy.matrix.write_text(text, encoding="utf-8")
         matrix = load_matrix(copy.matrix)
         with MetadataReader(project, matrix, sites, log) as reader:
-            _, unread = write_locks(lock_family(matrix), copy.locks, sites, log, reader.read)
+            readers = (reader.read, reader.requirements)
+            _, unread = write_locks(lock_family(matrix), copy.locks, sites, log, *readers)
         if unread:
             raise MachineError(f"{' '.join(unread)} Nothing was changed.")
         _read_wheels(copy, _images(matrix, row), sites, log)

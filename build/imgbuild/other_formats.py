@@ -6,9 +6,8 @@ from pathlib import Path
 from imgbuild.errors import InputError
 
 #: What ``conda list --export`` and ``conda list --explicit`` write: a version and a build each.
-_CONDA_LIST = re.compile(
-    r"^\s*(?:@EXPLICIT|[\w.-]+==?[^\s=]+=\S+|https?://\S+\.(?:tar\.bz2|conda)(?:#\S*)?)\s*$",
-    re.MULTILINE,
+_CONDA_LINE = re.compile(
+    r"@EXPLICIT|[\w.-]+==?[^\s=]+=\S+|https?://\S+\.(?:tar\.bz2|conda)(?:#\S*)?"
 )
 _ENVIRONMENT = re.compile(r"^dependencies:\s*(?:#.*)?\n+(?:\s*#.*\n+)*\s*- ", re.MULTILINE)
 _TABLE = r"^\s*\[{}\]\s*(?:#.*)?$"
@@ -71,7 +70,9 @@ _FORMATS = (
 
 def is_conda_list(text: str) -> bool:
     """Return whether a text is what ``conda list --export`` or ``--explicit`` writes."""
-    return bool(_CONDA_LIST.search(text)) and not _ENVIRONMENT.search(text)
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("#")]
+    return bool(lines) and all(map(_CONDA_LINE.fullmatch, lines))
 
 
 def is_conda_file(text: str) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from image_labels import image_labels
 from label_forms import PIN, contradictions, malformed
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from versions import MODULES, PREFIX, Image, begins, os_release, reader, same_version
@@ -19,12 +20,13 @@ from versions import MODULES, PREFIX, Image, begins, os_release, reader, same_ve
 if TYPE_CHECKING:
     from container import Container
     from expectation import Expectation
+    from packaging.specifiers import SpecifierSet
 
 STANDIN = "imgbuild.standin"
 #: What `pip check` may say, by TensorFlow's version, each with its reason. There is none: the locks
 #: were solved together, and a conflict that someone has to live with is to be written here.
 KNOWN_CONFLICTS: dict[str, frozenset[str]] = {}
-#: What pip and uv read, each by a variable of its own.
+#: The file that pip and uv read.
 CONSTRAINTS = f"{PREFIX}/constraints.txt"
 
 
@@ -121,35 +123,49 @@ def test_requirements_agree(container: Container, expect: Expectation) -> None:
     assert known <= found, "\n".join(["known, but no longer so:", *sorted(known - found)])
 
 
+@pytest.fixture
+def constraints(container: Container) -> dict[str, SpecifierSet]:
+    """Return the versions that the image's constraints admit, by name."""
+    lines = container.run("cat", CONSTRAINTS, seconds=10).output.splitlines()
+    texts = (line.partition("#")[0].strip() for line in lines)
+    found = [Requirement(text) for text in texts if text]
+    return {canonicalize_name(one.name): one.specifier for one in found}
+
+
 @pytest.mark.usefixtures("of_a_stack")
-def test_constraints_are_what_is_installed(
-    container: Container, distributions: list[tuple[str, str]]
+def test_constraints_fit_what_is_installed(
+    container: Container,
+    distributions: list[tuple[str, str]],
+    constraints: dict[str, SpecifierSet],
 ) -> None:
-    """The file that `PIP_CONSTRAINT` and `UV_CONSTRAINT` name has each package in its version."""
-    named = container.run("printenv", "PIP_CONSTRAINT", "UV_CONSTRAINT", seconds=10)
-    assert named.stdout.split() == [CONSTRAINTS] * 2
-    lines = container.run("cat", CONSTRAINTS, seconds=10).output.split()
-    refused = {line.removesuffix("<0") for line in lines if line.endswith("<0")}
-    assert "tf-nightly" in refused, "another TensorFlow may be installed over the image's"
-    assert not refused & {*dict(distributions)}, "refused, and installed"
-    lines = [line for line in lines if not line.endswith("<0")]
-    held = {canonicalize_name(name): one for name, _, one in (x.partition("==") for x in lines)}
+    """Those that pip's configuration and `UV_CONSTRAINT` name admit the installed versions."""
+    named = container.run("printenv", "UV_CONSTRAINT", seconds=10)
+    assert named.stdout.split() == [CONSTRAINTS]
+    for_pip = container.run("python", "-m", "pip", "config", "list", seconds=60)
+    assert f"'{CONSTRAINTS}'" in for_pip.stdout, "pip has no constraints"
+    assert str(constraints["tf-nightly"]) == "<0", "another TensorFlow may be installed"
     wrong = [
-        f"{name}: the image has {found}, {CONSTRAINTS} {held.get(name, 'nothing')}"
-        for name, found in sorted({**dict.fromkeys(held, "none"), **dict(distributions)}.items())
-        if held.get(name) != found
+        f"{name}: the image has {version}, {CONSTRAINTS} {constraints[name]}"
+        for name, version in distributions
+        if name in constraints and not constraints[name].contains(version, prereleases=True)
     ]
     assert not wrong, "\n".join(wrong)
+    for name in ("numpy", "protobuf", "tensorboard"):
+        version = dict(distributions)[name]
+        assert str(constraints[name]) == f"=={version}", f"{name} may change"
 
 
 @pytest.mark.usefixtures("of_a_stack")
-def test_pip_leaves_what_is_installed(
-    container: Container, distributions: list[tuple[str, str]]
+def test_pip_leaves_what_stays(
+    container: Container,
+    distributions: list[tuple[str, str]],
+    constraints: dict[str, SpecifierSet],
 ) -> None:
-    """Of wheels of a newer release pip takes none; told to, it fails and names the constraint."""
+    """pip takes no newer release of a package that stays; asked for one, it names the constraint."""
     installed = dict(distributions)
+    staying = {name for name in installed if str(constraints.get(name, "")).startswith("==")}
     found = container.program("newer_packages.py", json.dumps(installed), seconds=120).json
-    replaced = ", ".join(sorted({*installed} - {*found["kept"]}))
+    replaced = ", ".join(sorted(staying - {*found["kept"]}))
     assert not replaced, f"pip would replace {replaced}:\n{found['said']}"
     held = f"The user requested (constraint) numpy=={installed['numpy']}"
     assert held in found["refused"], found["refused"]

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import NoReturn
 
+from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.resolver import SourceDistribution, Target
 
 #: As uv prints it with ``--only-binary :all:``.
@@ -20,3 +21,8 @@ def write_fake_uv(path: Path, script: str) -> Path:
 def no_metadata(source: SourceDistribution, _: Target) -> NoReturn:
     """Fail a test in which no metadata of a source distribution is needed."""
     raise AssertionError(f"{source.name} needs no metadata")
+
+
+def no_requirements(_: Lock, __: str, ___: Target) -> dict[str, tuple[str, ...]]:
+    """Return that no package of a lock requires another."""
+    return {}

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from imgbuild.errors import InputError
-from imgbuild.extend.extension import extension_of, wanted_packages
+from imgbuild.extend.base_image import BaseImage
+from imgbuild.extend.requirement_files import RequirementReader
 
 FILES = {
     "pyproject": '[project]\nname = "train"\ndependencies = ["tensorflow==2.2"]\n',
@@ -43,12 +44,17 @@ WAYS = {
 }
 
 
+def reader(folder: Path) -> RequirementReader:
+    base = BaseImage("me/base:1", "me/base:1", "3.6.15", "2.36", "debian-12", {}, ())
+    return RequirementReader(base, folder, lambda _: None)
+
+
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_another_tools_file_names_the_way(tmp_path: Path, kind: str, encoding: str) -> None:
     (tmp_path / "requirements.txt").write_text(FILES[kind], encoding=encoding)
     with pytest.raises(InputError) as error:
-        wanted_packages(extension_of({"requirements": ["requirements.txt"]}), tmp_path)
+        [*reader(tmp_path).read_file(tmp_path / "requirements.txt")]
     assert "requirements.txt: this is a" in str(error.value)
     assert WAYS[kind] in str(error.value)
 
@@ -66,4 +72,5 @@ def test_another_tools_file_names_the_way(tmp_path: Path, kind: str, encoding: s
 )
 def test_a_requirements_file_is_taken_for_no_other(tmp_path: Path, text: str) -> None:
     (tmp_path / "requirements.txt").write_text(text)
-    wanted_packages(extension_of({"requirements": ["requirements.txt"]}), tmp_path)
+    found = [*reader(tmp_path).read_file(tmp_path / "requirements.txt")]
+    assert len(found) == len([line for line in text.splitlines() if not line.startswith("#")])

@@ -1,4 +1,6 @@
-"""Make the metadata of source distributions in a container, and keep it by their sha256.
+"""Read the metadata of packages, and keep it by their sha256.
+
+A wheel has its metadata. That of a source distribution is made in a container.
 
 What the Python of another image says is kept for that image alone: it can say anything.
 
@@ -38,6 +40,7 @@ from imgbuild.dockerfile.resolver import (
     lock_packages,
     parse_metadata,
     refusal,
+    wheel_metadata,
 )
 from imgbuild.dockerfile.variables import PREFIX
 from imgbuild.engine.bake import BakeTarget
@@ -139,6 +142,45 @@ class MetadataReader:
             write_text(kept, json.dumps(asdict(metadata)) + "\n")
             return metadata
 
+    def requirements(self, lock: Lock, name: str, target: Target) -> dict[str, tuple[str, ...]]:
+        """Return what each package of a lock requires; ``name`` is the lock's.
+
+        CheckFailedError: the index has no file of a package, or its metadata cannot be read.
+        MachineError: the index cannot be reached.
+        """
+        names = {digest: package for package, digests in lock.hashes.items() for digest in digests}
+        found = {}
+        for file in lock_files(lock, name, target, self.sites):
+            package = names[file.sha256]
+            version = lock.versions[package]
+            if file.name.endswith(".whl"):
+                metadata = self._read_wheel(file, package, version)
+            else:
+                source = SourceDistribution(package, version, file.name, file.url, file.sha256)
+                metadata = self.read(source, target)
+            found[package] = metadata.requires
+        return found
+
+    def _read_wheel(self, file: Download, package: str, version: str) -> PackageMetadata:
+        """Return the metadata of a wheel: the index's own file of it (PEP 658), if it has one."""
+        kept = cache_dir() / "wheel-metadata" / f"{file.sha256}.json"
+        if known := _kept_metadata(kept):
+            return known
+        try:
+            text = self._index_metadata(file.url) or wheel_metadata(self._fetched(file))
+            metadata = parse_metadata(text, package, version)
+        except (*_BROKEN, ValueError) as error:
+            raise CheckFailedError(f"The metadata of {file.name} is not usable: {error}.") from None
+        write_text(kept, json.dumps(asdict(metadata)) + "\n")
+        return metadata
+
+    def _index_metadata(self, url: str) -> str:
+        """Return the METADATA that an index offers beside a wheel; empty if it offers none."""
+        if not url.startswith(("http://", "https://")):
+            return ""
+        answer = self.sites.get(f"{url}.metadata", limit=LARGEST_METADATA)
+        return answer.body.decode("utf-8") if answer.status == 200 else ""
+
     def build_tools(self, source: SourceDistribution, target: Target) -> list[Download]:
         """Return the wheels that build a source distribution; raises as `read`."""
         metadata, title = self.read(source, target), f"{source.name} {source.version}"
@@ -147,7 +189,8 @@ class MetadataReader:
 
     def _make(self, source: SourceDistribution, target: Target, title: str) -> PackageMetadata:
         context = self._context(target, title)
-        archive = self._fetched(source)
+        file = Download(source.file_name, source.url, source.sha256, kind=Kind.PYTHON)
+        archive = self._fetched(file)
         system = read_build_system(archive)
         self.log(f"making the metadata of {title} in a container: it has no wheel")
         requires, reason = system.requires, ""
@@ -170,12 +213,11 @@ class MetadataReader:
                 break
         raise ValueError(reason or "its build backend made no metadata")
 
-    def _fetched(self, source: SourceDistribution) -> Path:
-        download = Download(source.file_name, source.url, source.sha256, kind=Kind.PYTHON)
+    def _fetched(self, file: Download) -> Path:
         store = ContentStore(cache_dir() / "downloads")
         with shown_progress() as progress:
-            fetch_all([download], store, self.sites, progress)
-        return store.path(source.sha256)
+            fetch_all([file], store, self.sites, progress)
+        return store.path(file.sha256)
 
     def _context(self, target: Target, title: str) -> BuildContext:
         """Return what containers are run with; MachineError names the package that needs one."""

@@ -1,40 +1,124 @@
 """Which images serve a GPU, a Python and a list of packages, and why the others do not."""
 
+import os
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from imgbuild.dockerfile.lockfile import locked_packages
-from imgbuild.dockerfile.resolver import parse_requirement
 from imgbuild.errors import InputError
+from imgbuild.extend.base_image import family_base
+from imgbuild.extend.conda_file import read_conda_file
+from imgbuild.extend.requirement_files import image_facts
 from imgbuild.files import read_named
 from imgbuild.matrix.gpus import Gpu, KernelSupport, gpu_capability, kernel_support, service
 from imgbuild.matrix.images import Image
+from imgbuild.matrix.selection import by_default, newest_of
+from imgbuild.other_formats import is_conda_file, require_requirements
+from imgbuild.project import Project
+from imgbuild.requirement_rules import (
+    OTHER_TENSORFLOW,
+    PASSES,
+    TENSORFLOW_NAMES,
+    ImageFacts,
+    judge_line,
+    logical_lines,
+    parse_line,
+    repair_line,
+)
 
-#: Characters of a requirement; Python reads no number of over 4,300 digits.
+#: Characters of a version; Python reads no number of over 4,300 digits.
 _LONGEST = 2000
-_SYSTEM = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
+_OTHER_FILE = re.compile(r"(?:-r|--requirement)[ =]?\s*(\S+)")
+
+
+class RequiredLine(NamedTuple):
+    """A line of a requirements file, and its place, ``FILE:LINE``."""
+
+    place: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        requirement = parse_line(self.text)
+        return canonicalize_name(requirement.name) if requirement else ""
+
+    def adds_to(self, facts: ImageFacts) -> bool:
+        """Return whether an image lacks its package."""
+        requirement = parse_line(self.text)
+        marker = requirement.marker if requirement else None
+        there = self.name in {*facts.packages, *TENSORFLOW_NAMES}
+        return not there and (not marker or marker.evaluate(facts.environment))
+
+
+@dataclass(frozen=True)
+class RequirementFile:
+    """The lines of a file, and the versions of Python that it admits if it is one of conda."""
+
+    path: Path
+    lines: tuple[RequiredLine, ...]
+    python: SpecifierSet
+    is_conda: bool
+
+    @property
+    def for_gpus(self) -> bool:
+        """Whether the file names TensorFlow's distribution for GPUs."""
+        return any(line.name == "tensorflow-gpu" for line in self.lines)
+
+    def extend_command(self, fit: "Fit") -> str:
+        """Return the command that adds the rest of the file to an image."""
+        option = "--conda-file" if self.is_conda else "--requirements"
+        words = ["imgbuild extend", fit.image.name, option, shlex.quote(str(self.path))]
+        return " ".join([*words, *(["--keep-image"] if fit.differing else []), "-t me/train:1"])
+
+
+@dataclass(frozen=True)
+class Fit:
+    """An image that will run, and what that means for the lines of a file.
+
+    ``differing`` are the lines that the image does not fulfil, with the reason. ``added`` are the
+    packages that it does not have.
+    """
+
+    image: Image
+    code: str
+    differing: tuple[tuple[RequiredLine, str], ...]
+    added: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """What an image shall serve: requirements are by ``FILE:LINE``.
-
-    ``no_gpu`` is why images for GPUs have none to run on.
-    """
+    """What an image must support; ``no_gpu`` is why images for GPUs have none to run on."""
 
     gpus: tuple[Gpu, ...] = ()
     no_gpu: str = ""
     python: SpecifierSet = field(default_factory=SpecifierSet)
-    requirements: tuple[tuple[str, Requirement], ...] = ()
+    lines: tuple[RequiredLine, ...] = ()
 
-    def refusals(self, image: Image, locks: Path) -> Iterator[tuple[str, str]]:
-        """Yield why an image does not serve, and the version that it has for the required one."""
+    def judge(self, image: Image, project: Project) -> "Fit | tuple[str, str]":
+        """Return how an image fits; or why it will not run, and its version of that.
+
+        Of the lines, those on TensorFlow decide.
+        """
+        facts = image_facts(family_base(image, project))
+        if refusal := next(self._refusals(image, facts), None):
+            return refusal
+        differing, added = list[tuple[RequiredLine, str]](), list[str]()
+        for line in self.lines:
+            verdict = judge_line(line.text, facts)
+            if verdict.outcome != PASSES:
+                differing.append((line, verdict.reason))
+            elif line.adds_to(facts):
+                added.append(line.name)
+        return Fit(image, self.code(image), tuple(differing), tuple(dict.fromkeys(added)))
+
+    def _refusals(self, image: Image, facts: ImageFacts) -> Iterator[tuple[str, str]]:
+        """Yield why an image will not run, and the version that it has of what is required."""
         if self.no_gpu and image.cuda:
             yield f"they are for GPUs: {self.no_gpu}", ""
         if self.gpus and not image.cuda:
@@ -46,16 +130,10 @@ class Requirements:
         python = image.version_of("python")
         if not self.python.contains(python):
             yield f"their Python is not {self.python}", python
-        packages = locked_packages(image, locks)
-        for where, requirement in self._applicable(image):
-            found = packages.get(canonicalize_name(requirement.name))
-            if found and not requirement.specifier.contains(found, prereleases=True):
-                yield f"{where} wants {requirement}", found
-
-    def added(self, image: Image, locks: Path) -> list[str]:
-        """Return the required packages that an image does not have."""
-        names = (canonicalize_name(one.name) for _, one in self._applicable(image))
-        return [name for name in names if name not in locked_packages(image, locks)]
+        for line in self.lines:
+            other = judge_line(line.text, facts).outcome == OTHER_TENSORFLOW
+            if other and line.name in TENSORFLOW_NAMES:
+                yield f"{line.place} wants {line.text}", facts.tensorflow
 
     def code(self, image: Image) -> str:
         """Return the kind of code that an image has for the GPUs."""
@@ -63,12 +141,19 @@ class Requirements:
         kinds = (kernel_support(one, image.wheel, image.cuda) for one in known if image.cuda)
         return ", ".join(dict.fromkeys(map(str, kinds))) or "-"
 
-    def _applicable(self, image: Image) -> Iterator[tuple[str, Requirement]]:
-        versions = {"python_version": image.python_minor, "implementation_name": "cpython"}
-        here = {**_SYSTEM, **versions, "python_full_version": image.version_of("python")}
-        for where, one in self.requirements:
-            if not one.marker or one.marker.evaluate(here):
-                yield where, one
+
+def best_fit(fits: Sequence[Fit], file: RequirementFile | None) -> Fit | None:
+    """Return the fit of the newest TensorFlow for which the fewest lines differ, by the defaults.
+
+    If the file names TensorFlow for GPUs, an image for GPUs is preferred.
+    """
+    if file and file.for_gpus:
+        fits = [fit for fit in fits if fit.image.cuda] or fits
+    fewest = min((len(fit.differing) for fit in fits), default=0)
+    minors = {fit.image.minor for fit in fits if len(fit.differing) == fewest}
+    images = [fit.image for fit in fits if fit.image.minor in minors]
+    chosen = by_default(newest_of(images))[0] if images else None
+    return next((fit for fit in fits if fit.image is chosen), None)
 
 
 def gpus_here() -> tuple[tuple[Gpu, ...], str]:
@@ -101,16 +186,37 @@ def python_range(text: str) -> SpecifierSet:
         raise wrong from None
 
 
-def read_requirements(path: Path) -> Iterator[tuple[str, Requirement]]:
-    """Yield the requirements of a file by their place; lines of options are not read."""
-    text = read_named(path, f"--requirements {path}", "Name a file of pip's.")
-    for number, line in enumerate(text.splitlines(), 1):
-        text = re.sub(r"(^|\s)(#|--hash).*|\\$", "", line).strip()
-        if len(text) > _LONGEST:
-            raise InputError(f"{path}:{number}: over {_LONGEST} characters; no requirement has.")
-        try:
-            if text and not text.startswith("-"):
-                yield f"{path.name}:{number}", parse_requirement(text)
-        except ValueError as error:
-            said = str(error).partition("\n")[0]
-            raise InputError(f"{path}:{number}: {text!r} is no requirement: {said}.") from None
+def read_requirements(path: Path) -> RequirementFile:
+    """Return the lines of a requirements file, with those that it includes, or of a conda file.
+
+    Other lines of options are not read. InputError: a line is no requirement, or the file is one of
+    another tool.
+    """
+    text = read_named(path, f"--requirements {path}", "Name a file of pip's or conda's.")
+    if not is_conda_file(text):
+        return RequirementFile(path, tuple(_lines(path, text)), SpecifierSet(), is_conda=False)
+    conda = read_conda_file(path, "", lambda _: None)
+    listed = (*conda.requirements, *conda.pip_lines)
+    lines = tuple(RequiredLine(*pair) for pair in listed if not pair[1].startswith("-"))
+    return RequirementFile(path, lines, conda.python, is_conda=True)
+
+
+def _lines(path: Path, text: str, *above: str) -> Iterator[RequiredLine]:
+    """Yield the requirements of a file, which others, ``above``, include."""
+    require_requirements(path, text)
+    above = (*above, os.path.realpath(path))
+    for number, line in logical_lines(text):
+        if other := _OTHER_FILE.fullmatch(line):
+            included = path.parent / other[1]
+            if os.path.realpath(included) in above:
+                raise InputError(f"{path}:{number}: {other[1]} includes itself.")
+            yield from _lines(
+                included, read_named(included, f"{path}:{number}: {included}"), *above
+            )
+        elif not line.startswith("-"):
+            meant, _ = repair_line(line)
+            if meant and not parse_line(meant):
+                raise InputError(f"{path}:{number}: {line[:80]!r} is no requirement.")
+            if meant:
+                meant = re.sub(r"\s+--hash[= ].*", "", meant)
+                yield RequiredLine(f"{path.name}:{number}", meant)

@@ -41,6 +41,9 @@ def extend(
     requirements: list[str] | None = option(
         "--requirements FILE", "Packages in pip's format; repeatable."
     ),
+    keep_image: bool = flag(
+        "--keep-image", "Put requirements aside that differ from the image's packages."
+    ),
     conda_file: str | None = option(
         "--conda-file FILE", "Packages of an environment.yml, through pip."
     ),
@@ -77,8 +80,8 @@ def extend(
         raise InputError(f"--env {wrong[0]}: give NAME=VALUE.")
     variables = dict(one.partition("=")[::2] for one in env or ())
     values: dict[str, object] = {"base": base, "pip": pip, "requirements": requirements}
-    values |= {"conda_file": conda_file, "apt": apt, "build_apt": build_apt, "env": variables}
-    values |= {"copy": copy, "user": user}
+    values |= {"keep_image": keep_image, "conda_file": conda_file, "apt": apt}
+    values |= {"build_apt": build_apt, "env": variables, "copy": copy, "user": user}
     set_options = {key: value for key, value in values.items() if value}
     if file and (set_options or selection != Selection()):
         raise InputError(
@@ -127,8 +130,8 @@ def _extend(
     from imgbuild.extend.base_image import family_base, referenced_base
     from imgbuild.extend.distributions import distributions_context, find_distributions
     from imgbuild.extend.extended import build_extension, extension_dockerfile, requested_names
-    from imgbuild.extend.extension import check_use, wanted_packages, wheel_paths
-    from imgbuild.extend.unsuitable import check_apt, check_other_tensorflows
+    from imgbuild.extend.extension import check_use
+    from imgbuild.extend.requirement_files import wheel_paths
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
     from imgbuild.settings import load_settings
@@ -154,31 +157,47 @@ def _extend(
             base = replace(base, id=context.need_own(context.images[0]).id)
         else:
             base = _located(base, project)
-        check_apt(extension.apt, base)
-        extension, conda = _read_conda(extension, folder, base)
-        lock, requested = None, wanted_packages(extension, folder, conda)
-        check_other_tensorflows(requested_names(requested), base)
-        wheels, distributions = wheel_paths(requested), list["Download"]()
+        extension, requested = _requested(extension, folder, base)
+        lock, wheels, distributions = None, wheel_paths(requested), list["Download"]()
         sites = Sites(matrix.upstream_urls, load_settings(project.settings))
         if requested:
             # Only an image that the engine has can say what its Python makes of a package.
-            reader = stack.enter_context(MetadataReader(project, matrix, sites, info, base.id))
-            lock = _lock(requested, base, lock_path, reader, folder, upgrade=upgrade)
+            metadata = stack.enter_context(MetadataReader(project, matrix, sites, info, base.id))
+            lock = _lock(requested, base, lock_path, metadata, folder, upgrade=upgrade)
             with_uv = print_only or not (context and context.inputs.uv)
-            distributions += find_distributions(lock, wheels, base, reader, with_uv=with_uv)
-        if context and not print_only:
-            files = distributions_context(distributions, sites)
-            made = build_extension(
-                *(extension, base, lock, wheels, files, folder, context),
-                requested=requested_names(requested),
-            )
-            echo(result_lines(made, base, context.host))
-        else:
+            distributions += find_distributions(lock, wheels, base, metadata, with_uv=with_uv)
+        if not context or print_only:
             archive = None
             if context and extension.downloads_apt:
                 archive = archive_base(base.name, base.system, context)
             values = (extension, base, lock, wheels, images[0], project)
             echo(extension_dockerfile(*values, distributions, archive).rstrip())
+            return
+        made = build_extension(
+            *(extension, base, lock, wheels),
+            *(distributions_context(distributions, sites), folder, context),
+            requested=requested_names(requested),
+        )
+        echo(result_lines(made, base, context.host))
+
+
+def _requested(
+    extension: "Extension", folder: Path, base: "BaseImage"
+) -> "tuple[Extension, tuple[str, ...]]":
+    """Return all requirements, and the extension with the variables of its conda file.
+
+    InputError: something cannot fit the base, whatever uv finds.
+    """
+    from imgbuild.extend.extended import requested_names
+    from imgbuild.extend.extension import wanted_packages
+    from imgbuild.extend.requirement_files import RequirementReader
+    from imgbuild.extend.unsuitable import check_apt, check_other_tensorflows
+
+    check_apt(extension.apt, base)
+    extension, conda = _read_conda(extension, folder, base)
+    requested = wanted_packages(extension, RequirementReader(base, folder, info), conda)
+    check_other_tensorflows(requested_names(requested), base)
+    return extension, requested
 
 
 def _read_conda(

@@ -44,7 +44,8 @@ def lock(
     sites = sites_of(checkout, matrix)
     scope: requirements.Scope = "upgrade" if upgrade else "all" if everything else "stale"
     with MetadataReader(checkout, matrix, sites, info) as reader:
-        changed, unread = requirements.write_locks(family, folder, sites, info, reader.read, scope)
+        readers = (reader.read, reader.requirements)
+        changed, unread = requirements.write_locks(family, folder, sites, info, *readers, scope)
     for path in changed:
         echo(f"{'written' if path.exists() else 'deleted'}  {path.name}")
     echo(f"{total}, {len(changed)} changed.")

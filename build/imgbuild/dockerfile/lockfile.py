@@ -24,8 +24,10 @@ FOLDER = "layers"
 #: The last layer: what no layer of the matrix names.
 REST = "rest"
 _REQUEST = re.compile(r"^# request: sha256:([0-9a-f]{64})$", re.MULTILINE)
-#: A line that is no comment, with those that continue it.
-_LINE = re.compile(r"^(?!#|[ \t]*$)(?:.*\\\n)*.*", re.MULTILINE)
+#: A line that is no comment, with the lines that continue it.
+_LINE = re.compile(r"^(?![ \t]*(?:#|$))(?:.*\\\n)*.*", re.MULTILINE)
+#: The line below the hashes of a package that other packages of the lock require.
+_DEPENDENTS = re.compile(r"\n    # required by ([^\n]+)")
 _ENTRY = re.compile(
     r"^([A-Za-z0-9._-]+)==([^\s;\\]{1,100})(?:\s*;[^\\\n]*)?((?:\s*\\\n\s+--hash=\S+)*)"
 )
@@ -36,13 +38,16 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})(?=\s|$)")
 class Lock:
     """A parsed lock: the request it was made for, and its packages by canonical name.
 
-    ``entries`` are the lines of each package as written.
+    ``entries`` are the lines of each package as written. ``dependents`` are, for each package, the
+    packages that require it, with the versions that they accept, for example ``>=1.12,<2``; locks
+    of `imgbuild lock` have them.
     """
 
     request_digest: str
     versions: Mapping[str, str]
     hashes: Mapping[str, tuple[str, ...]]
     entries: Mapping[str, str] = field(default_factory=dict)
+    dependents: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 class UnreadableLockError(InputError):
@@ -88,6 +93,7 @@ def parse_lock(text: str, name: str) -> Lock:
     versions: dict[str, str] = {}
     hashes: dict[str, tuple[str, ...]] = {}
     entries: dict[str, str] = {}
+    dependents: dict[str, Mapping[str, str]] = {}
     for line in _LINE.finditer(text):
         match = _ENTRY.fullmatch(line[0])
         found = tuple(_HASH.findall(match[3])) if match else ()
@@ -99,7 +105,28 @@ def parse_lock(text: str, name: str) -> Lock:
             raise InputError(f"{name}:{number}: {what}.")
         versions[distribution], hashes[distribution] = match[2], found
         entries[distribution] = line[0]
-    return Lock(request[1], versions, hashes, entries)
+        if comment := _DEPENDENTS.match(text, line.end()):
+            dependents[distribution] = _parse_dependents(comment[1])
+    return Lock(request[1], versions, hashes, entries, dependents)
+
+
+def _parse_dependents(text: str) -> dict[str, str]:
+    """Return the versions that each dependent accepts: ``tensorboard >=0.4; tensorflow``."""
+    return dict(dependent.partition(" ")[::2] for dependent in text.split("; "))
+
+
+def with_dependents(text: str, dependents: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the text of a lock with a line for each package that others require."""
+    parts, end = list[str](), 0
+    for line in _LINE.finditer(text):
+        parts.append(text[end : line.end()])
+        end = line.end()
+        entry = _ENTRY.fullmatch(line[0])
+        accepted = dependents.get(canonicalize_name(entry[1]), {}) if entry else {}
+        if accepted:
+            words = (f"{name} {versions}".rstrip() for name, versions in sorted(accepted.items()))
+            parts.append(f"\n    # required by {'; '.join(words)}")
+    return "".join((*parts, text[end:]))
 
 
 @dataclass(frozen=True)

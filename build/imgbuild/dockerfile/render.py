@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -13,6 +14,8 @@ from traceback import extract_tb
 from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
+from imgbuild import requirement_rules
+from imgbuild.dockerfile.constraints import render_constraints
 from imgbuild.dockerfile.lockfile import FOLDER, package_layers
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.dockerfile.variables import variables
@@ -23,6 +26,8 @@ from imgbuild.matrix.load import version_note
 from imgbuild.project import Project, cache_dir
 
 DOCKERFILE = "Dockerfile"
+#: Beside the Dockerfile.
+CONSTRAINTS = "constraints.txt"
 _SHA256_BYTES = 32
 #: Of a line with packages, variables or labels; longer lines are long words.
 WIDTH = 130
@@ -48,15 +53,20 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
 
 
 def committed_dockerfile(image: Image, project: Project) -> Dockerfile:
-    """Return the image's committed Dockerfile; InputError if it is not the rendered one."""
+    """Return the image's committed Dockerfile.
+
+    InputError: it, or the constraints beside it, are not the rendered ones.
+    """
     path = dockerfile_path(image, project.dockerfiles)
     rendered = render_dockerfile(image, project.templates)
-    if not path.is_file() or path.read_bytes() != rendered.text.encode():
-        raise InputError(
-            f"{path.relative_to(project.root)} is not what matrix.yaml and images/templates say. "
-            "Run `imgbuild render` and read the diff, or use the imgbuild that wrote it "
-            "(`imgbuild --version`), then build."
-        )
+    constraints = render_constraints(image, project.locks)
+    for file, text in ((path, rendered.text), (path.with_name(CONSTRAINTS), constraints)):
+        if not file.is_file() or file.read_bytes() != text.encode():
+            raise InputError(
+                f"{file.relative_to(project.root)} is not what matrix.yaml and images/templates "
+                "say. Run `imgbuild render` and read the diff, or use the imgbuild that wrote it "
+                "(`imgbuild --version`), then build."
+            )
     return rendered
 
 
@@ -65,13 +75,21 @@ def dockerfile_path(image: Image, folder: Path) -> Path:
 
 
 def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[Path, str]:
-    """Return the text of every Dockerfile, and of every layer of a lock, by its path."""
+    """Return the text of all Dockerfiles, constraints and layers of locks, by their paths."""
     found = {}
     locks = templates.parent / "locks"
     for image in images:
-        found[dockerfile_path(image, folder)] = render_dockerfile(image, templates).text
+        path = dockerfile_path(image, folder)
+        found[path] = render_dockerfile(image, templates).text
+        found[path.with_name(CONSTRAINTS)] = render_constraints(image, locks)
         found |= {locks / layer.file_name: layer.text for layer in package_layers(image, locks)}
     return found
+
+
+def rules_for_images() -> str:
+    """Return the module `requirement_rules` for images, where pip brings `packaging`."""
+    text = Path(requirement_rules.__file__).read_text(encoding="utf-8")
+    return re.sub(r"^from packaging", "from pip._vendor.packaging", text, flags=re.MULTILINE)
 
 
 def write_all(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
@@ -79,7 +97,7 @@ def write_all(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
     stale = _stale(rendered, folder)
     changed = write_texts(rendered, stale)
     for path in stale:
-        if path.name == DOCKERFILE:
+        if path.name in {DOCKERFILE, CONSTRAINTS}:
             with suppress(OSError):  # another file is in it
                 path.parent.rmdir()
     return changed
@@ -106,9 +124,10 @@ def _difference(path: Path, committed: str | None, rendered: str) -> str:
 
 
 def _stale(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
-    """Return the Dockerfiles of no image, and the layers of no lock."""
+    """Return the Dockerfiles and constraints of no image, and the layers of no lock."""
     layers = {path.parent for path in rendered if path.parent.name == FOLDER}
-    found = {*folder.glob(f"*/{DOCKERFILE}"), *(path for one in layers for path in one.iterdir())}
+    found = {*folder.glob(f"*/{DOCKERFILE}"), *folder.glob(f"*/{CONSTRAINTS}")}
+    found |= {path for layer in layers for path in layer.iterdir()}
     return sorted(found - {*rendered})
 
 

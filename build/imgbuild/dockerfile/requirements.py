@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,14 +11,27 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from imgbuild.dockerfile.conda import conda_lock_name, conda_problems, resolve_conda
-from imgbuild.dockerfile.lockfile import HEADER, Lock, UnreadableLockError, parse_lock, read_lock
-from imgbuild.dockerfile.resolver import ReadMetadata, Target, lock_packages, refusal
+from imgbuild.dockerfile.constraints import applies
+from imgbuild.dockerfile.lockfile import (
+    HEADER,
+    Lock,
+    UnreadableLockError,
+    parse_lock,
+    read_lock,
+    with_dependents,
+)
+from imgbuild.dockerfile.resolver import (
+    ReadMetadata,
+    ReadRequirements,
+    Target,
+    lock_packages,
+    refusal,
+)
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.files import json_sha256, work_folder, write_texts
 from imgbuild.matrix.components import CondaPython
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Condition, Matrix
-from imgbuild.matrix.rules import admits
 from imgbuild.parallel import in_parallel
 
 if TYPE_CHECKING:
@@ -42,6 +55,7 @@ class LockRequest:
 
     ``alone``: nothing that the requirements depend on is installed. ``provided`` are distributions
     that another one of the lock stands for: they are left out. ``platform`` is uv's name of one.
+    ``compiled`` are packages that are in the image and not in the lock, with their requirements.
     """
 
     file_name: str
@@ -52,10 +66,11 @@ class LockRequest:
     alone: bool = False
     provided: tuple[str, ...] = ()
     platform: str = PLATFORM
+    compiled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def target(self) -> Target:
-        return Target(self.python, self.platform)
+        return Target(self.python, self.platform, _glibc_of(self.platform))
 
     @property
     def digest(self) -> str:
@@ -113,6 +128,7 @@ def requests_of(image: Image) -> tuple[LockRequest, ...]:
             _applicable(matrix.constraints, image),
             provided=tuple(image.provided),
             platform=system,
+            compiled={"horovod": _horovod_requirements(image)},
         ),
         LockRequest(
             image.build_lock_name,
@@ -163,13 +179,13 @@ def lock_problems(request: LockRequest, folder: Path) -> list[str]:
 
 
 def _applicable(conditions: Iterable[Condition], image: Image) -> tuple[str, ...]:
-    python = image.python_minor
-    return tuple(
-        one.require
-        for one in conditions
-        if (one.tensorflow is None or admits(one.tensorflow, image.tensorflow))
-        and (one.python is None or admits(one.python, python))
-    )
+    return tuple(condition.require for condition in conditions if applies(condition, image))
+
+
+def _horovod_requirements(image: Image) -> tuple[str, ...]:
+    """Return the packages of the matrix that Horovod requires, each in any version."""
+    required = [one for one in image.matrix.requirements if one.horovod]
+    return tuple(_parsed(text).name for text in _applicable(required, image))
 
 
 def _unmet(request: LockRequest, lock: Lock) -> Iterator[str]:
@@ -191,6 +207,7 @@ def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
     sites: "Sites",
     log: Callable[[str], None],
     read_metadata: ReadMetadata,
+    read_requirements: ReadRequirements,
     scope: Scope = "stale",
 ) -> tuple[list[Path], list[str]]:
     """Resolve the locks that are not current, or all, and write every one or none.
@@ -199,11 +216,12 @@ def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
     that could not be read.
     """
     environment, upgrade = index_environment(sites), scope == "upgrade"
+    readers = (read_metadata, read_requirements)
     requests = [one for one in family.requests if scope != "stale" or lock_problems(one, folder)]
 
     def text_of(request: LockRequest) -> str:
         log(f"resolving {request.file_name}")
-        return resolve(request, folder, read_metadata, upgrade=upgrade, environment=environment)
+        return resolve(request, folder, *readers, upgrade=upgrade, environment=environment)
 
     paths = [folder / request.file_name for request in requests]
     texts = dict(zip(paths, in_parallel(text_of, requests, _AT_ONCE), strict=True))
@@ -215,10 +233,11 @@ def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
     return write_texts(texts, stale_locks(family, folder)), unread
 
 
-def resolve(
+def resolve(  # noqa: PLR0913 - which lock, and how
     request: LockRequest,
     folder: Path,
     read_metadata: ReadMetadata,
+    read_requirements: ReadRequirements,
     *,
     upgrade: bool,
     environment: Mapping[str, str] = os.environ,
@@ -246,8 +265,35 @@ def resolve(
             "If the release exists, change `requirements` or `constraints` in matrix.yaml."
         )
     text = f"{HEADER}\n# {request.title}\n# request: sha256:{request.digest}\n{body}"
-    parse_lock(text, request.file_name)
-    return text
+    lock = parse_lock(text, request.file_name)
+    requirements = read_requirements(lock, request.file_name, request.target)
+    requirements = {**requirements, **request.compiled}
+    return with_dependents(text, _dependents(requirements, request.target))
+
+
+def _dependents(
+    requirements: Mapping[str, Iterable[str]], target: Target
+) -> dict[str, dict[str, str]]:
+    """Return the dependents of each package, with the versions that each accepts."""
+    environment = {
+        "extra": "",
+        "implementation_name": "cpython",
+        "os_name": "posix",
+        "platform_machine": "x86_64",
+        "platform_python_implementation": "CPython",
+        "platform_system": "Linux",
+        "python_full_version": target.python,
+        "python_version": target.minor,
+        "sys_platform": "linux",
+    }
+    dependents: dict[str, dict[str, str]] = {}
+    for dependent, texts in requirements.items():
+        for text in texts:
+            required = _parsed(text)
+            if not required.marker or required.marker.evaluate(environment):
+                accepted = dependents.setdefault(canonicalize_name(required.name), {})
+                accepted[dependent] = str(required.specifier & accepted.get(dependent, ""))
+    return dependents
 
 
 def uv_platform(glibc: str) -> str:
@@ -255,6 +301,11 @@ def uv_platform(glibc: str) -> str:
     minor = int(glibc.partition(".")[2] or 0)
     newest = max((one for one in _UV_GLIBCS if one <= minor), default=None)
     return f"x86_64-manylinux_2_{newest}" if newest else PLATFORM
+
+
+def _glibc_of(platform: str) -> str:
+    """Return the glibc of a platform of uv: 2.36 of ``x86_64-manylinux_2_36``."""
+    return platform.partition("manylinux_")[2].replace("_", ".") or Target.glibc
 
 
 def index_environment(sites: "Sites") -> Mapping[str, str]:

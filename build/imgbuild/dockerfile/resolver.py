@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import tomllib
+import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,9 +24,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from imgbuild.addresses import shown
+from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import file_sha256
 from imgbuild.process import TIMED_OUT, Finished, run
+from imgbuild.unpacking import read_member
 
 #: uv's own retries included; a resolution takes about 3 s.
 TIMEOUT_SECONDS = 300
@@ -44,6 +47,7 @@ _BUILD_OPTIONS = re.compile(
     r"no_binary: (?:None|All|Packages\(\s*\[([^\]]*)\],?\s*\)),\s*no_build: All,\s*\}"
 )
 _ANY_VERSION = re.compile(r'name: PackageName\(\s*"([^"]+)",\s*\),\s*version: None,')
+_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 
 
@@ -93,6 +97,8 @@ class Target:
 
 #: Returns the metadata of a source distribution.
 ReadMetadata = Callable[[SourceDistribution, Target], PackageMetadata]
+#: Returns what each package of a lock requires.
+ReadRequirements = Callable[[Lock, str, Target], Mapping[str, Sequence[str]]]
 
 
 @dataclass
@@ -371,6 +377,15 @@ def _require_no_builds(settings: str) -> None:
             "these packages on this machine. Remove that setting from uv.toml (the user's, the "
             "system's or the one of UV_CONFIG_FILE). imgbuild builds packages in containers only."
         )
+
+
+def wheel_metadata(path: Path) -> str:
+    """Return the METADATA of a wheel, which anybody may have made; ValueError: it has none."""
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if _METADATA.fullmatch(name)]
+        if len(names) != 1:
+            raise ValueError("not a wheel with one file METADATA")
+        return read_member(archive, names[0], LARGEST_METADATA).decode("utf-8")
 
 
 def parse_metadata(text: str, name: str, version: str) -> PackageMetadata:

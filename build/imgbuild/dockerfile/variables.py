@@ -53,24 +53,12 @@ MPI_ROOT = "/opt/impi"
 #: run), as shells do.
 INIT = (f"{PREFIX}/bin/dumb-init", "--", "/usr/local/bin/as-user")
 
-#: What is installed, as constraints: pip and uv keep to the file that their variables name.
+#: The versions of the packages that stay, for pip and uv.
 CONSTRAINTS = f"{PREFIX}/constraints.txt"
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 #: Where `pip install --user` puts scripts of the users that an image has; as-user adds others'.
 USER_PATH = ("/root/.local/bin", "/home/mpiuser/.local/bin")
-#: Distributions with TensorFlow's files that no image provides: constraints keep them out.
-OTHER_TENSORFLOWS = (
-    "tensorflow-gpu",
-    "tensorflow-intel",
-    "tensorflow-rocm",
-    "intel-tensorflow",
-    "intel-tensorflow-avx512",
-    "tf-nightly",
-    "tf-nightly-cpu",
-    "tf-nightly-gpu",
-)
-
 #: What NVIDIA's container runtime reads: all devices, the libraries for computing, and the CUDA
 #: release that a driver must know for the container to start. The folders are those that other
 #: runtimes mount the driver at. Source: NVIDIA container toolkit, "Environment variables".
@@ -131,9 +119,6 @@ def variables(image: Image, locks: Path) -> Variables:
             *(["venv/python"] if image.python.origin == "apt" else []),
             *(["mpiexec-ssh"] if image.mpi.flavour == "intelmpi" else []),
         ],
-        "other_tensorflows": [
-            name for name in OTHER_TENSORFLOWS if name not in {image.distribution, *image.provided}
-        ],
         # What another lock of builders made of a source distribution must not be found in it.
         "uv_cache": f"imgbuild-uv-{sha256(lock_text(locks / image.build_lock_name).encode())[:8]}",
         "package_layers": layers,
@@ -150,7 +135,8 @@ def _environment(image: Image) -> Variables:
     environment = (
         ("PATH", ":".join((f"{PREFIX}/bin", *programs, *conda, *SYSTEM_PATH, *USER_PATH))),
         ("LANG", "C.UTF-8"),
-        ("PIP_CONSTRAINT", CONSTRAINTS),
+        # Else pip tries to compile a newer release. Its constraints are in pip.conf.
+        ("PIP_PREFER_BINARY", "1"),
         ("UV_CONSTRAINT", CONSTRAINTS),
         *MPI_ENVIRONMENT.get(mpi.flavour, ()),
         *(LIBFABRIC_ENVIRONMENT if root and Version(mpi.version) >= LIBFABRIC else ()),

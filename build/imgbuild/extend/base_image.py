@@ -53,6 +53,7 @@ class BaseImage:
     not taken from the index, such as a Horovod that was compiled for it. ``system`` is such as
     ``debian-12``, ``user`` whom its containers run as, ``id`` the engine's where it is known.
     ``added`` are the packages that an extension of ``image`` has in addition, if it is one.
+    ``constraints`` is the text of its constraints.txt; empty: all its packages stay.
     """
 
     name: str
@@ -66,6 +67,7 @@ class BaseImage:
     user: str = ""
     id: str = ""
     added: Mapping[str, str] = field(default_factory=dict)
+    constraints: str = ""
 
     @property
     def local_name(self) -> str:
@@ -96,7 +98,10 @@ def family_base(image: Image, project: Project) -> BaseImage:
     packages = locked_packages(image, project.locks)
     local = [name for name in ("horovod", *image.provided) if name in packages]
     python, system = image.version_of("python"), (image.os.glibc, image.os_name)
-    return BaseImage(image.name, image.tags[0], python, *system, packages, local, image)
+    bounds = project.dockerfiles / image.name / "constraints.txt"
+    text = bounds.read_text(encoding="utf-8") if bounds.exists() else ""
+    facts = (python, *system, packages, local, image)
+    return BaseImage(image.name, image.tags[0], *facts, constraints=text)
 
 
 _USER = TypeAdapter(scalars.ImageUser)

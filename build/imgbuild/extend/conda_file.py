@@ -127,6 +127,8 @@ class CondaPackages:
 
     def notes(self, base: BaseImage) -> Iterator[str]:
         """Yield a line on each kind of package that pip does not get."""
+        if not self.python.contains(base.python):
+            yield f"put aside: {self.file}: Python {self.python}: the image has {base.python}"
         if self.from_image:
             yield f"{self.file}: {', '.join(self.from_image)}: {_provided(base)}"
         if self.skipped:
@@ -162,13 +164,11 @@ class _Package:
         return bool(self.build) and "*" not in self.build and not of_python
 
 
-def read_conda_file(
-    path: Path, python: str | None, check_line: Callable[[str], object]
-) -> CondaPackages:
+def read_conda_file(path: Path, python: str, check_line: Callable[[str], object]) -> CondaPackages:
     """Return the contents of an ``environment.yml``, or of a list that conda exported.
 
-    ``python`` is the base's version; without one, any will do. ``check_line`` raises ValueError for
-    a line of the pip section that cannot be used.
+    ``python`` is the base's version; if it is empty, any will do. ``check_line`` raises ValueError
+    for a line of the pip section that cannot be used.
 
     InputError: it names every entry that is not of conda's form, asks for another Python, or has
     versions that pip does not know.
@@ -218,7 +218,7 @@ def _read_entries(path: Path) -> tuple[Document, list[tuple[Location, str]], dic
     return document, entries, parsed.variables
 
 
-def _sort_in(package: _Package, entry: str, packages: CondaPackages, python: str | None) -> str:
+def _sort_in(package: _Package, entry: str, packages: CondaPackages, python: str) -> str:
     """Return the requirement for pip of a package; empty if pip does not get it.
 
     ValueError: it is another Python, or has versions that pip does not know.
@@ -237,8 +237,8 @@ def _sort_in(package: _Package, entry: str, packages: CondaPackages, python: str
         packages.python &= _python_versions(package.versions)
         if python and not packages.python.contains(python):
             raise ValueError(
-                f"{entry!r}: the base has Python {python}; change the line, or choose an image "
-                "with this Python (`imgbuild list`)"
+                f"{entry!r}: the base has Python {python}; choose an image with this Python "
+                "(`imgbuild list`), or put the line aside: --keep-image"
             )
         return ""
     versions = package.versions

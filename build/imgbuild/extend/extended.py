@@ -211,10 +211,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             tested = image_id = bake(_TESTED)
             report, expected = None, None
             if extension.test != "none" and base.image:
-                added = lock.versions if lock else {}
-                packages = {**base.packages, **added}
-                asked = {name: added[name] for name in requested if name in added}
-                extended = extension_target(tag, tested, base.image, packages, asked, context)
+                extended = extension_target(tag, tested, base, lock, requested, context)
                 every = extension.test == "all"
                 report = _passed(extended, base.image, display, context, every=every)
                 expected = extended.expected
@@ -262,17 +259,22 @@ def _copied_base(base: BaseImage, stored: StoredImage, folder: Path, engine: Eng
 def extension_target(  # noqa: PLR0913, PLR0917 - what, and what it is made of
     tag: str,
     image_id: str,
-    image: Image,
-    packages: Mapping[str, str],
-    requested: Mapping[str, str],
+    base: BaseImage,
+    lock: Lock | None,
+    requested: Iterable[str],
     context: BuildContext,
 ) -> TestTarget:
-    """Return an extension as what is tested: its base's expectation, but with these packages.
+    """Return an extension as what is tested: its base's expectation, but with more packages.
 
-    ``requested`` are those that somebody asked for, with their versions.
+    ``requested`` are the names that somebody asked for. The base must be of the family.
     """
-    target = suite_target(image, image_id, context, tag)
-    expected = {**target.expected, "packages": {**packages}, "requested": {**requested}}
+    if not base.image:
+        raise ValueError(f"{base.name} has no suites")
+    added = lock.versions if lock else {}
+    packages = {**base.packages, **added}
+    asked = {name: added[name] for name in requested if name in added}
+    target = suite_target(base.image, image_id, context, tag)
+    expected = {**target.expected, "packages": packages, "requested": asked}
     return replace(target, name=tag, expected=expected)
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from imgbuild.dockerfile.variables import OTHER_TENSORFLOWS
+from imgbuild.dockerfile.constraints import OTHER_TENSORFLOWS
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import TENSORFLOWS, BaseImage
 
@@ -26,7 +26,6 @@ _INDEX_NAMES = {
     "zmq": "pyzmq",
 }
 _IN_THE_IMAGE = {"pip", "setuptools", "wheel", "numpy", "six", "h5py", "protobuf"}
-_OTHER_ESTIMATORS = ("tf-estimator-nightly",)
 
 
 def check_apt(names: Iterable[str], base: BaseImage) -> None:
@@ -64,7 +63,7 @@ def check_other_tensorflows(names: Iterable[str], base: BaseImage) -> None:
     """Raise InputError for distributions with files of the base's TensorFlow or its estimator."""
     if not any(name in base.packages for name in TENSORFLOWS):
         return
-    others = {*OTHER_TENSORFLOWS, *_OTHER_ESTIMATORS} - {*TENSORFLOWS, *base.packages}
+    others = {*OTHER_TENSORFLOWS} - {*TENSORFLOWS, *base.packages}
     if found := sorted({*names} & others):
         raise InputError(
             f"{', '.join(found)}: it would be installed over the TensorFlow of {base.name}, whose "

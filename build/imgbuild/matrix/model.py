@@ -200,12 +200,31 @@ class Accepted(Section):
 
 
 class Condition(Section):
-    """A requirement or constraint, for which images it holds, and why."""
+    """A requirement or constraint, the images that it holds for, and why.
+
+    ``keep`` says that nobody may change the package in an image, and ``horovod`` that Horovod
+    requires the package.
+    """
 
     require: scalars.Requirement
     tensorflow: scalars.Specifier | None = None
     python: scalars.Specifier | None = None
+    keep: bool = False
+    horovod: bool = False
     why: scalars.Prose
+
+
+class Companion(Section):
+    """The releases of a package that work with some versions of TensorFlow.
+
+    ``require`` is the package with these releases, and ``source`` says who knows it. No release
+    works with a TensorFlow that no entry of the package names.
+    """
+
+    require: scalars.Requirement
+    tensorflow: scalars.Specifier | None = None
+    python: scalars.Specifier | None = None
+    source: scalars.Prose
 
 
 class Stack(Section):
@@ -285,6 +304,7 @@ class Matrix(Section):
     requirements: tuple[Condition, ...] = ()
     constraints: tuple[Condition, ...] = ()
     build_requirements: tuple[Condition, ...] = ()
+    companions: tuple[Companion, ...] = ()
     package_layers: dict[scalars.Name, tuple[scalars.Name, ...]] = Field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     end_of_life: tuple[EndOfLife, ...] = ()

@@ -23,6 +23,7 @@ from hostile_package import IN_TREE, HostileIndex
 
 from imgbuild.build import metadata_program
 from imgbuild.build.source_metadata import BuildSystem, MetadataReader, read_build_system
+from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.resolver import PackageMetadata, SourceDistribution, Target
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.engine.types import StoredImage
@@ -119,6 +120,19 @@ def test_metadata_is_made_once(container: Container) -> None:
     other = SourceDistribution("evil", "1.0", "evil-1.0.tar.gz", "file:///none", "0" * 64)
     with pytest.raises(MachineError, match=r"evil-1\.0\.tar\.gz cannot be copied"):
         container.reader.read(other, TARGET)
+
+
+def test_requirements_are_those_of_wheels_and_sources(container: Container) -> None:
+    wheel = container.index.wheel("app", "1.0", "lib<2", "six; python_version < '3'")
+    source = container.index.source("evil", "1.0")
+    files = {"app": wheel, "evil": source}
+    hashes = {name: (file_sha256(path),) for name, path in files.items()}
+    lock = Lock("", dict.fromkeys(files, "1.0"), hashes)
+    container.answers = [{"METADATA": SAID, "requires.json": "[]"}]
+    assert container.reader.requirements(lock, "x.txt", TARGET) == {
+        "app": ("lib<2", 'six; python_version < "3"'),
+        "evil": ("app>=1",),
+    }
 
 
 def test_an_image_speaks_for_itself_alone(container: Container) -> None:

@@ -62,21 +62,97 @@ def test_the_selection_narrows() -> None:
     assert {*found(*V100, "--name", "TensorFlow 2.2 GPU")["run"]} == {"tf-2.2-gpu-ubuntu"}
 
 
-def test_a_list_of_packages(tmp_path: Path) -> None:
+FROZEN = """\
+# all that was in somebody's environment of 2019
+absl-py==0.7.1
+h5py==2.9.0
+numpy==1.16.2
+requests==2.21.0
+tensorboard==1.13.1
+tensorflow==1.13.1
+tqdm==4.31.1
+"""
+
+
+def test_tensorflow_decides_and_other_lines_differ(tmp_path: Path) -> None:
     file = tmp_path / "requirements.txt"
-    file.write_text(
-        "# ours\n-r other.txt\nnumpy >= 1.18  # a comment\nPandas==1.1.5 \\\n"
-        "    --hash=sha256:00\ntensorflow<2.6\nh5py>9; python_version>='3.8'\n--pre\n"
-    )
+    file.write_text(FROZEN)
     answer = found("--requirements", str(file))
-    assert answer["why"]["tf-1.10-cpu-debian"] == "requirements.txt:3 wants numpy>=1.18"
-    assert answer["why"]["tf-2.6-cpu-debian"] == "requirements.txt:6 wants tensorflow<2.6"
-    assert answer["why"]["tf-2.5-cpu-debian"].startswith("requirements.txt:7 wants h5py>9")
-    assert answer["run"]["tf-2.2-gpu-ubuntu"]["would_be_added"] == ["pandas"]
-    text = run("--requirements", str(file), "--tf", "2.2", "--tf", "1.10")
-    assert "\nwould be added: pandas\n" in text
-    assert "\nrequirements.txt:3 wants numpy>=1.18; they have 1.14.5\n" in text
-    assert "  3 will not run: cpu-ubuntu 1.10; gpu-ubuntu 1.10; cpu-debian 1.10\n" in text
+    assert {*answer["run"]} == {f"tf-1.13-{kind}" for kind in IMAGES_OF_1_13}
+    assert answer["why"]["tf-1.14-cpu-debian"] == "requirements.txt:7 wants tensorflow==1.13.1"
+    debian = answer["run"]["tf-1.13-cpu-debian"]
+    assert answer["newest"] == "tf-1.13-cpu-debian"
+    assert debian["would_be_added"] == ["requests", "tqdm"]
+    differing = {one["place"]: one["line"] for one in debian["differs"]}
+    assert differing == {"requirements.txt:3": "h5py==2.9.0", "requirements.txt:4": "numpy==1.16.2"}
+    command = f"imgbuild extend tf-1.13-cpu-debian --requirements {file} --keep-image -t "
+    assert debian["extend"].startswith(command)
+    text = run("--requirements", str(file))
+    assert "\ntf-1.13-cpu-debian: 2 lines differ\n" in text
+    assert f"\n  {command}" in text
+
+
+IMAGES_OF_1_13 = ("cpu-ubuntu", "gpu-ubuntu", "cpu-debian")
+
+
+@pytest.mark.parametrize(
+    ("text", "fits", "others"),
+    [
+        ("tensorflow<2.6\n", "2.5-cpu-debian", "2.6-cpu-debian"),
+        ("tensorflow>=2.3,<3\n", "2.3-cpu-debian", "2.2-cpu-debian"),
+        ("tensorflow~=2.2.0\n", "2.2-cpu-debian", "2.3-cpu-debian"),
+        ("tensorflow_gpu == 2.1.0\n", "2.1-gpu-ubuntu", "2.2-gpu-ubuntu"),
+        ("tensorflow==2.2.0; sys_platform == 'linux'\ntensorflow==9; sys_platform == 'darwin'\n",
+         "2.2-cpu-debian", "2.1-cpu-debian"),
+        ("tensorflow-cpu==2.5.*\nintel-tensorflow\n", "2.5-cpu-debian", "2.4-cpu-debian"),
+        ("dependencies:\n- python=3.8\n- tensorflow=2.4\n", "2.4-cpu-debian", "2.2-cpu-debian"),
+        ("python=3.6.10=hcf32534_1\ntensorflow=1.15.0=mkl_py36h4920b83_0\n",
+         "1.15-cpu-debian", "1.14-cpu-debian"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_files_as_people_have_them(
+    tmp_path: Path, text: str, fits: str, others: str, encoding: str
+) -> None:
+    (tmp_path / "file").write_text(text, encoding=encoding)
+    answer = found("--requirements", str(tmp_path / "file"), "--tf", others[:4].rstrip("-"),
+                   "--tf", fits[:4].rstrip("-"))  # fmt: skip
+    assert f"tf-{fits}" in answer["run"]
+    assert f"tf-{others}" in answer["why"]
+
+
+def test_a_file_without_tensorflow_leads_to_the_fewest_differing_lines(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text("numpy==1.18.5\nh5py==2.10.0\n")
+    answer = found("--requirements", str(file))
+    assert answer["why"] == {}
+    assert answer["run"][answer["newest"]]["differs"] == []
+    assert answer["run"]["tf-2.21-cpu-debian"]["differs"] != []
+
+
+def test_tensorflow_for_gpus_leads_to_an_image_for_gpus(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text("tensorflow-gpu==2.2.0\n")
+    assert found("--requirements", str(file))["newest"] == "tf-2.2-gpu-ubuntu"
+
+
+def test_included_files_are_read_and_other_options_are_not(tmp_path: Path) -> None:
+    (tmp_path / "base.txt").write_text("tensorflow==2.2.*\n-r requirements.txt\n")
+    file = tmp_path / "requirements.txt"
+    file.write_text("--pre\nPandas==1.1.5 \\\n    --hash=sha256:00\n-c none.txt\n")
+    assert found("--requirements", str(file))["run"]["tf-2.2-cpu-debian"]["would_be_added"] == [
+        "pandas"
+    ]
+    file.write_text("-r base.txt\n")
+    with pytest.raises(InputError, match=r"base\.txt:2: requirements\.txt includes itself"):
+        run("--requirements", str(file))
+
+
+def test_another_tools_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_text("[project]\nname = 'train'\n")
+    with pytest.raises(InputError, match="uv export"):
+        run("--requirements", str(file))
 
 
 def test_python_and_readable_groups() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_uv import no_metadata, write_fake_uv
+from fake_uv import no_metadata, no_requirements, write_fake_uv
 
 from imgbuild.dockerfile.lockfile import HEADER, lock_text, package_layers, parse_lock, read_lock
 from imgbuild.dockerfile.requirements import (
@@ -29,6 +29,7 @@ from imgbuild.sites import Sites
 SHA = "a" * 64
 REQUEST = LockRequest("x.txt", "a test", "3.6", ("pip==21.3.1",), ("h5py<3",))
 FakeUv = Callable[[str], None]
+READERS = (no_metadata, no_requirements)
 REFUSED = "not an exact requirement"
 
 
@@ -158,17 +159,37 @@ def test_resolve_returns_a_lock_that_satisfies(
     def asked(name: str) -> str:
         return (tmp_path / "asked" / name).read_text()
 
-    text = resolve(REQUEST, tmp_path, no_metadata, upgrade=False)
+    text = resolve(REQUEST, tmp_path, *READERS, upgrade=False)
     assert not list(tmp_path.glob("*.txt"))
     assert "--override overrides.txt " in asked("words")
     assert ("--no-deps" in asked("words"), asked("overrides.txt")) == (False, "")
     alone = replace(REQUEST, alone=True, provided=("tensorflow",))
-    resolve(alone, tmp_path, no_metadata, upgrade=False)
+    resolve(alone, tmp_path, *READERS, upgrade=False)
     assert "--no-deps" in asked("words")
     assert asked("overrides.txt") == "tensorflow; sys_platform == 'never'\n"
     (tmp_path / "x.txt").write_text(text)
-    assert resolve(REQUEST, tmp_path, no_metadata, upgrade=False) == text
+    assert resolve(REQUEST, tmp_path, *READERS, upgrade=False) == text
     assert lock_problems(REQUEST, tmp_path) == []
+
+
+def test_resolve_records_who_requires_a_package(tmp_path: Path, fake_uv: FakeUv) -> None:
+    """A requirement of another system counts nothing, and Horovod is in no lock."""
+    names = ("requests", "tensorboard", "idna", "psutil")
+    entries = "".join(_entry(name, "1.0") for name in names)
+    fake_uv(f"cat > lock.txt <<'EOT'\n{entries}EOT")
+    requirements = {
+        "requests": ("idna<4,>=2.5", "idna!=3.1", "psutil; sys_platform == 'win32'"),
+        "tensorboard": ("requests[socks]>=2 ; python_version < '3.7'", "idna; extra == 'dev'"),
+    }
+    request = replace(REQUEST, requirements=(), compiled={"horovod": ("psutil",)})
+    text = resolve(request, tmp_path, no_metadata, lambda *_: requirements, upgrade=False)
+    lock = parse_lock(text, "x.txt")
+    assert lock.dependents == {
+        "requests": {"tensorboard": ">=2"},
+        "idna": {"requests": "!=3.1,<4,>=2.5"},
+        "psutil": {"horovod": ""},
+    }
+    assert lock.entries == parse_lock(_lock(entries), "x.txt").entries
 
 
 def test_only_what_is_not_current_is_resolved(tmp_path: Path, fake_uv: FakeUv) -> None:
@@ -180,7 +201,7 @@ def test_only_what_is_not_current_is_resolved(tmp_path: Path, fake_uv: FakeUv) -
     names = ("x.txt", "stale.txt", "new.txt")
     requests = tuple(replace(REQUEST, file_name=name) for name in names)
     family, log = LockFamily(requests, {}, frozenset(names)), list[str]()
-    changed, unread = write_locks(family, folder, Sites(), log.append, no_metadata)
+    changed, unread = write_locks(family, folder, Sites(), log.append, *READERS)
     assert {*log} == {"resolving stale.txt", "resolving new.txt"}
     assert {path.name for path in changed} == {"stale.txt", "new.txt"}
     assert (unread, family_problems(family, folder)) == ([], [])
@@ -192,8 +213,8 @@ def test_a_resolution_that_fails_or_has_no_end(
     """That of an index which cannot be reached is in cli/test_cli.py."""
     fake_uv("echo 'because h5py<3 and h5py>=3 conflict' >&2; exit 1")
     with pytest.raises(CheckFailedError, match=r"x\.txt.*conflict"):
-        resolve(REQUEST, tmp_path, no_metadata, upgrade=False)
+        resolve(REQUEST, tmp_path, *READERS, upgrade=False)
     monkeypatch.setattr("imgbuild.dockerfile.resolver.TIMEOUT_SECONDS", 0.2)
     fake_uv("exec tail -f /dev/null")
     with pytest.raises(MachineError, match=r"0\.2 s"):
-        resolve(REQUEST, tmp_path, no_metadata, upgrade=False)
+        resolve(REQUEST, tmp_path, *READERS, upgrade=False)

@@ -10,7 +10,6 @@ from pathlib import Path
 from shutil import copy
 
 import pytest
-from bench import NEW
 from conftest import ROOT
 from fake_uv import no_metadata
 from hostile_package import HostileIndex
@@ -20,11 +19,11 @@ from imgbuild.errors import InputError, MachineError
 from imgbuild.extend.additions import empty_wheel, lock_additions
 from imgbuild.extend.base_image import BaseImage, family_base
 from imgbuild.extend.extension import read_extension, wanted_packages
+from imgbuild.extend.requirement_files import RequirementReader
 from imgbuild.files import file_sha256
 from imgbuild.matrix.images import Image
 from imgbuild.process import Finished
 from imgbuild.project import Project
-from releases import release_of
 
 PACKAGES = {"numpy": "1.18.5", "tensorflow-cpu": "2.2.0"}
 BASE = BaseImage("me/base:1", "me/base:1", "3.6.15", "2.36", "debian-12", PACKAGES, PACKAGES)
@@ -147,15 +146,6 @@ def test_a_wheel_whose_metadata_cannot_be_read(index: Index, method: int | None)
         index.lock("own-1.0-py3-none-any.whl")
 
 
-def test_another_tensorflow_names_the_images_that_have_it(
-    index: Index, images: dict[str, Image], project: Project
-) -> None:
-    with pytest.raises(InputError) as error:
-        index.lock("tensorflow==2.2.0", base=family_base(images[NEW], project))
-    assert f"{NEW} has TensorFlow {release_of('2.2')}, which stays" in str(error.value)
-    assert "tensorflow==2.2.*, or take --tf 2.2 --stack ubuntu." in str(error.value)
-
-
 def test_a_package_for_newer_pythons_is_refused_without_a_hint_about_options(index: Index) -> None:
     """An index with pages, as all but a folder are, says for which Pythons a file is."""
     newer = ' data-requires-python="&gt;=3.8"'
@@ -179,7 +169,7 @@ def test_a_lock_for_the_same_request_asks_nobody(index: Index) -> None:
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"my notes\n", r"train\.lock\.txt:1: not a lock"), (b"\xff\xfe", "lock.txt: not UTF-8 text")],
+    [(b"my notes\n", r"train\.lock\.txt:1: not a lock"), (b"\xff\xff", "lock.txt: not UTF-8 text")],
     ids=["notes", "no text"],
 )
 def test_another_file_is_not_replaced(index: Index, content: bytes, says: str) -> None:
@@ -217,7 +207,7 @@ def test_extend_takes_the_lock_of_an_example_as_it_is(
     """Of another request it would be made anew, from an index that is not here."""
     extension = read_extension(next(lock.parent.glob("*.yaml")))
     base = family_base(images[f"tf-{extension.tf}-cpu-debian"], Project(ROOT))
-    wanted = wanted_packages(extension, lock.parent)
+    wanted = wanted_packages(extension, RequirementReader(base, lock.parent, lambda _: None))
     copied = Path(copy(lock, tmp_path))
     environment = {**os.environ, "UV_OFFLINE": "1", "UV_NO_CACHE": "1"}
     lock_additions(wanted, base, copied, environment, no_metadata)

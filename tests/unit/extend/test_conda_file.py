@@ -10,6 +10,7 @@ from imgbuild.errors import InputError
 from imgbuild.extend.base_image import BaseImage, family_base
 from imgbuild.extend.conda_file import CondaPackages
 from imgbuild.extend.extension import extension_of, read_conda_packages, wanted_packages
+from imgbuild.extend.requirement_files import RequirementReader
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import image_called
 from imgbuild.project import Project
@@ -117,6 +118,16 @@ def test_the_same_minor_of_python_is_accepted(read: Read, entry: str) -> None:
     assert lines(read(with_entries(entry, "pip", "pip=20.0.2"))) == []
 
 
+def test_keep_image_puts_another_python_aside(tmp_path: Path) -> None:
+    (tmp_path / "environment.yml").write_text(with_entries("python=3.7", "tqdm"))
+    extension = extension_of({"conda_file": "environment.yml", "keep_image": True})
+    found = read_conda_packages(extension, tmp_path, PYTHON)
+    assert lines(found) == ["tqdm"]
+    (note,) = found.notes(base("tf-2.2-cpu-debian"))
+    assert "3.7" in note
+    assert PYTHON in note
+
+
 @pytest.mark.parametrize(
     "entry",
     [
@@ -185,7 +196,8 @@ def test_a_pip_section_is_a_requirements_file(tmp_path: Path) -> None:
     (tmp_path / "sub" / "environment.yml").write_text(text)
     extension = extension_of({"conda_file": "sub/environment.yml"})
     conda = read_conda_packages(extension, tmp_path, PYTHON)
-    found = wanted_packages(extension, tmp_path, conda)
+    reader = RequirementReader(base("tf-2.2-cpu-debian"), tmp_path, lambda _: None)
+    found = wanted_packages(extension, reader, conda)
     assert found == ("pandas", "tqdm==4.45.0", "keras==2.3.1")
 
 

@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 
 from imgbuild.errors import InputError
-from imgbuild.extend.extension import (
-    extension_of,
-    read_extension,
-    wanted_packages,
-    wheel_paths,
-)
+from imgbuild.extend.base_image import BaseImage
+from imgbuild.extend.extension import extension_of, read_extension, wanted_packages
+from imgbuild.extend.requirement_files import RequirementReader, wheel_paths
 from imgbuild.files import sha256
 from imgbuild.matrix.selection import Selection
 
+BASE = BaseImage("me/base:1", "me/base:1", "3.6.15", "2.36", "debian-12", {}, ())
 Write = Callable[[str, str], Path]
 
 
@@ -27,6 +25,12 @@ def write(tmp_path: Path) -> Write:
         return tmp_path / name
 
     return to
+
+
+def wanted(folder: Path, **values: object) -> tuple[str, ...]:
+    """Return what these options ask pip for."""
+    reader = RequirementReader(BASE, folder, lambda _: None)
+    return wanted_packages(extension_of(values), reader)
 
 
 def test_a_file_says_what_options_say(write: Write) -> None:
@@ -127,7 +131,7 @@ def test_a_requirement_that_cannot_be_locked(
     for name in ("odd.whl", "../a-1-py3-none-any.whl"):
         write(name, "")
     with pytest.raises(InputError) as error:
-        wanted_packages(extension_of({"requirements": ["requirements.txt"]}), tmp_path)
+        wanted(tmp_path, requirements=["requirements.txt"])
     assert says.replace("{}", str(tmp_path)) in str(error.value)
     assert "secret" not in str(error.value)
 
@@ -146,8 +150,7 @@ def test_requirements_of_the_files_that_people_have(write: Write, tmp_path: Path
         f"keras==2.3.1 ; python_version < '4' \\\n    {digests[0]} "
         f"\\\n    {digests[1]}\n    # via us\n",
     )
-    extension = extension_of({"requirements": ["requirements.txt"], "pip": [f"sub/{wheel}"]})
-    found = wanted_packages(extension, tmp_path)
+    found = wanted(tmp_path, requirements=["requirements.txt"], pip=[f"sub/{wheel}"])
     assert found == (
         f"sub/{wheel} --hash=sha256:{sha256(b'content')}",
         *("-c numpy<2", "-c pandas<2", "scipy >= 1"),
