@@ -161,7 +161,7 @@ def test_pip_leaves_what_stays(
     distributions: list[tuple[str, str]],
     constraints: dict[str, SpecifierSet],
 ) -> None:
-    """pip takes no newer release of a package that stays; asked for one, it names the constraint."""
+    """A package that stays gets no newer release; asked for one, pip names the constraint."""
     installed = dict(distributions)
     staying = {name for name in installed if str(constraints.get(name, "")).startswith("==")}
     found = container.program("newer_packages.py", json.dumps(installed), seconds=120).json
