@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from packaging.utils import canonicalize_name
@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from imgbuild import scalars
 from imgbuild.addresses import has_registry
 from imgbuild.build.context import BuildContext, image_locks
+from imgbuild.dockerfile.constraints import companion_bounds, package_bounds
 from imgbuild.dockerfile.labels import NAME
 from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.dockerfile.requirements import uv_platform
@@ -52,6 +53,9 @@ class BaseImage:
     ``packages`` are the versions of its Python packages by canonical name, of which ``local`` are
     not taken from the index, such as a Horovod that was compiled for it. ``system`` is such as
     ``debian-12``, ``user`` whom its containers run as, ``id`` the engine's where it is known.
+
+    ``movable`` are the packages that additions may change, with the versions that the others
+    accept. ``companions`` are packages that it does not have, with the releases that work with it.
     """
 
     name: str
@@ -64,6 +68,8 @@ class BaseImage:
     image: Image | None = None
     user: str = ""
     id: str = ""
+    movable: Mapping[str, str] = field(default_factory=dict)
+    companions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def local_name(self) -> str:
@@ -94,7 +100,18 @@ def family_base(image: Image, project: Project) -> BaseImage:
     packages = locked_packages(image, project.locks)
     local = [name for name in ("horovod", *image.provided) if name in packages]
     python, system = image.version_of("python"), (image.os.glibc, image.os_name)
-    return BaseImage(image.name, image.tags[0], python, *system, packages, local, image)
+    bounds = package_bounds(image, project.locks)
+    return BaseImage(
+        image.name,
+        image.tags[0],
+        python,
+        *system,
+        packages,
+        local,
+        image,
+        movable={name: one for name, one in bounds.items() if not one.startswith("==")},
+        companions=companion_bounds(image, packages),
+    )
 
 
 _USER = TypeAdapter(scalars.ImageUser)
