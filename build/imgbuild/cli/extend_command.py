@@ -148,6 +148,8 @@ def _extend(
             lock = _lock(requested, base, lock_path, reader, folder, upgrade=upgrade)
             with_uv = print_only or not (context and context.inputs.uv)
             distributions += find_distributions(lock, wheels, base, reader, with_uv=with_uv)
+            if sources := [one.name for one in distributions if not one.name.endswith(".whl")]:
+                info(f"to compile, because no release that fits has a wheel: {', '.join(sources)}")
         if context and not print_only:
             files = distributions_context(distributions, sites)
             made = build_extension(extension, base, lock, wheels, files, folder, context)
