@@ -15,7 +15,7 @@ from imgbuild.project import Project, state_dir
 from imgbuild.text import clock_time, counted, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from imgbuild.build.context import BuildOptions
     from imgbuild.build.source_metadata import MetadataReader
@@ -166,6 +166,7 @@ def _extend(
             lock = _lock(requested, base, lock_path, metadata, folder, upgrade=upgrade)
             with_uv = print_only or not (context and context.inputs.uv)
             distributions += find_distributions(lock, wheels, base, metadata, with_uv=with_uv)
+            _announce_compilations(distributions)
         if not context or print_only:
             archive = None
             if context and extension.downloads_apt:
@@ -179,6 +180,11 @@ def _extend(
             requested=requested_names(requested),
         )
         echo(result_lines(made, base, context.host))
+
+
+def _announce_compilations(distributions: "Iterable[Download]") -> None:
+    if sources := [one.name for one in distributions if not one.name.endswith(".whl")]:
+        info(f"to compile, because no release that fits has a wheel: {', '.join(sources)}")
 
 
 def _requested(

@@ -117,13 +117,17 @@ def companion_bounds(image: Image, packages: Iterable[str]) -> dict[str, str]:
 
 
 def images_with_companion(name: str, image: Image) -> list[Image]:
-    """Return the images of the same stack and variant for which a companion has a release."""
-    return [
+    """Return the images of the same stack and variant that a companion has a release for.
+
+    The one with the oldest TensorFlow is the first.
+    """
+    images = [
         other
         for other in all_images(image.matrix)
         if (other.stack, other.variant) == (image.stack, image.variant)
         and companion_bounds(other, ()).get(name, NONE) != NONE
     ]
+    return sorted(images, key=lambda other: Version(other.tensorflow))
 
 
 def _needed_tensorflow(name: str, image: Image) -> str:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from email.errors import MessageError
 from email.parser import HeaderParser
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -36,6 +37,15 @@ TIMEOUT_SECONDS = 300
 ROUNDS = 50
 #: Largest metadata of a package, in bytes; TensorFlow's has 4 kB.
 LARGEST_METADATA = 1 << 20
+#: Large packages that take hours, other compilers or libraries of the system to compile.
+NEVER_COMPILED = frozenset(
+    {
+        *("cryptography", "grpcio", "h5py", "jax", "llvmlite", "lxml", "matplotlib", "mpi4py"),
+        *("numba", "numpy", "opencv-contrib-python", "opencv-contrib-python-headless"),
+        *("opencv-python", "opencv-python-headless", "pandas", "pillow", "pyarrow"),
+        *("scikit-image", "scikit-learn", "scipy", "tables", "tensorflow-addons", "tokenizers"),
+    }
+)
 #: How uv writes locks: with every hash, and nothing that depends on the machine.
 _FORM = ("--no-header", "--no-annotate", "--generate-hashes", "--no-emit-index-url")
 _UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connection refused")
@@ -128,15 +138,20 @@ class _Unbuilt:
                     lines += [f"requires-python = {json.dumps(metadata.python)}"]
         return "".join(f"{line}\n" for line in lines)
 
-    def learn(self, errors: str) -> bool:
-        """Change the exceptions by what uv says; return whether another try may succeed."""
+    def learn(self, errors: str, has_wheel: Callable[[str], bool]) -> bool:
+        """Change the exceptions by what uv says; return whether another try may succeed.
+
+        A package that has a wheel of some release becomes an exception only if no other package
+        does, because uv then uses none of its wheels.
+        """
         named = {canonicalize_name(name) for name in _NO_SOURCE.findall(errors)}
         impossible = named & self.releases.keys()
         self.wheels_only |= impossible
         for name in impossible:
             del self.releases[name]
         named = {canonicalize_name(name) for name in _NO_WHEEL.findall(errors)}
-        added = named - self.releases.keys() - self.wheels_only
+        added = named - self.releases.keys() - self.wheels_only - NEVER_COMPILED
+        added = {name for name in added if not has_wheel(name)} or added
         self.releases |= {name: {} for name in added}
         return bool(impossible or added)
 
@@ -158,11 +173,18 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
     """
     unbuilt, sources, output = _Unbuilt(), dict[str, SourceDistribution](), folder / "lock.txt"
     options = [*_FORM, *target.options, *options, "--output-file", output.name]
+
+    @cache
+    def has_wheel(name: str) -> bool:
+        (folder / "wheel.in").write_text(name, encoding="utf-8")
+        asked = ["--no-deps", *target.options, "--output-file", "wheel.txt", "wheel.in"]
+        return _call_uv(asked, folder, environment, _Unbuilt()).ok
+
     for _ in range(ROUNDS):
         output.write_text(previous, encoding="utf-8")
         result = _call_uv(options, folder, environment, unbuilt)
         if not result.ok:
-            if not unbuilt.learn(result.errors):
+            if not unbuilt.learn(result.errors, has_wheel):
                 return "", result
             continue
         text = output.read_text(encoding="utf-8")
@@ -251,7 +273,7 @@ def _find_files(  # noqa: PLR0913, PLR0917 - likewise, and without building what
             with suppress(PylockValidationError, ValueError):
                 return Pylock.from_dict(tomllib.loads(output.read_text(encoding="utf-8")))
             break
-        if not unbuilt.learn(result.errors):
+        if not unbuilt.learn(result.errors, lambda _: False):
             break
     reason = " ".join(result.errors.split()) or result.last()
     raise MachineError(f"The files of {lock} cannot be found: {reason}")

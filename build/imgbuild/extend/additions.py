@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
+from imgbuild.dockerfile.constraints import NONE, OTHER_TENSORFLOWS, images_with_companion
 from imgbuild.dockerfile.lockfile import Lock, parse_lock
 from imgbuild.dockerfile.resolver import (
     ReadMetadata,
@@ -50,7 +52,8 @@ def lock_additions(  # noqa: PLR0913 - what, for which base, and how
     CheckFailedError: the metadata of a source distribution cannot be made.
     MachineError: the index cannot be reached, or this machine cannot make metadata.
     """
-    digest = json_sha256([requested, base.python, base.platform, sorted(base.packages.items())])
+    having = [sorted(one.items()) for one in (base.packages, base.movable, base.companions)]
+    digest = json_sha256([requested, base.python, base.platform, *having])
     hint = "It is no lock; name another: --lock."
     previous = read_named(path, f"--lock {path}", hint) if path.exists() else ""
     if previous:  # also where it is not used: no other file is replaced
@@ -58,8 +61,11 @@ def lock_additions(  # noqa: PLR0913 - what, for which base, and how
         if lock.request_digest == digest and not upgrade:
             return lock
     requests = [_request(line, folder) for line in requested]
-    body = _resolved(requests, base, "" if upgrade else previous, environment, read_metadata)
+    _check_companions(requests, base)
+    preferred = _with_base_versions("" if upgrade else previous, path.name, base)
+    body = _resolved(requests, base, preferred, environment, read_metadata)
     text = HEADER.format(base=base.name, digest=digest) + body
+    text = _without_base_packages(text, parse_lock(text, path.name), base)
     text = _only_given_files(text, parse_lock(text, path.name), requests)
     lock = parse_lock(text, path.name)
     write_text(path, text)
@@ -85,6 +91,38 @@ def _request(line: str, folder: Path) -> _Request:
         return _Request(Requirement(text), hashes, line.startswith("-c "))
     name, version, _, _ = parse_wheel_filename(path.name)
     return _Request(Requirement(f"{name}=={version}"), hashes, line.startswith("-c "), path)
+
+
+def _check_companions(requests: Iterable[_Request], base: BaseImage) -> None:
+    """Raise InputError for a package of which no release works with the base's TensorFlow."""
+    for request in requests:
+        name = canonicalize_name(request.requirement.name)
+        if request.constrains or request.requirement.marker or not base.image:
+            continue
+        if base.companions.get(name) == NONE and name not in OTHER_TENSORFLOWS:
+            images = images_with_companion(name, base.image)
+            own = Version(base.image.tensorflow)
+            older = [image for image in images if Version(image.tensorflow) < own]
+            nearest = (older[-1:] or images[:1])[0].name if images else "another base"
+            raise InputError(
+                f"{request.requirement}: no release of it works with TensorFlow {own}, which "
+                f"{base.name} has. Extend {nearest}, or leave the package out. Nothing was changed."
+            )
+
+
+def _with_base_versions(previous: str, name: str, base: BaseImage) -> str:
+    """Return a lock with the base's versions of packages that may move, which uv then prefers."""
+    locked = parse_lock(previous, name).versions if previous else {}
+    own = (f"{one}=={base.packages[one]}\n" for one in base.movable if one not in locked)
+    return previous + "".join(own)
+
+
+def _without_base_packages(text: str, lock: Lock, base: BaseImage) -> str:
+    """Return the lock without packages that the base has in the same version."""
+    for name in lock.versions.keys() & base.movable.keys():
+        if lock.versions[name] == base.packages[name]:
+            text = text.replace(f"{lock.entries[name]}\n", "")
+    return text
 
 
 def _only_given_files(text: str, lock: Lock, requests: Iterable[_Request]) -> str:
@@ -118,7 +156,10 @@ def _resolved(
 ) -> str:
     # The base is one made-up package that requires its packages: uv's words say who wants what.
     name, stubs = canonicalize_name(re.sub("[/:@]", "-", base.name)), base.stubs
-    pins = [f"{one}=={version}" for one, version in sorted({**base.packages, **stubs}.items())]
+    versions = {**base.packages, **stubs}
+    pins = [
+        f"{one}{base.movable.get(one, f'=={version}')}" for one, version in sorted(versions.items())
+    ]
     with work_folder("extend") as folder:
         wheels = [empty_wheel(folder, name, "1", pins)]
         wheels += [empty_wheel(folder, one, version) for one, version in stubs.items()]
@@ -133,8 +174,12 @@ def _resolved(
             )
             (folder / file).write_text("\n".join(lines))
         (folder / "base.in").write_text("\n".join(wheels))
-        options = [f"--no-emit-package={one}" for one in {name, *stubs, *base.packages}]
-        options += ["--constraint=constraints.txt", "requested.in", "base.in"]
+        companions = (one + bounds for one, bounds in base.companions.items() if one not in stubs)
+        (folder / "companions.txt").write_text("\n".join(companions))
+        kept = {name, *stubs, *base.packages} - base.movable.keys()
+        options = [f"--no-emit-package={one}" for one in kept]
+        options += ["--constraint=constraints.txt", "--constraint=companions.txt"]
+        options += ["requested.in", "base.in"]
         target = base.target
         files = (folder, environment, previous)
         text, result = lock_packages(options, target, *files, read_metadata)
@@ -158,7 +203,7 @@ def _resolved(
     named = [f"{one} {v}" for one, v in there if re.search(word.format(re.escape(one)), said)]
     said += f" It has {', '.join(named)}." if named else ""
     raise InputError(
-        f"These packages do not fit {base.name}, whose own packages stay as they are: {said} "
+        f"These packages do not fit {base.name} and what it keeps: {said} "
         "Choose other versions, or remove them. Nothing was changed."
     )
 

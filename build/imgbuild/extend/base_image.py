@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from imgbuild import scalars
 from imgbuild.addresses import has_registry
 from imgbuild.build.context import BuildContext, image_locks
+from imgbuild.dockerfile.constraints import companion_bounds, package_bounds, render_constraints
 from imgbuild.dockerfile.labels import NAME, added_packages
 from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.dockerfile.requirements import uv_platform
@@ -53,6 +54,9 @@ class BaseImage:
     not taken from the index, such as a Horovod that was compiled for it. ``system`` is such as
     ``debian-12``, ``user`` whom its containers run as, ``id`` the engine's where it is known.
     ``added`` are the packages that an extension of ``image`` has in addition, if it is one.
+
+    ``movable`` are the packages that additions may change, with the versions that the others
+    accept. ``companions`` are packages that it does not have, with the releases that work with it.
     ``constraints`` is the text of its constraints.txt; empty: all its packages stay.
     """
 
@@ -67,6 +71,8 @@ class BaseImage:
     user: str = ""
     id: str = ""
     added: Mapping[str, str] = field(default_factory=dict)
+    movable: Mapping[str, str] = field(default_factory=dict)
+    companions: Mapping[str, str] = field(default_factory=dict)
     constraints: str = ""
 
     @property
@@ -98,10 +104,19 @@ def family_base(image: Image, project: Project) -> BaseImage:
     packages = locked_packages(image, project.locks)
     local = [name for name in ("horovod", *image.provided) if name in packages]
     python, system = image.version_of("python"), (image.os.glibc, image.os_name)
-    bounds = project.dockerfiles / image.name / "constraints.txt"
-    text = bounds.read_text(encoding="utf-8") if bounds.exists() else ""
-    facts = (python, *system, packages, local, image)
-    return BaseImage(image.name, image.tags[0], *facts, constraints=text)
+    bounds = package_bounds(image, project.locks)
+    return BaseImage(
+        image.name,
+        image.tags[0],
+        python,
+        *system,
+        packages,
+        local,
+        image,
+        movable={name: one for name, one in bounds.items() if not one.startswith("==")},
+        companions=companion_bounds(image, packages),
+        constraints=render_constraints(image, project.locks),
+    )
 
 
 _USER = TypeAdapter(scalars.ImageUser)
@@ -185,8 +200,10 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
                 return own
             added = added_packages(stored.labels)
             if {**base.packages, **added} == packages:
-                # No index need have the added ones: a wheel can be the user's own.
+                # No index need have the added ones: a wheel can be the user's own. What they
+                # require of the family's packages is unknown, so all packages stay.
                 local = {*base.local, *added}
-                return replace(own, name=reference, packages=packages, local=local, added=added)
+                fixed = replace(own, name=reference, packages=packages, local=local)
+                return replace(fixed, added=added, movable={}, constraints="")
     facts = (found.python, found.glibc, "-".join(found.os), packages, packages)
     return BaseImage(reference, reference, *facts, user=user, id=stored.id)

@@ -97,6 +97,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     if extension.apt:
         labels[f"{NAMESPACE}.added.apt"] = " ".join(extension.apt)
     entries = lock.entries if lock else {}
+    replaced = list[str]()
     if lock and entries:
         paths |= {"install": HERE / "install.sh", "same-paths": HERE / "same_paths.py"}
         known = project.locks / f"build-py{minor_of(base.python)}.txt"
@@ -104,6 +105,12 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
         added = {**base.added, **lock.versions}
         pins = (f"{name}=={version}" for name, version in added.items())
         labels[ADDED] = " ".join(pins)
+        replaced = sorted(lock.versions.keys() & base.packages.keys())
+        if replaced:
+            paths["remove"] = HERE / "remove.sh"
+            labels[f"{NAMESPACE}.replaced.pip"] = " ".join(
+                f"{name}=={base.packages[name]}" for name in replaced
+            )
     files = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
     if entries:
         files["packages.txt"] = "".join(f"{entry}\n" for entry in entries.values())
@@ -119,6 +126,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
         name = archive.reference if pulled else local_name(archive.reference)
         values["archive"] = names[archive.reference] = name
     values["tags"] = [(one, name) for one, name in names.items() if name.startswith(LOCAL)]
+    values["replaced"] = replaced
     values |= {"added": add_lines(distributions), "epoch": epoch_seconds(image)}
     return environment.get_template("Dockerfile.j2").render(values).rstrip() + "\n"
 
