@@ -90,4 +90,6 @@ def test_extended_image_is_shared(
         capture_output=True,
     )
     other.set_up(verify={"key": str(other.root / "foreign.pub")})
-    assert "no signature" in other.run("extend", "--base", reference, *more, code=1).stderr
+    refused = other.run("extend", "--base", reference, *more, code=1)
+    other.docker("rmi", "--force", reference)
+    assert "no signature" in refused.stderr
