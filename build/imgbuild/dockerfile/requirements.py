@@ -66,7 +66,7 @@ class LockRequest:
     alone: bool = False
     provided: tuple[str, ...] = ()
     platform: str = PLATFORM
-    compiled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    compiled: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     @property
     def target(self) -> Target:
