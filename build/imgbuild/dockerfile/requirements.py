@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -55,7 +55,7 @@ class LockRequest:
 
     ``alone``: nothing that the requirements depend on is installed. ``provided`` are distributions
     that another one of the lock stands for: they are left out. ``platform`` is uv's name of one.
-    ``compiled`` are packages that are in the image and not in the lock, with their requirements.
+    ``horovod`` are the packages that Horovod requires, which is in no lock.
     """
 
     file_name: str
@@ -66,7 +66,7 @@ class LockRequest:
     alone: bool = False
     provided: tuple[str, ...] = ()
     platform: str = PLATFORM
-    compiled: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    horovod: tuple[str, ...] = ()
 
     @property
     def target(self) -> Target:
@@ -128,7 +128,7 @@ def requests_of(image: Image) -> tuple[LockRequest, ...]:
             _applicable(matrix.constraints, image),
             provided=tuple(image.provided),
             platform=system,
-            compiled={"horovod": _horovod_requirements(image)},
+            horovod=_horovod_requirements(image),
         ),
         LockRequest(
             image.build_lock_name,
@@ -267,7 +267,7 @@ def resolve(  # noqa: PLR0913 - which lock, and how
     text = f"{HEADER}\n# {request.title}\n# request: sha256:{request.digest}\n{body}"
     lock = parse_lock(text, request.file_name)
     requirements = read_requirements(lock, request.file_name, request.target)
-    requirements = {**requirements, **request.compiled}
+    requirements = {**requirements, "horovod": request.horovod}
     return with_dependents(text, _dependents(requirements, request.target))
 
 

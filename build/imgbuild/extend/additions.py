@@ -62,7 +62,7 @@ def lock_additions(  # noqa: PLR0913 - what, for which base, and how
             return lock
     requests = [_request(line, folder) for line in requested]
     _check_companions(requests, base)
-    preferred = _with_base_versions("" if upgrade else previous, path.name, base)
+    preferred = _with_base_versions("" if upgrade else previous, base)
     body = _resolved(requests, base, preferred, environment, read_metadata)
     text = HEADER.format(base=base.name, digest=digest) + body
     text = _without_base_packages(text, parse_lock(text, path.name), base)
@@ -110,11 +110,12 @@ def _check_companions(requests: Iterable[_Request], base: BaseImage) -> None:
             )
 
 
-def _with_base_versions(previous: str, name: str, base: BaseImage) -> str:
-    """Return a lock with the base's versions of packages that may move, which uv then prefers."""
-    locked = parse_lock(previous, name).versions if previous else {}
-    own = (f"{one}=={base.packages[one]}\n" for one in base.movable if one not in locked)
-    return previous + "".join(own)
+def _with_base_versions(previous: str, base: BaseImage) -> str:
+    """Return a lock with the base's versions of packages that may move before its own.
+
+    Of two versions of a package, uv prefers the first that fits.
+    """
+    return "".join(f"{one}=={base.packages[one]}\n" for one in base.movable) + previous
 
 
 def _without_base_packages(text: str, lock: Lock, base: BaseImage) -> str:

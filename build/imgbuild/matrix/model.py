@@ -217,14 +217,14 @@ class Condition(Section):
 class Companion(Section):
     """The releases of a package that work with some versions of TensorFlow.
 
-    ``require`` is the package with these releases, and ``source`` says who knows it. No release
+    ``require`` is the package with these releases, and ``why`` says who knows it. No release
     works with a TensorFlow that no entry of the package names.
     """
 
     require: scalars.Requirement
     tensorflow: scalars.Specifier | None = None
     python: scalars.Specifier | None = None
-    source: scalars.Prose
+    why: scalars.Prose
 
 
 class Stack(Section):

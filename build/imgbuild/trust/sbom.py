@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 from pydantic import Field
 
 from imgbuild.build.context import image_locks
+from imgbuild.dockerfile.constraints import package_bounds
 from imgbuild.dockerfile.labels import BASE, BASE_DIGEST, EXTENDS, INPUT_PARTS, NAME, NAMESPACE, OCI
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.engine.client import Engine
@@ -88,7 +89,24 @@ def image_sbom(
         )
     image = next((i for i in whole_family(matrix) if i.name == stored.labels.get(NAME)), None)
     origins = known_origins(stored.labels, image, project) if image else {}
-    return sbom_text(sbom(stored, contents, installed, origins))
+    document = sbom(stored, contents, installed, origins)
+    if image:
+        bounds = _confirmed_bounds(stored.labels, image, project)
+        for component in document["components"]:
+            name = component["name"]
+            if component["purl"].startswith("pkg:pypi/") and canonicalize_name(name) in bounds:
+                versions = bounds[canonicalize_name(name)] or "any"
+                component["properties"] += _properties([(f"{NAMESPACE}:versions", versions)])
+    return sbom_text(document)
+
+
+def _confirmed_bounds(labels: Mapping[str, str], image: Image, project: Project) -> dict[str, str]:
+    """Return the versions that packages may have in the image, if its labels confirm them."""
+    path = f"dockerfiles/{image.name}/constraints.txt"
+    said = (recorded_parts(labels) or {}).get(path)
+    if said is None or said != InputReader(project).digest(path)[:SHORT]:
+        return {}
+    return package_bounds(image, project.locks)
 
 
 def locked_sbom(

@@ -181,7 +181,7 @@ def test_resolve_records_who_requires_a_package(tmp_path: Path, fake_uv: FakeUv)
         "requests": ("idna<4,>=2.5", "idna!=3.1", "psutil; sys_platform == 'win32'"),
         "tensorboard": ("requests[socks]>=2 ; python_version < '3.7'", "idna; extra == 'dev'"),
     }
-    request = replace(REQUEST, requirements=(), compiled={"horovod": ("psutil",)})
+    request = replace(REQUEST, requirements=(), horovod=("psutil",))
     text = resolve(request, tmp_path, no_metadata, lambda *_: requirements, upgrade=False)
     lock = parse_lock(text, "x.txt")
     assert lock.dependents == {

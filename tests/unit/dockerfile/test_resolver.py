@@ -160,6 +160,22 @@ def test_a_wheel_is_used_where_its_source_fails(resolving: Resolving) -> None:
     assert pins == {"needs==1.0", "mixed==1.0", "evil==2.0"}
 
 
+def test_a_wheel_wins_over_a_newer_source(resolving: Resolving) -> None:
+    """Uv names both as packages that need a wheel."""
+    resolving.index.wheel("mixed", "1.0", "needs==1.0")
+    resolving.index.source("needs", "1.0")
+    resolving.environment["UV_FIND_LINKS"] = str(resolving.index.folder)
+    assert resolving.lock("mixed", "evil") == {"mixed==1.0", "needs==1.0", "evil==2.0"}
+
+
+def test_a_large_native_package_is_never_compiled(resolving: Resolving) -> None:
+    resolving.index.source("scipy", "1.0")
+    resolving.environment["UV_FIND_LINKS"] = str(resolving.index.folder)
+    with pytest.raises(InputError, match=r"scipy==1\.0 has no usable wheels"):
+        resolving.lock("scipy")
+    assert resolving.asked == []
+
+
 def test_versions_of_the_previous_lock_are_kept(resolving: Resolving) -> None:
     assert resolving.lock("evil", previous="evil==1.0\n") == {"evil==1.0"}
 

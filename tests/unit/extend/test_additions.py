@@ -155,6 +155,44 @@ def test_a_package_for_newer_pythons_is_refused_without_a_hint_about_options(ind
     assert "hint" not in str(error.value)
 
 
+def test_packages_move_within_the_bounds_of_their_dependents(index: Index) -> None:
+    """The base's version is preferred to a newer one, and is then not in the lock."""
+    packages = {**PACKAGES, "pyyaml": "6.0.1", "absl-py": "1.4.0"}
+    base = replace(BASE, packages=packages, movable={"pyyaml": "", "absl-py": ">=0.7,<2"})
+    for version in ("0.5", "0.13.0", "1.4.0", "1.5.0"):
+        index.publish("absl-py", version)
+    for version in ("5.4.1", "6.0.1", "6.0.2"):
+        index.publish("pyyaml", version)
+    index.publish("old", "1", "pyyaml<6", "absl-py")
+    first = index.lock("old", base=base)
+    assert first.versions == {"old": "1", "pyyaml": "5.4.1"}
+    index.publish("pyyaml", "5.5")
+    assert index.lock("old", "absl-py", base=base).versions == first.versions
+    assert index.lock("absl-py==0.13.0", base=base).versions == {"absl-py": "0.13.0"}
+    assert index.lock("pyyaml", "absl-py", base=base, upgrade=True).versions == {}
+    with pytest.raises(InputError, match=r"absl-py>=0\.7"):
+        index.lock("absl-py==0.5", base=base)
+    with pytest.raises(InputError, match="numpy"):
+        index.lock("numpy<1.18", base=base)
+
+
+def test_companions_keep_to_the_tensorflow_of_the_base(
+    index: Index, images: dict[str, Image], project: Project
+) -> None:
+    base = replace(BASE, companions={"keras": ">=2.3,<2.4"})
+    for version in ("2.2.5", "2.3.1", "2.10.0"):
+        index.publish("keras", version)
+    assert index.lock("keras", base=base).versions == {"keras": "2.3.1"}
+    with pytest.raises(InputError, match=r"keras==2\.10\.0"):
+        index.lock("keras==2.10.0", base=base)
+    newer = family_base(images["tf-2.18-cpu-debian"], project)
+    with pytest.raises(InputError, match=r"Extend tf-2\.15-cpu-debian"):
+        index.lock("tensorflow_addons", base=newer)
+    older = family_base(images["tf-1.15-cpu-debian"], project)
+    with pytest.raises(InputError, match=r"Extend tf-2\.0-cpu-debian"):
+        index.lock("tensorflow-addons>=0.6", base=older)
+
+
 def test_a_lock_for_the_same_request_asks_nobody(index: Index) -> None:
     index.publish("app", "1.0")
     first = index.lock("app")

@@ -60,6 +60,8 @@ def parts(image: Image, project: Project) -> dict[str, str]:
     reader = InputReader(project)
     found = {title: reader.digest(f"locks/{one}") for title, one in image.titled_locks.items()}
     found["stage horovod-source"] = reader.dockerfile(image).stages["horovod-source"].digest
+    constraints = f"dockerfiles/{image.name}/constraints.txt"
+    found[constraints] = reader.digest(constraints)
     for context, files in image_downloads(image, project.locks, Settings()).contexts.items():
         found |= {f"download {context}/{one.name}": one.sha256 for one in files}
     return {name: digest[:SHORT] for name, digest in found.items()}
@@ -148,6 +150,7 @@ def test_everything_has_its_purl_licence_hashes_and_origin(
     assert hashes(found["pkg:pypi/six@1.16.0"]) == set()
     assert facts(found["pkg:pypi/six@1.16.0"])["origin"].startswith("/opt/miniconda/")
     assert found["pkg:pypi/tensorflow-cpu@2.2.3"]["licenses"] == [{"expression": "Apache-2.0"}]
+    assert facts(found["pkg:pypi/numpy@1.18.5"])["versions"] == "==1.18.5"
     assert found["pkg:pypi/numpy@1.18.5"]["licenses"] == [{"license": {"name": "BSD"}}]
     by_name = {one["name"]: facts(one) for one in found.values()}
     assert by_name["libcudnn7"]["part"] == "cudnn"
