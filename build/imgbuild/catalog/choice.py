@@ -152,8 +152,8 @@ def best_fit(fits: Sequence[Fit], file: RequirementFile | None) -> Fit | None:
     fewest = min((len(fit.differing) for fit in fits), default=0)
     minors = {fit.image.minor for fit in fits if len(fit.differing) == fewest}
     images = [fit.image for fit in fits if fit.image.minor in minors]
-    chosen = by_default(newest_of(images))[0] if images else None
-    return next((fit for fit in fits if fit.image is chosen), None)
+    default = by_default(newest_of(images))[0] if images else None
+    return next((fit for fit in fits if fit.image is default), None)
 
 
 def gpus_here() -> tuple[tuple[Gpu, ...], str]:

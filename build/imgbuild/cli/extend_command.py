@@ -94,8 +94,8 @@ def extend(
     if test and no_test:
         raise InputError("Use either --test or --no-test.")
     if test or no_test:
-        chosen = extension_of({"test": "none" if no_test else test}).test
-        extension = extension.model_copy(update={"test": chosen})
+        choice = extension_of({"test": "none" if no_test else test}).test
+        extension = extension.model_copy(update={"test": choice})
     if not extension.tag and not print_only:
         raise InputError("Name the result: --tag NAME:TAG, or `tag` in the file.")
     selection = extension.selection if file else selection

@@ -153,8 +153,8 @@ class SuiteResult:
             return ", ".join(self.skip_notes) or "nothing was checked"
         counted = ""
         if len(bad) > 1:
-            ended = "failed" if self.failures else "ran out of time"
-            counted = f"{len(bad)} of {len(bad) + self.passed} tests {ended}, first "
+            outcome = "failed" if self.failures else "ran out of time"
+            counted = f"{len(bad)} of {len(bad) + self.passed} tests {outcome}, first "
         return f"{counted}{bad[0].test}: {bad[0].reason}"
 
     def as_json(self) -> dict[str, Any]:

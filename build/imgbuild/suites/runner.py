@@ -155,8 +155,8 @@ class CheckStream:
 
     def end_late(self, suites: Sequence[str], words: str) -> None:
         """Add a check that ran out of time for the running suite, and for those after it."""
-        begun = suites.index(self.suite) if self.suite in suites else 0
-        for suite in suites[begun:]:
+        current = suites.index(self.suite) if self.suite in suites else 0
+        for suite in suites[current:]:
             self._add(Check(suite, "the whole suite", _LATE, 0.0, words))
 
 

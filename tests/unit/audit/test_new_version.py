@@ -12,6 +12,7 @@ from hostile_package import HostileIndex
 from offered_wheel import offer, run_command
 from project_copy import NO_ENGINE, copied
 
+from imgbuild.build.source_metadata import MetadataReader
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import find_drift, render_all
 from imgbuild.dockerfile.requirements import family_problems, lock_family
@@ -55,6 +56,7 @@ def run_add(
     uv, answer = tmp_path / "uv", tmp_path / "answer.txt"
     write_fake_uv(uv, f"cat {answer} > lock.txt")
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(uv))
+    monkeypatch.setattr(MetadataReader, "requirements", lambda *_: {})
 
     def run(*words: str, wheel: FakeWheel = right) -> tuple[int, str]:
         locked = f"tensorflow-cpu=={NEW} \\\n    --hash=sha256:{offer(index, wheel)}"

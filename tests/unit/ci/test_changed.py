@@ -48,7 +48,8 @@ def test_one_horovod_pin_is_exactly_the_images_of_its_row(checkout: GitCheckout)
     assert state() == before
     assert {*uncommitted} == checkout.named(lambda image: image.row == row)
     for reason in uncommitted.values():
-        assert reason.startswith(f"changed: pin horovod {old} → {new}; Dockerfile: stage")
+        assert reason.startswith(f"changed: pin horovod {old} → {new}; ")
+        assert "Dockerfile: stage" in reason
     commit(checkout.root)
     assert checkout.changed("HEAD~1") == uncommitted
 

@@ -12,6 +12,7 @@ from fake_uv import write_fake_uv
 from project_copy import NO_ENGINE, copied, imgbuild
 from typer.testing import CliRunner
 
+from imgbuild.build.source_metadata import MetadataReader
 from imgbuild.cli import interruption, register, require_values
 from imgbuild.dockerfile import conda, requirements
 from imgbuild.errors import ImgbuildError, InputError, MachineError
@@ -169,6 +170,7 @@ def test_lock_writes_all_locks_or_none(checkout: Path, monkeypatch: pytest.Monke
     lock = f"pip==1 \\\\\\n    --hash=sha256:{'0' * 64}"
     write_fake_uv(uv, f"echo >> {left}\n{fault}\nprintf '{lock}\\n' > lock.txt")
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(uv))
+    monkeypatch.setattr(MetadataReader, "requirements", lambda *_: {})
     stale = checkout / "images" / "locks" / "tf-9.9.9-py3.6-cpu.txt"
     stale.touch()
     before = {path: path.read_bytes() for path in stale.parent.glob("*.txt")}

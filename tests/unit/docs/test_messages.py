@@ -15,11 +15,11 @@ PACKAGE = Path(imgbuild.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 #: A command in backquotes, whoever's it is.
 QUOTED = re.compile(r"`([^`\n]+)`")
-#: What texts name of other programs: docker, pip, git, kubectl, TensorBoard, MPI.
+#: What texts name of other programs: docker, pip, uv, Poetry, git, kubectl, TensorBoard, MPI.
 OF_OTHERS = {
     *("--global", "--add", "--progress", "--all", "--enable-shared", "--volumes", "--rm"),
     *("--logdir", "--host", "--gpus", "--oversubscribe", "--runtime", "--use-aliases"),
-    "--from-file",
+    *("--from-file", "--no-emit-project", "--no-hashes", "--without-hashes"),
 }
 #: What every command takes, beside its own options (imgbuild.cli.main).
 OF_ALL = {"--version", "--settings", "--mirror"}
