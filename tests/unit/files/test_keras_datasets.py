@@ -15,7 +15,7 @@ CHANGED = "  with np.load(path, allow_pickle=True) as f:\n"
 def _run(project: Project, tree: Path) -> subprocess.CompletedProcess[str]:
     script = project.files / "packages" / "keras_datasets.py"
     return subprocess.run(
-        [sys.executable, script, tree], capture_output=True, text=True, check=False
+        [sys.executable, "-B", script, tree], capture_output=True, text=True, check=False
     )
 
 
