@@ -75,7 +75,7 @@ def copied_checkout(
     assert count == 1, "matrix.yaml no longer has one base image of Debian"
     matrix, count = re.subn("(?<=\nrepository: )imgbuild/tensorflow\n", f"{repository}\n", matrix)
     assert count == 1, "matrix.yaml no longer has one repository"
-    kept = (f"{SUITES}/result_stream.py", "images/evidence.json")
+    kept = (f"{SUITES}/result_stream.py", f"{SUITES}/out_of_time.py", "images/evidence.json")
     written = {path: (SOURCE / path).read_text(encoding="utf-8") for path in kept}
     for path, text in {**written, "matrix.yaml": matrix, **files}.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)

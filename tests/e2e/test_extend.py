@@ -94,8 +94,7 @@ def test_what_does_not_fit_changes_nothing(
     lock = tmp_path / "train.lock.txt"
     options = ("--name", NAME, "--pip", "numpy==1.21", "-t", tag, "--lock", str(lock))
     refused = checkout.run("extend", *options, code=2)
-    assert f"{NAME} depends on numpy==1.18.5" in refused.stderr
-    assert "you require numpy==1.21" in refused.stderr
+    assert "numpy==1.21: the image has 1.18.5" in refused.stderr
     assert not lock.exists()
     assert checkout.docker("image", "inspect", tag).returncode != 0
 
