@@ -124,7 +124,7 @@ def test_extension_is_signed_with_what_it_is_based_on(bench: ExtendedBench) -> N
     assert (signed.verdicts, signed.not_run) == ({"pins": "passed"}, ("horovod",))
     assert not [*record_differences(record, signed, bench.image.matrix)]
     for name in ("base", "lock"):
-        changed = replace(record, **{name: ""})  # type: ignore[arg-type]
+        changed = replace(record, **{name: ""})
         assert [*record_differences(changed, signed, bench.image.matrix)] == [name]
 
 
@@ -149,7 +149,7 @@ def test_verify_says_base_lock_and_suites(
 ) -> None:
     record = bench.push_extended().record
     _signatures(bench, verifying)
-    trust: Any = Trust(verifying, "public own")  # type: ignore[arg-type]
+    trust: Any = Trust(verifying, "public own")
     for tag in ("1", FIRST):
         name = f"{bench.registry.name}:{tag}"
         found = Verification(name, trust, project, Settings(), print).verify()
@@ -163,6 +163,7 @@ def test_verify_says_base_lock_and_suites(
         replace(record, base="imgbuild/other:1@sha256:0"),
         bench.registry.manifests[record.digest],
     )
+    name = f"{bench.registry.name}:{FIRST}"
     found = Verification(name, trust, project, Settings(), print).verify()
     assert [fact.name for fact in found.facts if fact.problem] == ["record"]
 
@@ -173,7 +174,7 @@ def test_check_of_a_repository_accepts_extensions(
     bench.push_extended()
     bench.push_extended("two")
     _signatures(bench, verifying)
-    trust: Any = Trust(verifying, "public own")  # type: ignore[arg-type]
+    trust: Any = Trust(verifying, "public own")
     found = read_published(bench.registry)
     assert not [*Inspection(bench.registry, found, trust, bench.image.matrix).faults()]
     del bench.registry.tagged[FIRST]
@@ -211,11 +212,11 @@ def test_immutable_tag_of_an_extension_never_moves(images: dict[str, Image], kil
             first.run()
             second.run()
             moment = f"{before}, then {meanwhile}, killed: {kills}"
-            assert len(registry.tagged.fixed) <= 1, moment  # type: ignore[attr-defined]
+            assert len(registry.tagged.fixed) <= 1, moment
             for word in ("one", "two"):
                 bench = ExtendedBench(image, registry=registry)
                 bench.signer.signed = shared_signatures(registry)
                 bench.push_signed(word)
-            assert len(registry.tagged.fixed) <= 1, moment  # type: ignore[attr-defined]
+            assert len(registry.tagged.fixed) <= 1, moment
             signed = {registry.manifests[one].config_digest for one in shared_signatures(registry)}
             assert len(signed) == 2, moment
