@@ -60,7 +60,8 @@ def extend(
     upgrade: bool = flag("--upgrade", "Take the newest versions that fit, not the locked ones."),
     print_only: bool = flag("--print", "Print the Dockerfile; build nothing."),
     test: str | None = option(
-        "--test SET", "The base's suites to run: short (seconds; the default) or all."
+        "--test SET",
+        "The base's suites to run: short (seconds) or all. Default: all if packages are replaced.",
     ),
     no_test: bool = flag("--no-test", "Tag without running the base's suites."),
     jobs: int = options.JOBS,

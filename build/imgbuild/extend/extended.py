@@ -38,7 +38,7 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.extend.base_image import LOCAL, BaseImage, local_name
 from imgbuild.extend.build_files import copy_build_files
 from imgbuild.extend.distributions import add_lines
-from imgbuild.extend.extension import Extension
+from imgbuild.extend.extension import Extension, TestSet
 from imgbuild.files import sha256, work_folder
 from imgbuild.inputs.build_inputs import BaseInput
 from imgbuild.inputs.download import Download
@@ -97,7 +97,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     if extension.apt:
         labels[f"{NAMESPACE}.added.apt"] = " ".join(extension.apt)
     entries = lock.entries if lock else {}
-    replaced = list[str]()
+    replaced = replaced_packages(lock, base)
     if lock and entries:
         paths |= {"install": HERE / "install.sh", "same-paths": HERE / "same_paths.py"}
         known = project.locks / f"build-py{minor_of(base.python)}.txt"
@@ -105,7 +105,6 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
         added = {**base.added, **lock.versions}
         pins = (f"{name}=={version}" for name, version in added.items())
         labels[ADDED] = " ".join(pins)
-        replaced = sorted(lock.versions.keys() & base.packages.keys())
         if replaced:
             paths["remove"] = HERE / "remove.sh"
             labels[f"{NAMESPACE}.replaced.pip"] = " ".join(
@@ -129,6 +128,21 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     values["replaced"] = replaced
     values |= {"added": add_lines(distributions), "epoch": epoch_seconds(image)}
     return environment.get_template("Dockerfile.j2").render(values).rstrip() + "\n"
+
+
+def replaced_packages(lock: Lock | None, base: BaseImage) -> list[str]:
+    """Return the packages of the base that the lock has in other versions."""
+    return sorted(lock.versions.keys() & base.packages.keys()) if lock else []
+
+
+def suites_to_run(extension: Extension, lock: Lock | None, base: BaseImage) -> TestSet:
+    """Return which suites decide about the tag: of a base without suites none.
+
+    All of them do if a package of the base is replaced, unless the extension says otherwise.
+    """
+    if not base.image:
+        return "none"
+    return extension.test or ("all" if replaced_packages(lock, base) else "short")
 
 
 def _quoted(value: str) -> str:
@@ -193,7 +207,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             labels={
                 # Its id where no registry has it.
                 f"{OCI}.base.digest": digests.get(repository, stored.id),
-                TESTED: extension.test if base.image else "none",
+                TESTED: (tests := suites_to_run(extension, lock, base)),
             },
             # BuildKit's cache knows neither the date nor any other secret.
             uncached=_downloading(extension) if context.inputs.snapshots else (),
@@ -218,10 +232,9 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
         try:
             tested = image_id = bake(_TESTED)
             report, expected = None, None
-            if extension.test != "none" and base.image:
+            if tests != "none" and base.image:
                 extended = extension_target(tag, tested, base, lock, requested, context)
-                every = extension.test == "all"
-                report = _passed(extended, base.image, display, context, every=every)
+                report = _passed(extended, base.image, display, context, every=tests == "all")
                 expected = extended.expected
             if extension.user or base.user:
                 image_id = bake(_FINAL)

@@ -46,7 +46,7 @@ class Extension(Section):
     env: dict[scalars.Variable, scalars.VariableValue] = Field(default_factory=dict)
     copied: Annotated[tuple[scalars.Copied, ...], Field(alias="copy")] = ()
     user: scalars.ImageUser | None = None
-    test: TestSet = "short"
+    test: TestSet | None = None
 
     @property
     def downloads_apt(self) -> bool:

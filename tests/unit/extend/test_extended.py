@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from bench import NEW, OLD, Bench
 
-from imgbuild.dockerfile.lockfile import parse_lock
+from imgbuild.dockerfile.lockfile import Lock, parse_lock
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.bake import BakeTarget, BuiltImage
 from imgbuild.engine.failure import BuildFailedError, BuildFailure
@@ -149,10 +149,10 @@ class Extending:
         self.bench.engine.stored[image_id] = StoredImage(image_id, (), labels, 10**9 + 5)
         return {target.name: BuiltImage(image_id)}
 
-    def build(self, *, test: str = "short", **values: Any) -> Extended:
-        extension = extension_of({"tag": TAG, "test": test, **values})
+    def build(self, lock: Lock = LOCK, **values: Any) -> Extended:
+        extension = extension_of({"tag": TAG, **values})
         folders = (self.folder / "distributions", self.folder)
-        what = (extension, self.base, LOCK, (), *folders, self.bench.context)
+        what = (extension, self.base, lock, (), *folders, self.bench.context)
         return build_extension(*what, requested=["keras", "numpy"])
 
     @property
@@ -211,6 +211,22 @@ def test_label_says_which_suites_ran(extending: Extending, test: str) -> None:
         suite.name for suite in required(read_suites(SUITES), {**CPU, "requested": {"x": "1"}})
     }
     assert ran == {"short": short, "all": every, "none": set()}[test]
+
+
+@pytest.mark.parametrize(
+    ("locked", "options", "suites"),
+    [
+        ("own==1", {}, "short"),
+        ("pyyaml==6", {}, "all"),
+        ("pyyaml==6", {"test": "short"}, "short"),
+    ],
+)
+def test_all_suites_run_if_a_package_is_replaced(
+    extending: Extending, locked: str, options: dict[str, str], suites: str
+) -> None:
+    text = f"# request: sha256:{'0' * 64}\n{locked} \\\n    --hash=sha256:{'0' * 64}\n"
+    extending.build(parse_lock(text, "own.lock.txt"), **options)
+    assert extending.targets[0].labels["imgbuild.tested"] == suites
 
 
 def test_short_set_of_other_additions_imports_nothing() -> None:
