@@ -195,16 +195,13 @@ def _requested(
 
     InputError: something cannot fit the base, whatever uv finds.
     """
-    from imgbuild.extend.extended import requested_names
     from imgbuild.extend.extension import wanted_packages
     from imgbuild.extend.requirement_files import RequirementReader
-    from imgbuild.extend.unsuitable import check_apt, check_other_tensorflows
+    from imgbuild.extend.unsuitable import check_apt
 
     check_apt(extension.apt, base)
     extension, conda = _read_conda(extension, folder, base)
-    requested = wanted_packages(extension, RequirementReader(base, folder, info), conda)
-    check_other_tensorflows(requested_names(requested), base)
-    return extension, requested
+    return extension, wanted_packages(extension, RequirementReader(base, folder, info), conda)
 
 
 def _read_conda(
