@@ -35,6 +35,8 @@ from imgbuild.unpacking import read_member
 TIMEOUT_SECONDS = 300
 #: How often uv is asked for one resolution: every package without a wheel takes one or two.
 ROUNDS = 50
+#: How many source distributions without usable metadata are passed over; each takes seconds.
+MOST_FAULTS = 3
 #: Largest metadata of a package, in bytes; TensorFlow's has 4 kB.
 LARGEST_METADATA = 1 << 20
 #: Large packages that take hours, other compilers or libraries of the system to compile.
@@ -168,11 +170,16 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
 
     ``folder`` has the files that ``options`` name. Versions of ``previous``, a lock, are preferred.
 
+    A version whose metadata cannot be made is passed over if another one will do.
+
     CheckFailedError: the metadata of a package cannot be made, or there is no end of them.
     MachineError: the index does not answer, or this machine cannot make metadata.
     """
     unbuilt, sources, output = _Unbuilt(), dict[str, SourceDistribution](), folder / "lock.txt"
+    unusable, faults = list[str](), list[CheckFailedError]()
+    passed_over = folder / "passed-over.txt"
     options = [*_FORM, *target.options, *options, "--output-file", output.name]
+    options += [f"--constraint={passed_over.name}"]
 
     @cache
     def has_wheel(name: str) -> bool:
@@ -182,11 +189,14 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
 
     for _ in range(ROUNDS):
         output.write_text(previous, encoding="utf-8")
+        passed_over.write_text("\n".join(unusable), encoding="utf-8")
         result = _call_uv(options, folder, environment, unbuilt)
         if not result.ok:
-            if not unbuilt.learn(result.errors, has_wheel):
-                return "", result
-            continue
+            if unbuilt.learn(result.errors, has_wheel):
+                continue
+            if faults:
+                raise faults[0]
+            return "", result
         text = output.read_text(encoding="utf-8")
         pins = _PINNED.findall(text)
         versions = {str(canonicalize_name(name)): version for name, version in pins}
@@ -198,9 +208,17 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
         if not unknown:
             return _with_hashes(text, sources), result
         for source in find_sources(unknown, target, folder, environment):
-            metadata = read_metadata(source, target)
-            unbuilt.releases[source.name][unknown[source.name]] = metadata
-            sources[f"{source.name}=={unknown[source.name]}"] = source
+            version = unknown[source.name]
+            try:
+                metadata = read_metadata(source, target)
+            except CheckFailedError as error:
+                faults.append(error)
+                unusable.append(f"{source.name}!={version}")
+                if len(faults) > MOST_FAULTS:
+                    raise faults[0] from None
+                continue
+            unbuilt.releases[source.name][version] = metadata
+            sources[f"{source.name}=={version}"] = source
     raise CheckFailedError(
         f"After {ROUNDS} rounds, uv still needs the metadata of more source distributions: "
         f"{', '.join(sorted(unbuilt.releases))}. Require exact versions of these packages."

@@ -13,6 +13,7 @@ from hostile_package import IN_TREE, HostileIndex
 from uv import find_uv_bin
 
 from imgbuild.dockerfile.resolver import (
+    MOST_FAULTS,
     PackageMetadata,
     ReadMetadata,
     SourceDistribution,
@@ -39,6 +40,7 @@ class Resolving:
     folder: Path
     environment: dict[str, str]
     asked: list[str] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
 
     def reader(self, known: Known) -> ReadMetadata:
         def read(source: SourceDistribution, target: Target) -> PackageMetadata:
@@ -46,6 +48,8 @@ class Resolving:
             assert source.sha256 == file_sha256(self.index.folder / source.file_name)
             pin = f"{source.name}=={source.version}"
             self.asked.append(pin)
+            if pin in self.broken:
+                raise CheckFailedError(f"{pin} is broken")
             return known.get(pin, PackageMetadata())
 
         return read
@@ -126,6 +130,24 @@ def test_no_code_runs(
     wheels = {"above==1.0", "app==1.0", "mixed==1.0"}
     assert {*resolving.asked} == pins - wheels, "each once"
     assert len(resolving.asked) == len({*resolving.asked})
+
+
+def test_a_release_without_usable_metadata_is_passed_over(resolving: Resolving) -> None:
+    """If no other one will do, its fault is said; of many such releases only some are tried."""
+    resolving.broken = {"evil==2.0"}
+    assert resolving.lock("evil") == {"evil==1.0"}
+    assert resolving.asked == ["evil==2.0", "evil==1.0"]
+    with pytest.raises(CheckFailedError, match=r"evil==2\.0 is broken"):
+        resolving.lock("evil>1")
+    for version in ("3.0", "4.0", "5.0", "6.0"):
+        resolving.index.source("evil", version)
+        resolving.broken |= {f"evil=={version}"}
+    if "UV_DEFAULT_INDEX" in resolving.environment:
+        resolving.environment["UV_DEFAULT_INDEX"] = resolving.index.pages()
+    resolving.asked.clear()
+    with pytest.raises(CheckFailedError, match=r"evil==6\.0 is broken"):
+        resolving.lock("evil")
+    assert len(resolving.asked) == MOST_FAULTS + 1
 
 
 def test_metadata_decides_what_else_is_locked(resolving: Resolving) -> None:
