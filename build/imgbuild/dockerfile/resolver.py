@@ -36,7 +36,7 @@ TIMEOUT_SECONDS = 300
 #: How often uv is asked for one resolution: every package without a wheel takes one or two.
 ROUNDS = 50
 #: How many source distributions without usable metadata are passed over; each takes seconds.
-MOST_FAULTS = 3
+MOST_FAULTS = 8
 #: Largest metadata of a package, in bytes; TensorFlow's has 4 kB.
 LARGEST_METADATA = 1 << 20
 #: Large packages that take hours, other compilers or libraries of the system to compile.

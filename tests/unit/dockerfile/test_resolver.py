@@ -139,13 +139,13 @@ def test_a_release_without_usable_metadata_is_passed_over(resolving: Resolving) 
     assert resolving.asked == ["evil==2.0", "evil==1.0"]
     with pytest.raises(CheckFailedError, match=r"evil==2\.0 is broken"):
         resolving.lock("evil>1")
-    for version in ("3.0", "4.0", "5.0", "6.0"):
+    for version in map(str, range(3, 3 + MOST_FAULTS)):
         resolving.index.source("evil", version)
         resolving.broken |= {f"evil=={version}"}
     if "UV_DEFAULT_INDEX" in resolving.environment:
         resolving.environment["UV_DEFAULT_INDEX"] = resolving.index.pages()
     resolving.asked.clear()
-    with pytest.raises(CheckFailedError, match=r"evil==6\.0 is broken"):
+    with pytest.raises(CheckFailedError, match="evil==10 is broken"):
         resolving.lock("evil")
     assert len(resolving.asked) == MOST_FAULTS + 1
 
