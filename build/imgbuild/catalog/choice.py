@@ -192,7 +192,7 @@ def read_requirements(path: Path) -> RequirementFile:
     Other lines of options are not read. InputError: a line is no requirement, or the file is one of
     another tool.
     """
-    text = read_named(path, f"--requirements {path}", "Name a file of pip's or conda's.")
+    text = read_named(path, f"--requirements {path}", "Name a requirements file or a conda file.")
     if not is_conda_file(text):
         return RequirementFile(path, tuple(_lines(path, text)), SpecifierSet(), is_conda=False)
     conda = read_conda_file(path, "", lambda _: None)
@@ -209,14 +209,14 @@ def _lines(path: Path, text: str, *above: str) -> Iterator[RequiredLine]:
         if other := _OTHER_FILE.fullmatch(line):
             included = path.parent / other[1]
             if os.path.realpath(included) in above:
-                raise InputError(f"{path}:{number}: {other[1]} includes itself.")
+                raise InputError(f"{path}:{number}: {other[1]} includes itself. Remove the line.")
             yield from _lines(
                 included, read_named(included, f"{path}:{number}: {included}"), *above
             )
         elif not line.startswith("-"):
             meant, _ = repair_line(line)
             if meant and not parse_line(meant):
-                raise InputError(f"{path}:{number}: {line[:80]!r} is no requirement.")
+                raise InputError(f"{path}:{number}: {line[:80]!r} is not a requirement.")
             if meant:
                 meant = re.sub(r"\s+--hash[= ].*", "", meant)
                 yield RequiredLine(f"{path.name}:{number}", meant)

@@ -133,7 +133,7 @@ class ImageFinder:
                 self.say(f"note: {error}")
             if stored is None and parse_known_name(reference):
                 image = image_called(self.matrix, reference)
-                self.say(f"{reference}: taking {image.name}, with TensorFlow {image.tensorflow}.")
+                self.say(f"{reference}: using {image.name}, with TensorFlow {image.tensorflow}.")
                 return self._of_matrix(image)
             if stored is None:
                 return self._of_registry(reference)

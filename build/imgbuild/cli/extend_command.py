@@ -1,4 +1,4 @@
-"""``imgbuild extend``: add packages, files and settings to an image that stays what it is."""
+"""``imgbuild extend``: add packages, files and settings to an image."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -42,14 +42,14 @@ def extend(
         "--requirements FILE", "Packages in pip's format; repeatable."
     ),
     keep_image: bool = flag(
-        "--keep-image", "Put requirements aside that differ from the image's packages."
+        "--keep-image", "Put aside requirements that differ from the image's packages."
     ),
     conda_file: str | None = option(
         "--conda-file FILE", "Packages of an environment.yml, through pip."
     ),
     apt: list[str] | None = option("--apt PACKAGE", "A package of the system; repeatable."),
     build_apt: list[str] | None = option(
-        "--build-apt PACKAGE", "One that only builds of packages need; repeatable."
+        "--build-apt PACKAGE", "A package of the system, only for builds of wheels; repeatable."
     ),
     env: list[str] | None = option("--env NAME=VALUE", "A variable; repeatable. Never a secret."),
     copy: list[str] | None = option("--copy SOURCE:TARGET", "Files to copy; repeatable."),
@@ -61,14 +61,15 @@ def extend(
     print_only: bool = flag("--print", "Print the Dockerfile; build nothing."),
     test: str | None = option(
         "--test SET",
-        "The base's suites to run: short (seconds) or all. Default: all if packages are replaced.",
+        "The base's suites to run: short (seconds) or all. Default: all if packages of the base "
+        "are replaced, else short.",
     ),
     no_test: bool = flag("--no-test", "Tag without running the base's suites."),
     jobs: int = options.JOBS,
     builder: list[str] | None = options.BUILDER,
     checkout: Project = options.PROJECT,
 ) -> None:
-    """Put packages, files and settings on an image, locked and tested.
+    """Add packages, files and settings to an image, locked and tested.
 
     Packages that do not fit the base's own are refused before anything is built.
     """
@@ -86,8 +87,8 @@ def extend(
     set_options = {key: value for key, value in values.items() if value}
     if file and (set_options or selection != Selection()):
         raise InputError(
-            f"--file {file} has all of that: write it there. Beside it are --tag, --lock, "
-            "--upgrade, --print, --test, --no-test, --jobs and --project."
+            f"--file {file} replaces the other options: write them there. Only --tag, --lock, "
+            "--upgrade, --print, --test, --no-test, --jobs and --project can be used with it."
         )
     extension = read_extension(file) if file else extension_of(set_options)
     if tag:

@@ -227,7 +227,7 @@ def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
     images = select_images(matrix, selection)
     for text in filter(parse_known_name, selection.names):
         image = image_called(matrix, text)
-        info(f"{text}: taking {image.name}, with TensorFlow {image.tensorflow}.")
+        info(f"{text}: using {image.name}, with TensorFlow {image.tensorflow}.")
     if not selection.named:
         names = ", ".join(image.name for image in images)
         info(

@@ -34,16 +34,16 @@ def pick(
     python: str | None = option("--python VERSION", "The Python, such as 3.6 or >=3.8."),
     requirements: Path | None = option(
         "--requirements FILE",
-        "Only images with the TensorFlow and the Python of this file; also a file of conda.",
+        "Only images with the TensorFlow and the Python of this requirements or conda file.",
     ),
     as_json: bool = options.JSON,
     checkout: Project = options.PROJECT,
 ) -> None:
     """Show which images will run, and why the others will not.
 
-    Only the first of several reasons is shown. Of a file, the lines on TensorFlow and Python
-    decide; other lines that differ from an image are listed, with the command that adds the rest.
-    Exit 1 if no image will run.
+    Only the first of several reasons is shown. A file excludes images only by its TensorFlow and
+    Python. Other lines that differ from an image are listed, with the `imgbuild extend` command
+    that adds the rest. Exit 1 if no image will run.
     """
     from imgbuild.catalog import choice
 
@@ -126,7 +126,7 @@ def _differing(fits: "Sequence[Fit]", best: "Fit", file: "RequirementFile") -> I
         yield from aligned([("", line.place, line.text, why) for line, why in fit.differing])
         yield f"  {file.extend_command(fit)}"
     if len(shown) < len(fits):
-        yield f"\nFewest lines differ from {best.image.name}. --tf VERSION shows other images."
+        yield f"\n{best.image.name} differs in the fewest lines. --tf VERSION shows other images."
 
 
 def _compiled(fits: "Sequence[Fit]", gpus: "Sequence[Gpu]") -> Iterator[str]:

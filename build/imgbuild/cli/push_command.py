@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 @takes_selection()
 def push(
     selection: Selection,
-    to: str | None = options.repository("--to", "The target, for extended images of their name."),
+    to: str | None = options.repository(
+        "--to", "The target; for an extended image, it ends in the name of the image."
+    ),
     release: str | None = option(
         "--release RELEASE",
         "The release in the immutable tag, YYYYMMDD.N. Default: the image's own if it is "
@@ -51,8 +53,8 @@ def push(
 
     Each gets one immutable tag with all versions, its SBOM and its provenance, then the moving
     tags. Nothing is sent twice; the same command completes an interrupted push. IMAGE can also be
-    an image of `imgbuild extend`: me/train:1 becomes train:1 and, immutable, train:1-RELEASE. Log
-    in with `docker login HOST`.
+    an image of `imgbuild extend`: me/train:1 is published as train:1 and under the immutable tag
+    train:1-RELEASE. Log in with `docker login HOST`.
     """
     from imgbuild.publish.candidate import ALLOW_CACHED, ALLOW_SKIPPED, ALLOW_SUBSTITUTED
     from imgbuild.publish.push import PushOptions, push_images
@@ -109,7 +111,7 @@ def matrix_images(checkout: Project, selection: Selection) -> "tuple[Image, ...]
         return select(checkout, selection)
     except InputError as error:
         if any(":" in name for name in selection.names):
-            text = f"{error} Nor has the engine an image of `imgbuild extend` of this name."
+            text = f"{error} The engine also has no image of `imgbuild extend` with this name."
             raise InputError(text) from None
         raise
 

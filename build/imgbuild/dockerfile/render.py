@@ -64,8 +64,8 @@ def committed_dockerfile(image: Image, project: Project) -> Dockerfile:
         if not file.is_file() or file.read_bytes() != text.encode():
             raise InputError(
                 f"{file.relative_to(project.root)} is not what matrix.yaml and images/templates "
-                "say. Run `imgbuild render` and read the diff, or use the imgbuild that wrote it "
-                "(`imgbuild --version`), then build."
+                "produce. Run `imgbuild render` and read the diff, or use the imgbuild that wrote "
+                "it (`imgbuild --version`), then build."
             )
     return rendered
 

@@ -70,8 +70,8 @@ FAULTS = (
     BuildFault(
         "hung",
         "(the limit of a step)",
-        "It was stopped, also in the engine. If it only needs more time, raise the limit as "
-        "engine.step_timeout in imgbuild.local.yaml (0: no limit), or with `imgbuild build "
+        "It was stopped, also in the engine. If it only needs more time, raise the limit: set "
+        "engine.step_timeout in imgbuild.local.yaml (0: no limit), or use `imgbuild build "
         "--step-timeout`.",
         of_machine=False,
     ),

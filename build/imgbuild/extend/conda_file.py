@@ -133,11 +133,11 @@ class CondaPackages:
             yield f"{self.file}: {', '.join(self.from_image)}: {_provided(base)}"
         if self.skipped:
             what = counted(len(self.skipped), "package")
-            yield f"{self.file}: {what} of conda alone, passed over: {', '.join(self.skipped)}"
+            yield f"{self.file}: {what} that only conda has, ignored: {', '.join(self.skipped)}"
         programs = [_PROGRAMS[name] for name in self.skipped if name in _PROGRAMS]
         if programs:
             options = " ".join(f"--apt {name}" for name in programs)
-            yield f"{self.file}: to add its programs from the system's archive: {options}"
+            yield f"{self.file}: to install its programs from the system's archive: {options}"
 
 
 @dataclass(frozen=True)

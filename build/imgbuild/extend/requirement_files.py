@@ -107,10 +107,10 @@ class RequirementReader:
             return
         if _PASSED_OVER.fullmatch(text):
             option = re.split("[ =]", text)[0]
-            self.log(f"{place}: {option} is passed over: the index is a setting (docs/guide.md)")
+            self.log(f"{place}: {option} is ignored: the index is a setting (docs/guide.md)")
         elif other := _OTHER_FILE.fullmatch(text):
             if os.path.realpath(here / other[2]) in above:
-                raise InputError(f"{place}: {other[2]} includes itself. Take the line out.")
+                raise InputError(f"{place}: {other[2]} includes itself. Remove the line.")
             prefix = "-c " if other[1] in {"-c", "--constraint"} else ""
             for line in self.read_file(here / other[2], *above, place=f"{place}: "):
                 yield prefix + line.removeprefix(prefix)
@@ -158,7 +158,7 @@ class RequirementReader:
         else:
             others = images_with_companion(name, image)
         options = dict.fromkeys(f"--tf {other.minor} --stack {other.stack}" for other in others)
-        return f"; take {' or '.join(options)}" if options else "; no image has that one"
+        return f"; use {' or '.join(options)}" if options else "; no image has it"
 
     def require_fit(self, *, keep_image: bool) -> None:
         """Put the lines aside that differ from the base, if ``keep_image``; else InputError.

@@ -1,4 +1,4 @@
-"""Refuse packages that hold the same path with other content: what is installed last would win.
+"""Refuse packages that contain the same path with different content: the last one would win.
 
     same-paths ROOT
 
@@ -82,7 +82,7 @@ def conflicts(folder: Path, added: Path) -> "Iterator[str]":
             differs = other_digest != digest and (other, name) not in seen
             if differs and not is_namespace(path, added, folder):
                 seen.add((other, name))
-                yield f"{other} {other_version} and {name} {version} hold {path}"
+                yield f"{other} {other_version} and {name} {version} contain {path}"
             owners[path] = (name, version, digest)
 
 
@@ -94,8 +94,8 @@ def main(root: Path) -> None:
     ]
     if found:
         sys.exit(
-            f"Not installed: {'; '.join(found)}, each with other content, so one would break the "
-            "other. Leave out one package of each pair."
+            f"Not installed: {'; '.join(found)}, each with different content, so one would break "
+            "the other. Leave out one package of each pair."
         )
 
 

@@ -44,8 +44,8 @@ def check_apt(names: Iterable[str], base: BaseImage) -> None:
             ways.append(f"{name}: {_way(module)}")
     if ways:
         raise InputError(
-            f"--apt: the archive's packages for Python are for its own, not for the Python "
-            f"{base.python} of {base.name} in /opt/python. {'; '.join(ways)}."
+            "--apt: the system's packages for Python work with the system's Python, not with the "
+            f"Python {base.python} of {base.name} in /opt/python. {'; '.join(ways)}."
         )
 
 
@@ -66,6 +66,6 @@ def check_other_tensorflows(names: Iterable[str], base: BaseImage) -> None:
     others = {*OTHER_TENSORFLOWS} - {*TENSORFLOWS, *base.packages}
     if found := sorted({*names} & others):
         raise InputError(
-            f"{', '.join(found)}: it would be installed over the TensorFlow of {base.name}, whose "
-            "files have the same paths. Leave it out: `import tensorflow` works with the image's."
+            f"{', '.join(found)}: this would replace files of the TensorFlow of {base.name}. Leave "
+            "it out: `import tensorflow` works with the image's own."
         )

@@ -134,8 +134,8 @@ def check_names(references: Sequence[str], repository: str) -> None:
             raise InputError(f"{reference}: name the image with its tag, such as me/train:1.")
         if name != last:
             raise InputError(
-                f"{reference}: an extended image is published in a repository of its own name, and "
-                f"{repository} ends in {last}. Give --to HOST/…/{name}, or call the image "
+                f"{reference}: the repository of an extended image must end in its name, {name}. "
+                f"{repository} does not. Give --to HOST/…/{name}, or call the image "
                 f"{last}:{tag}: docker tag {reference} {last}:{tag}."
             )
         if reason := _tag_refusal(tag):
@@ -144,15 +144,17 @@ def check_names(references: Sequence[str], repository: str) -> None:
             )
     names = [reference.rpartition("/")[2] for reference in references]
     if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise InputError(f"{', '.join(references)}: several would be {twice}. Push one of them.")
+        raise InputError(
+            f"{', '.join(references)}: several would be published as {twice}. Push one of them."
+        )
 
 
 def _tag_refusal(tag: str) -> str:
     """Return why a repository has no such tag of an extended image; empty if it may."""
     if tag.startswith((*CACHED, _SIGNATURE_PREFIX)) or tag.endswith(RECORD_SUFFIX):
-        return "has a meaning of its own in a repository"
+        return "is reserved for caches, signatures or records"
     if RELEASE.search(tag):
-        return "contains a release, which a push adds"
+        return "contains a release, but a push adds its own"
     longest = LONGEST_TAG - len(f"-{LONGEST_RELEASE}{RECORD_SUFFIX}")
     return f"has more than {longest} characters" if len(tag) > longest else ""
 
@@ -181,7 +183,7 @@ def approve_extended(
         recorded = context.store.extension(stored.id) if EXTENDS in stored.labels else None
         if recorded is None:
             refused.append(
-                f"{reference} is not published: there is no record that `imgbuild extend` made it "
+                f"{reference} is not published: there is no record that `imgbuild extend` built it "
                 f"on this machine: {_AGAIN}."
             )
             continue

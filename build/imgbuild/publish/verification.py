@@ -354,7 +354,9 @@ def extension_facts(signed: SignedImage) -> list[VerifiedFact]:
     return [
         VerifiedFact("base", text=signed.base),
         VerifiedFact("lock", text=signed.lock or "no package was added"),
-        VerifiedFact("suites", text="; ".join(suites) or "none ran: the base is of no family"),
+        VerifiedFact(
+            "suites", text="; ".join(suites) or "none ran: the base is not an image of a family"
+        ),
     ]
 
 

@@ -489,7 +489,7 @@ def test_packages_for_builds_are_not_in_the_image(
 def test_same_paths_are_told_in_one_paragraph(
     extending: Extending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = "Not installed: a 1 and b 1 hold x.py, each with other content."
+    said = "Not installed: a 1 and b 1 contain x.py, each with different content."
 
     def bake(*_: object, **__: object) -> None:
         values = (("x",), (), "RUN sh install", "exit code: 1", ("resolved", said), Path("log"))

@@ -90,7 +90,7 @@ def test_another_tensorflow_names_the_images_that_have_it(
     with pytest.raises(InputError) as error:
         folder.wanted("tensorflow==2.1.0", base=family_base(images[NEW], project))
     assert f"the image has TensorFlow {release_of(images[NEW].minor)}" in str(error.value)
-    assert "take --tf 2.1 --stack ubuntu or --tf 2.1 --stack debian" in str(error.value)
+    assert "use --tf 2.1 --stack ubuntu or --tf 2.1 --stack debian" in str(error.value)
 
 
 def test_extend_says_how_it_reads_lines(folder: Folder) -> None:

@@ -41,7 +41,7 @@ TAKEN = {"tensorflow/a.py": "b"}
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        (TAKEN, ["tensorflow-cpu 2.2.3 and other 1 hold tensorflow/a.py"]),
+        (TAKEN, ["tensorflow-cpu 2.2.3 and other 1 contain tensorflow/a.py"]),
         ({"tensorflow/a.py": "a"}, []),
         ({"tensorflow/b.py": "b"}, []),
         ({"tests/x.py": "y"}, []),
@@ -72,7 +72,7 @@ def test_added_packages_do_not_replace_each_others_files(
 ) -> None:
     _install(sites[1], "opencv_python", "4.5", **{path: first})
     _install(sites[1], "opencv_python_headless", "4.6", **{path: second})
-    says = f"opencv-python 4.5 and opencv-python-headless 4.6 hold {path}"
+    says = f"opencv-python 4.5 and opencv-python-headless 4.6 contain {path}"
     assert [*conflicts(*sites)] == ([says] if refused else [])
 
 
@@ -93,7 +93,7 @@ def test_program_ends_with_the_reason(tmp_path: Path) -> None:
     program = [sys.executable, str(same_paths.__file__), str(tmp_path)]
     ran = subprocess.run(program, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("Not installed: one 1 and two 1 hold same.py, ")
+    assert ran.stderr.startswith("Not installed: one 1 and two 1 contain same.py, ")
 
 
 def test_nothing_installed_is_fine(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_foreign_bases_may_have_the_systems_python(bases: dict[str, BaseImage]) 
     "name", ["intel-tensorflow", "tf-nightly", "tensorflow-rocm", "tf-estimator-nightly"]
 )
 def test_other_tensorflows_are_refused(bases: dict[str, BaseImage], name: str) -> None:
-    with pytest.raises(InputError, match=f"{name}: it would be installed over the TensorFlow"):
+    with pytest.raises(InputError, match=f"{name}: this would replace files of the TensorFlow"):
         check_other_tensorflows(["keras", name], bases[OWN])
 
 

@@ -175,7 +175,7 @@ def test_image_of_somebody_else_is_refused(extending: Extending) -> None:
     """Anybody can write its labels; and an image of the matrix is none of `imgbuild extend`."""
     unknown = "sha256:" + "2" * 64
     extending.bench.engine.stored = {unknown: StoredImage(unknown, (REFERENCE,), LABELS)}
-    assert "no record that `imgbuild extend` made it" in extending.refusal()
+    assert "no record that `imgbuild extend` built it" in extending.refusal()
     extending.bench.context.store.record_extension(unknown, NEW)
     family = {name: text for name, text in LABELS.items() if name != "imgbuild.extends"}
     extending.bench.engine.stored = {unknown: StoredImage(unknown, (REFERENCE,), family)}
