@@ -7,10 +7,12 @@ from imgbuild.errors import InputError
 
 #: What ``conda list --export`` and ``conda list --explicit`` write: a version and a build each.
 _CONDA_LINE = re.compile(
-    r"@EXPLICIT|[\w.-]+==?[^\s=]+=\S+|https?://\S+\.(?:tar\.bz2|conda)(?:#\S*)?"
+    r"@EXPLICIT|[\w.-]+==?[^\s=,]+=\S+|https?://[^\s#]+\.(?:tar\.bz2|conda)(?:#\S*)?"
 )
-_ENVIRONMENT = re.compile(r"^dependencies:\s*(?:#.*)?\n+(?:\s*#.*\n+)*\s*- ", re.MULTILINE)
-_TABLE = r"^\s*\[{}\]\s*(?:#.*)?$"
+# Each of these patterns matches a line in one way alone: a long file takes no longer than its size.
+_EMPTY = r"[ \t\r]*(?:#.*)?\n"
+_ENVIRONMENT = re.compile(rf"^dependencies:{_EMPTY}(?:{_EMPTY})*[ \t]*- ", re.MULTILINE)
+_TABLE = r"^[ \t]*\[{}\][ \t\r]*(?:#.*)?$"
 
 
 def _table(name: str) -> re.Pattern[str]:
@@ -61,7 +63,7 @@ _FORMATS = (
     ),
     (_table(r"(?:metadata|options(?:\.[\w.]+)?)"), "setup.cfg", _WHEEL),
     (
-        re.compile(r"^(?:from|import) \w[\w.]*.*\n(?:.*\n)*?(?:\w+\.)?setup\(", re.MULTILINE),
+        re.compile(r"^(?:\w+\.)?setup\(", re.MULTILINE),
         "setup.py",
         _WHEEL,
     ),

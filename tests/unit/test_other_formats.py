@@ -1,5 +1,7 @@
 """Files of other tools, given as requirement files, are recognized by their contents."""
 
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,8 @@ from imgbuild.errors import InputError
 from imgbuild.extend.base_image import BaseImage
 from imgbuild.extend.requirement_files import RequirementReader
 
+#: It takes a tenth of that; exponential or quadratic time would be hours.
+SECONDS = 30
 FILES = {
     "pyproject": '[project]\nname = "train"\ndependencies = ["tensorflow==2.2"]\n',
     "build system": '[build-system]\nrequires = ["setuptools"]\n',
@@ -22,6 +26,7 @@ FILES = {
     "setup.cfg": "[metadata]\nname = train\n\n[options]\ninstall_requires = six\n",
     "environment": "name: train\nchannels: [defaults]\ndependencies:\n  - python=3.6\n",
     "flat environment": "dependencies:\n- python=3.6\n",
+    "notes in it": "dependencies: # all\r\n\r\n  # one\r\n\r\n  - python=3.6\r\n",
     "conda list": "# platform: linux-64\nabsl-py=0.9.0=py36_0\nblas=1.0=mkl\n",
     "explicit": "@EXPLICIT\nhttps://repo.anaconda.com/pkgs/main/noarch/six-1.14.0-py_0.conda\n",
 }
@@ -39,6 +44,7 @@ WAYS = {
     "setup.cfg": "pip wheel --no-deps",
     "environment": "--conda-file",
     "flat environment": "--conda-file",
+    "notes in it": "--conda-file",
     "conda list": "--conda-file",
     "explicit": "--conda-file",
 }
@@ -62,11 +68,32 @@ def test_another_tools_file_names_the_way(tmp_path: Path, kind: str, encoding: s
 @pytest.mark.parametrize(
     "text",
     [
+        "dependencies:\n" + "# a\n\n" * 100_000 + "six\n",
+        "\n" * 500_000 + "six\n",
+        "import a\n" * 300_000,
+        "https://a" + ".conda#" * 300_000 + " x\n",
+        "six" + " " * 1_000_000 + "x\n",
+        "@" * 1_000_000 + " x y\n",
+        "six" + " --hash=sha256:" + "0" * 64 + " x" * 500_000 + "\n",
+    ],
+)
+def test_a_long_file_is_answered_at_once(tmp_path: Path, text: str) -> None:
+    (tmp_path / "requirements.txt").write_text(text)
+    started = time.monotonic()
+    with suppress(InputError):
+        [*reader(tmp_path).read_file(tmp_path / "requirements.txt")]
+    assert time.monotonic() - started < SECONDS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "tensorflow==2.2\n",
         "# [project]\nsix\n",
         "six==1.14.0 --hash=sha256:" + "0" * 64 + "\n",
         "requests[security]==2.21.0\n",
         "# dependencies:\n# - six\nsix\n",
+        "numpy==1.18.*,!=1.18.1\n",
         "",
     ],
 )

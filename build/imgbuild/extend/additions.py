@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
@@ -62,6 +63,7 @@ def lock_additions(  # noqa: PLR0913 - what, for which base, and how
             return lock
     requests = [_request(line, folder) for line in requested]
     _check_companions(requests, base)
+    _check_wheels(requests, base)
     preferred = _with_base_versions("" if upgrade else previous, base)
     body = _resolved(requests, base, preferred, environment, read_metadata)
     text = HEADER.format(base=base.name, digest=digest) + body
@@ -107,6 +109,29 @@ def _check_companions(requests: Iterable[_Request], base: BaseImage) -> None:
             raise InputError(
                 f"{request.requirement}: no release of it works with TensorFlow {own}, which "
                 f"{base.name} has. Extend {nearest}, or leave the package out. Nothing was changed."
+            )
+
+
+def _check_wheels(requests: Iterable[_Request], base: BaseImage) -> None:
+    """Raise InputError for a user's wheel in whose place the base's own package would stay.
+
+    One that an extension has added can be the very same wheel.
+    """
+    for request in requests:
+        name = canonicalize_name(request.requirement.name)
+        there = base.packages.get(name)
+        if not request.wheel or request.constrains or there is None:
+            continue
+        version = str(request.requirement.specifier).removeprefix("==")
+        # 1.0+me also satisfies ==1.0.
+        stays = version == there or name not in base.movable
+        if name in base.added and version == there:
+            continue
+        if stays and SpecifierSet(f"=={there}").contains(version, prereleases=True):
+            way = ", or give it a version of its own" if name in base.movable else ""
+            raise InputError(
+                f"{request.wheel.name}: {base.name} has {name} {there}, which would stay as it is. "
+                f"Leave the wheel out{way}. Nothing was changed."
             )
 
 

@@ -53,7 +53,8 @@ class BaseImage:
     ``packages`` are the versions of its Python packages by canonical name, of which ``local`` are
     not taken from the index, such as a Horovod that was compiled for it. ``system`` is such as
     ``debian-12``, ``user`` whom its containers run as, ``id`` the engine's where it is known.
-    ``added`` are the packages that an extension of ``image`` has in addition, if it is one.
+    ``added`` are the packages that an extension of ``image`` has in addition, if it is one;
+    ``changed`` says whether it has packages of ``image`` in other versions.
 
     ``movable`` are the packages that additions may change, with the versions that the others
     accept. ``companions`` are packages that it does not have, with the releases that work with it.
@@ -71,6 +72,7 @@ class BaseImage:
     user: str = ""
     id: str = ""
     added: Mapping[str, str] = field(default_factory=dict)
+    changed: bool = False
     movable: Mapping[str, str] = field(default_factory=dict)
     companions: Mapping[str, str] = field(default_factory=dict)
     constraints: str = ""
@@ -204,6 +206,7 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
                 # require of the family's packages is unknown, so all packages stay.
                 local = {*base.local, *added}
                 fixed = replace(own, name=reference, packages=packages, local=local)
-                return replace(fixed, added=added, movable={}, constraints="")
+                changed = not base.packages.keys().isdisjoint(added)
+                return replace(fixed, added=added, changed=changed, movable={}, constraints="")
     facts = (found.python, found.glibc, "-".join(found.os), packages, packages)
     return BaseImage(reference, reference, *facts, user=user, id=stored.id)

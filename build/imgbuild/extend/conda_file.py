@@ -81,7 +81,9 @@ _VERSION = re.compile(r"(={0,2})\s*([0-9][0-9A-Za-z.!+_]*?)(\.?\*)?(?:\s*=\s*|\s
 _WRONG = "{!r}: not a package of conda, such as numpy=1.18 or numpy>=1.18,<2"
 _OPENCV = {"opencv", "py-opencv"}
 #: One line of ``conda list --explicit``.
-_URL = re.compile(r"https?://\S+/([^/\s]+)-([^-/\s]+)-([^-/\s]+?)(?:\.tar\.bz2|\.conda)(?:#\S*)?")
+_URL = re.compile(
+    r"https?://[^\s#]+/([^/\s#]+)-([^-/\s#]+)-([^-/\s#]+?)(?:\.tar\.bz2|\.conda)(?:#\S*)?"
+)
 
 
 class PipSection(Section):
@@ -235,7 +237,8 @@ def _sort_in(package: _Package, entry: str, packages: CondaPackages, python: str
         raise ValueError(_WRONG.format(entry))
     if package.name == "python":
         packages.python &= _python_versions(package.versions)
-        if python and not packages.python.contains(python):
+        # Only a comparison reads the version, which can have thousands of digits.
+        if not packages.python.contains(python or "3") and python:
             raise ValueError(
                 f"{entry!r}: the base has Python {python}; choose an image with this Python "
                 "(`imgbuild list`), or put the line aside: --keep-image"

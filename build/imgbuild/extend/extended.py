@@ -138,11 +138,13 @@ def replaced_packages(lock: Lock | None, base: BaseImage) -> list[str]:
 def suites_to_run(extension: Extension, lock: Lock | None, base: BaseImage) -> TestSet:
     """Return which suites decide about the tag: of a base without suites none.
 
-    All of them do if a package of the base is replaced, unless the extension says otherwise.
+    All of them do if a package of the family's image is replaced, by this extension or by the one
+    that it builds on, unless the extension says otherwise.
     """
     if not base.image:
         return "none"
-    return extension.test or ("all" if replaced_packages(lock, base) else "short")
+    replaced = base.changed or replaced_packages(lock, base)
+    return extension.test or ("all" if replaced else "short")
 
 
 def _quoted(value: str) -> str:

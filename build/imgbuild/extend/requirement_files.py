@@ -28,7 +28,10 @@ from imgbuild.requirement_rules import (
 )
 
 _OTHER_FILE = re.compile(r"(-r|-c|--requirement|--constraint)[ =]?\s*((?!\S*://)[^\s\0]+)")
-_HASHES = re.compile(r"(\s+--hash[= ]sha256:[0-9a-f]{64})+$")
+_HASHES = re.compile(r"(?<!\s)(\s+--hash[= ]sha256:[0-9a-f]{64})+$")
+#: Characters of a line, of which a requirement without its hashes may have a part; files that one
+#: file leads to, and how many of them may include each other.
+_LONGEST_LINE, _LONGEST, _MOST_FILES, _DEEPEST = 100_000, 2000, 500, 20
 #: What BuildKit mounts as it is written.
 _WHEEL = re.compile(r"[A-Za-z0-9._@+/-]+\.whl")
 _INDEX = re.compile(r"-i|-f|--(extra-)?index-url|--find-links|--no-index|--trusted-host")
@@ -47,6 +50,8 @@ def plain_requirement(value: str) -> str:
     ValueError: it cannot be locked by hash; the message names the way for what it is.
     """
     text = _HASHES.sub("", value)
+    if len(text) > _LONGEST:
+        raise ValueError(f"{value[:80]!r}… is over {_LONGEST} characters; no requirement is")
     try:
         if _WHEEL.fullmatch(text) or (value.isprintable() and not parse_requirement(text).url):
             return value
@@ -66,11 +71,17 @@ def plain_requirement(value: str) -> str:
 
 def check_line(text: str) -> None:
     """Raise ValueError for a line that `RequirementReader` refuses, whatever the base is."""
+    _require_short(text)
     options = (_PASSED_OVER, _OTHER_FILE, re.compile("--require-hashes"))
     if not any(option.fullmatch(text) for option in options):
         meant, _ = repair_line(text)
         if meant:
             plain_requirement(meant)
+
+
+def _require_short(text: str) -> None:
+    if len(text) > _LONGEST_LINE:
+        raise ValueError(f"{text[:80]!r}… is over {_LONGEST_LINE} characters; no line is")
 
 
 class RequirementReader:
@@ -85,6 +96,7 @@ class RequirementReader:
         self._facts = image_facts(base)
         self._differing = list[str]()
         self._refused = list[str]()
+        self._files = 0
 
     def read_file(self, path: Path, *above: str, place: str = "") -> Iterator[str]:
         """Yield the requirements of a file, and of those that it includes.
@@ -93,6 +105,12 @@ class RequirementReader:
         no requirement that can be locked by its hash.
         """
         above = (*above, os.path.realpath(path))
+        self._files += 1
+        if len(above) > _DEEPEST or self._files > _MOST_FILES:
+            raise InputError(
+                f"{place}{path}: over {_DEEPEST} files that include each other, or {_MOST_FILES} "
+                "files in all. Write their lines into fewer files."
+            )
         content = read_named(path, f"{place}{path}")
         require_requirements(path, content)
         for number, text in logical_lines(content):
@@ -103,6 +121,10 @@ class RequirementReader:
 
         Paths in the line are from the folder ``here``.
         """
+        try:
+            _require_short(text)
+        except ValueError as error:
+            raise InputError(f"{place}: {error}.") from None
         if text == "--require-hashes":
             return
         if _PASSED_OVER.fullmatch(text):
@@ -127,9 +149,9 @@ class RequirementReader:
             line = " ".join(plain_requirement(meant).split())
             if _WHEEL.match(line):
                 line = _wheel(_HASHES.sub("", line), here, self.folder)
-        except ValueError as error:
+            verdict = judge_line(line, self._facts)
+        except ValueError as error:  # also of a marker whose values cannot be compared
             raise InputError(f"{place}: {error}.") from None
-        verdict = judge_line(line, self._facts)
         answer = f"{place}: {line}: {verdict.reason}"
         if verdict.outcome == DIFFERS:
             self._differing.append(answer)
@@ -193,6 +215,9 @@ def image_facts(base: BaseImage) -> ImageFacts:
         "sys_platform": "linux",
         "platform_system": "Linux",
         "platform_machine": "x86_64",
+        # As uv has them: they are of the machine that runs the image.
+        "platform_release": "",
+        "platform_version": "",
         "os_name": "posix",
         "implementation_name": "cpython",
         "platform_python_implementation": "CPython",

@@ -66,6 +66,15 @@ def is_namespace(path: str, *folders: Path) -> bool:
     return any(NAMESPACE.search(text) for text in texts)
 
 
+def unlisted(added: Path, listed: "set[str]") -> "Iterator[str]":
+    """Give the files below a folder that no package lists: installers copy them all the same."""
+    for place, _, names in os.walk(str(added)):
+        for name in names:
+            path = Path(place, name).relative_to(added).as_posix()
+            if path not in listed and counts(path):
+                yield path
+
+
 def conflicts(folder: Path, added: Path) -> "Iterator[str]":
     """Give, for each two packages that differ in a path, what they are and the first such path.
 
@@ -84,6 +93,11 @@ def conflicts(folder: Path, added: Path) -> "Iterator[str]":
                 seen.add((other, name))
                 yield f"{other} {other_version} and {name} {version} contain {path}"
             owners[path] = (name, version, digest)
+    for path in sorted(unlisted(added, {path for _, _, files in new for path in files})):
+        other, version, _ = owners.get(path, ("", "", ""))
+        there = folder / path
+        if other and there.is_file() and there.read_bytes() != (added / path).read_bytes():
+            yield f"{other} {version} and a package that does not list it hold {path}"
 
 
 def main(root: Path) -> None:

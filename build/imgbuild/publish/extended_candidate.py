@@ -248,9 +248,10 @@ def extension_objections(
         yield Objection(f"its base is built from stand-ins, which are never published ({note})")
     if recorded.family and family is None:
         yield Objection(f"the matrix of this checkout has no {recorded.family}, its base")
+    # Also without a family: somebody may have installed more on an image of it.
+    yield from taken_wheel(stored.labels, f"the base, then {_AGAIN}")
     if family:
         yield from substitutes(family, stored.labels)
-        yield from taken_wheel(stored.labels, f"the base, then {_AGAIN}")
         if not recorded.suites:
             yield Objection(f"no suite was run in it: {_AGAIN}, without --no-test")
     entries = {suite: one for suite, one in report.items() if isinstance(one, dict)}

@@ -115,6 +115,26 @@ def test_uv_gets_no_wheel_of_the_user(index: Index, monkeypatch: pytest.MonkeyPa
     assert own.as_uri() not in line
 
 
+@pytest.mark.parametrize(
+    ("version", "movable", "way"),
+    [
+        ("1.0", {}, "Leave the wheel out. "),
+        ("1.0+me", {}, "Leave the wheel out. "),
+        ("1.0", {"kept": ">=1"}, "a version of its own"),
+    ],
+)
+def test_a_wheel_that_the_base_would_hide_is_refused(
+    index: Index, version: str, movable: dict[str, str], way: str
+) -> None:
+    base = replace(BASE, packages={"kept": "1.0"}, local=(), movable=movable)
+    own = index.publish("kept", version).rename(index.folder / f"kept-{version}-py3-none-any.whl")
+    line = f"{own.name} --hash=sha256:{file_sha256(own)}"
+    with pytest.raises(InputError, match=r"has kept 1\.0, which would stay") as error:
+        index.lock(line, base=base)
+    assert way in str(error.value)
+    assert index.lock(line, base=replace(base, added={"kept": version}, packages={"kept": version}))
+
+
 def test_a_wheel_that_requires_an_address(index: Index) -> None:
     """A package by address would be built here, on behalf of a wheel that is given by its path."""
     hostile = HostileIndex(index.folder / "index")

@@ -234,3 +234,11 @@ def test_every_fault_is_named(read: Read) -> None:
         *("environment.yml:3:3", "environment.yml:5:3", "environment.yml:6:9"),
     ]
     assert last.endswith("3 faults; nothing was done.")
+
+
+@pytest.mark.parametrize("options", [{}, {"keep_image": True}])
+def test_a_version_without_end_is_refused(tmp_path: Path, options: dict[str, bool]) -> None:
+    (tmp_path / "list.txt").write_text(f"python={'9' * 5000}=py\npandas=1.0=py36_0\n")
+    extension = extension_of({"conda_file": "list.txt", **options})
+    with pytest.raises(InputError, match=r"^list\.txt:1:1: "):
+        read_conda_packages(extension, tmp_path, PYTHON)

@@ -417,6 +417,20 @@ def test_base_may_be_an_extension(
     assert f'imgbuild.extends="{reference}"' in text
 
 
+@pytest.mark.parametrize(("added", "suites"), [("own", "short"), ("pyyaml", "all")])
+def test_replaced_package_of_the_base_is_tested_with_all_suites(
+    extending: Extending, read: Read, added: str, suites: str
+) -> None:
+    """The base may have been made without suites."""
+    read({**extending.base.packages, added: "9"})
+    labels = {"imgbuild.name": NEW, "imgbuild.added.pip": f"{added}==9"}
+    reference = "registry.example.org/team/train:1"
+    extending.bench.engine.stored["sha256:one"] = StoredImage("sha256:one", (reference,), labels)
+    extending.base = referenced_base(reference, extending.bench.context)
+    extending.build(env={"A": "1"})
+    assert extending.targets[0].labels["imgbuild.tested"] == suites
+
+
 def test_extension_with_other_packages_is_foreign(
     bench: Bench, read: Read, base: BaseImage
 ) -> None:

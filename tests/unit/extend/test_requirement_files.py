@@ -125,3 +125,28 @@ def test_extend_passes_over_places_of_wheels(folder: Folder) -> None:
 def test_a_base_without_constraints_keeps_all(folder: Folder) -> None:
     with pytest.raises(InputError, match=r"cloudpickle==1\.3\.0: the image has 2\.2\.1"):
         folder.wanted("cloudpickle==1.3.0", base=replace(BASE, constraints=""))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['six; os_name ~= "x"', "six" + " " * 200_000 + "x", "six; os_name == '" + "x" * 3000 + "'"],
+)
+def test_a_line_that_cannot_be_judged_is_named(folder: Folder, line: str) -> None:
+    with pytest.raises(InputError, match=r"^r\.txt:2: "):
+        folder.wanted("pandas", line)
+
+
+def test_markers_know_nothing_of_this_machine(folder: Folder) -> None:
+    line = 'numpy==1.1; platform_release != "" or platform_version != ""'
+    assert folder.wanted(line) == (line,)
+
+
+def test_files_that_include_many_others_are_refused(folder: Folder) -> None:
+    """Each of a chain doubles what is to read."""
+    for number in range(50):
+        text = f"-r {number + 1}.txt\n" * 2
+        (folder.path / f"{number}.txt").write_text(text)
+    (folder.path / "50.txt").write_text("six\n")
+    for name in ("0.txt", "35.txt"):
+        with pytest.raises(InputError, match="fewer files"):
+            folder.wanted(f"-r {name}")

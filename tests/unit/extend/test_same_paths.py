@@ -55,6 +55,17 @@ def test_files_of_the_image_are_not_replaced(
     assert [*conflicts(*sites)] == says
 
 
+@pytest.mark.parametrize(("content", "refused"), [("b", True), ("a", False)])
+@pytest.mark.parametrize("row", ["", "tensorflow/a.py,,\n"], ids=["no row", "no hash"])
+def test_a_file_that_its_package_does_not_list_counts(
+    sites: tuple[Path, Path], row: str, content: str, *, refused: bool
+) -> None:
+    _install(sites[1], "other", "1", **{"tensorflow/a.py": content, "tensorflow/b.py": "b"})
+    (sites[1] / "other-1.dist-info/RECORD").write_text(row)
+    found = ["tensorflow-cpu 2.2.3 and a package that does not list it hold tensorflow/a.py"]
+    assert [*conflicts(*sites)] == (found if refused else [])
+
+
 @pytest.mark.parametrize(
     ("path", "first", "second", "refused"),
     [

@@ -189,6 +189,13 @@ def test_foreign_base_has_no_suites(extending: Extending) -> None:
     assert (found.variant, found.stack, found.not_run, found.packages) == ("", "", (), {})
 
 
+def test_foreign_base_keeps_the_origin_of_its_wheel(extending: Extending) -> None:
+    """Somebody installed more on an image of the family, which still has it."""
+    extending.stored(**{TAKEN_WHEEL: "0123456789abcdef"})
+    extending.bench.context.store.record_extension(ID)
+    assert f"({CACHED} publishes it)" in extending.refusal()
+
+
 def test_base_that_the_matrix_lacks_is_refused(extending: Extending) -> None:
     extending.bench.context.store.record_extension(ID, "tf-9.9-cpu-debian")
     assert "no tf-9.9-cpu-debian" in extending.refusal()
