@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from packaging.specifiers import SpecifierSet
 
 from imgbuild.requirement_rules import (
     DIFFERS,
@@ -137,3 +138,30 @@ def test_pip_image_judges_like_the_package(python: str, tmp_path: Path) -> None:
     assert [line.split(": ")[1] for line in refused] == [*REFUSED]
     assert words == ["-U"]
     assert f"more.txt:{len(UNCHANGED) + 2}: " in aside[0]
+
+
+@pytest.mark.parametrize("path", ["/home/me/own", "/builds/own", "/bigcorp/own", "/citrus/own"])
+def test_own_package_is_not_taken_from_the_index(path: str) -> None:
+    """Anybody can have registered its name there."""
+    line = f"own @ file://{path}"
+    assert repair_line(line) == (line, "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "allowed", "fits"),
+    [
+        ("!=1.15.*", ">=1.15,<1.17", True),
+        (">2.0rc1", ">=1,<3", True),
+        ("!=1.15.*,!=1.16.*", ">=1.15,<1.17", False),
+        (">1.15,<1.16", ">=1.16", False),
+    ],
+)
+def test_line_fits_if_a_version_is_admitted(asked: str, allowed: str, fits: bool) -> None:
+    facts = ImageFacts({"six": "1.15.0"}, {"six": SpecifierSet(allowed)})
+    assert (judge_line(f"six{asked}", facts).outcome == PASSES) is fits
+
+
+def test_many_continued_lines_are_read_in_linear_time() -> None:
+    """Reading took a minute for a file of a megabyte."""
+    (line,) = logical_lines("aaaaaaaaaa\\\n" * 400_000)
+    assert line[0] == 400_000

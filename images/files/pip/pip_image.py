@@ -33,6 +33,10 @@ WITH_VALUE = (
     *("--upgrade-strategy", "--use-deprecated", "--use-feature", "--build-constraint", "--group"),
 )
 FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
+#: Options that name packages.
+ELSEWHERE = re.compile(r"-e|-r|--(editable|group|requirement)")
+#: How many files may include one another, and how many are read.
+DEEPEST, MOST_FILES = 20, 500
 INCLUDED = re.compile(r"(-r|-c|--requirement|--constraint)[ =]?\s*((?!\S*://)\S.*)")
 LINKS = re.compile(r"(-f|--find-links)[ =]?\s*(\S+)")
 
@@ -96,6 +100,7 @@ class Request:
         self.facts = facts
         self.kept, self.bounds, self.words = [], [], []
         self.aside, self.notes, self.refused = [], [], []
+        self.files = 0
         waiting = iter(words)
         for word in waiting:
             name, equals, value = word.partition("=")
@@ -119,6 +124,9 @@ class Request:
             return
         if os.path.realpath(path) in above:
             raise ValueError("{} includes itself; take that line out".format(path))
+        self.files += 1
+        if len(above) >= DEEPEST or self.files > MOST_FILES:
+            raise ValueError("{}: too many files include one another".format(path))
         with open(path, "rb") as file:
             text = decode_text(file.read())
         above, folder = (*above, os.path.realpath(path)), os.path.dirname(path)
@@ -186,7 +194,7 @@ def main(words):
         tell("puts aside " + line)
     for line in request.notes:
         tell(line)
-    if not request.kept and not {"-r", "-e", "--editable"} & {*request.words}:
+    if not request.kept and not any(map(ELSEWHERE.match, request.words)):
         tell("nothing is left to install")
         return 0
     code = run_pip(request)
@@ -282,7 +290,7 @@ def remedy(name, problem):
             way += "RUN apt-get update && apt-get install -y --no-install-recommends " + packages
             if name in HEADLESS:
                 way = "ask for {} instead, or {}".format(HEADLESS[name], way)
-            return "{}\n  To mend it, {}".format(text, way)
+            return "{}\n  To correct this, {}".format(text, way)
     return text
 
 

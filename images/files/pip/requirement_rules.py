@@ -113,8 +113,14 @@ _ENCODINGS = (
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[\w., -]*\])?"
 #: The form of conda: a version after one equals sign, and perhaps a build.
 _ONE_EQUALS = re.compile(rf"({_NAME})\s*=\s*([0-9][0-9A-Za-z.*+!_-]*)(=\S*)?")
-#: What `pip freeze` writes of a package that conda installed.
-_LOCAL_BUILD = re.compile(rf"({_NAME}) *@ *file://(\S*)")
+#: What `pip freeze` writes of a package that conda installed: the folder where conda's packagers
+#: built it. A package by another path is somebody's own, and not the index's of that name.
+_LOCAL_BUILD = re.compile(
+    rf"({_NAME}) *@ *file://((?:/[A-Za-z]:)?/"
+    r"(?:(?:tmp/build|tmp/abs|croot|ci|bld|b|work/ci|work/perseverance-python-buildout|home/conda"
+    r"|home/ktietz|home/builder|home/task|opt/conda|opt/concourse|private/tmp|private/var"
+    r"|Users/builder|Users/runner)[/_]|\S*(?:conda-bld|feedstock_root|rattler-build))\S*)"
+)
 _WHEEL_VERSION = re.compile(r".*/[^/-]+-([0-9][^/-]*)-[^/]+\.whl")
 #: Packages that only conda has.
 _CONDA_ALONE = re.compile(r"conda(-.*)?|anaconda-.*|mkl-.*|navigator-updater|menuinst|ruamel-yaml")
@@ -173,17 +179,17 @@ def logical_lines(text: str) -> Iterator[Tuple[int, str]]:
 
     As in pip, a comment is not continued.
     """
-    lines, joined = text.splitlines(), ""
+    lines, parts = text.splitlines(), []
     for number, line in enumerate(lines, 1):
-        joined += line
-        if joined.endswith("\\") and not line.lstrip().startswith("#"):
-            joined = joined[:-1] + " "
+        parts.append(line)
+        if line.endswith("\\") and not line.lstrip().startswith("#"):
+            parts[-1] = line[:-1] + " "
             if number < len(lines):
                 continue
-        joined = re.sub(r"(^|\s)#.*", "", joined).strip()
+        joined = re.sub(r"(^|\s)#.*", "", "".join(parts)).strip()
         if joined:
             yield number, joined
-        joined = ""
+        parts = []
 
 
 def parse_line(line: str) -> Optional[Requirement]:
@@ -308,7 +314,8 @@ def _overlap(asked: SpecifierSet, allowed: SpecifierSet) -> bool:
     versions = {"0"}
     for specifier in (*asked, *allowed):
         version = re.sub(r"\.\*$", "", specifier.version)
-        versions |= {version, version + ".1"}
+        following = re.sub(r"[0-9]{1,9}$", lambda last: str(int(last.group()) + 1), version)
+        versions |= {version, version + ".1", following}
     return any(_admits(asked, one) and _admits(allowed, one) for one in versions)
 
 
