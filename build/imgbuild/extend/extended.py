@@ -47,6 +47,7 @@ from imgbuild.matrix.images import Image, minor_of
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 from imgbuild.registry.repository import split_reference
+from imgbuild.registry.signing import trust_of
 from imgbuild.suites.catalog import read_suites
 from imgbuild.suites.container import TestTarget, remove_leftovers
 from imgbuild.suites.results import Report
@@ -243,13 +244,22 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             size = image_size(engine.history(image_id)) - image_size(engine.history(stored.id))
             before = engine.inspect(tag)
             family = base.image.name if base.image else ""
-            context.store.record_extension(image_id, family, report, expected)
+            cached = _is_cached(stored.id, context)
+            context.store.record_extension(image_id, family, report, expected, cached_base=cached)
             engine.tag(image_id, tag)
             made |= {before.id} if before and EXTENDS in before.labels else set()
         finally:
             for one in made:
                 engine.discard(one)
     return Extended(tag, size, time.monotonic() - started, report)
+
+
+def _is_cached(base_id: str, context: BuildContext) -> bool:
+    """Return whether nothing says who made a base, or the base that it extends."""
+    if before := context.store.extension(base_id):
+        return before.cached_base
+    # With `verify` in the settings, a base from elsewhere has a trusted signature.
+    return not context.store.was_made_here(base_id) and trust_of(context.settings) is None
 
 
 def _downloading(extension: Extension) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from imgbuild.matrix.tags import (
     PlannedTags,
 )
 from imgbuild.publish.candidate import (
+    ALLOW_CACHED,
     Objection,
     PushCandidate,
     refusals,
@@ -248,6 +249,12 @@ def extension_objections(
         yield Objection(f"its base is built from stand-ins, which are never published ({note})")
     if recorded.family and family is None:
         yield Objection(f"the matrix of this checkout has no {recorded.family}, its base")
+    if recorded.cached_base:
+        yield Objection(
+            "nothing says who made its base: build the base here, or name whom you trust with "
+            f"`verify` in the settings, then {_AGAIN}",
+            ALLOW_CACHED,
+        )
     # Also without a family: somebody may have installed more on an image of it.
     yield from taken_wheel(stored.labels, f"the base, then {_AGAIN}")
     if family:

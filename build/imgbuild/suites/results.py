@@ -257,12 +257,13 @@ class RecordedExtension:
     """An image that `imgbuild extend` made here: its base in the matrix, if any, and its suites.
 
     ``suites`` are the names of those that it had to pass; none if no suite ran. ``expected`` is
-    what they were told to expect.
+    what they were told to expect. A ``cached_base`` was neither made here nor verified.
     """
 
     family: str
     expected: dict[str, Any]
     suites: tuple[str, ...]
+    cached_base: bool = False
 
 
 _EXTENSION = TypeAdapter(RecordedExtension)
@@ -368,18 +369,22 @@ class ReportStore:
         family: str = "",
         report: Report | None = None,
         expected: Mapping[str, Any] | None = None,
+        *,
+        cached_base: bool = False,
     ) -> None:
         """Keep that `imgbuild extend` made the image here; it is none of the matrix.
 
         ``family`` is the name of the image of the matrix that it is based on, if any. ``report`` is
         that of the suites, if they ran, with what they were told to expect. The image that they
-        tested has the same files, and may have another user.
+        tested has the same files, and may have another user. ``cached_base`` is as in
+        `RecordedExtension`.
         """
         suites = self.document(image_id)
         if report:
             suites |= self.document(report.image_id)
         names = [one.suite for one in report.suites] if report else []
-        extension = {"family": family, "expected": {**(expected or {})}, "suites": names}
+        extension: dict[str, Any] = {"family": family, "expected": {**(expected or {})}}
+        extension |= {"suites": names, "cached_base": cached_base}
         self._write(image_id, suites, extended=True, extension=extension)
 
     def extension(self, image_id: str) -> "RecordedExtension | None":

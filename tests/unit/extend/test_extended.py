@@ -388,10 +388,27 @@ def test_extension_without_suites_expects_nothing(extending: Extending) -> None:
     extending.build()
     extending.build(test="none")
     store = extending.bench.context.store
-    assert store.extension("sha256:extended") == RecordedExtension(NEW, {}, ())
+    assert store.extension("sha256:extended") == RecordedExtension(NEW, {}, (), cached_base=True)
     extending.base = replace(extending.base, image=None)
     extending.build()
-    assert store.extension("sha256:extended") == RecordedExtension("", {}, ())
+    assert store.extension("sha256:extended") == RecordedExtension("", {}, (), cached_base=True)
+
+
+def test_record_says_whether_the_base_is_known(extending: Extending) -> None:
+    """An extension of an extension knows as little as the first one."""
+    store = extending.bench.context.store
+
+    def is_cached() -> bool:
+        extending.build(test="none")
+        kept = store.extension("sha256:extended")
+        assert kept
+        return kept.cached_base
+
+    assert is_cached()
+    store.record_extension("sha256:base", NEW, cached_base=True)
+    assert is_cached()
+    store.record_extension("sha256:base", NEW)
+    assert not is_cached()
 
 
 def test_base_may_be_an_extension(

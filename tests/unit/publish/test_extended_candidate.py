@@ -233,3 +233,13 @@ def test_repository_of_a_family_is_refused() -> None:
     publish(registry, RECORD.tag)
     with pytest.raises(InputError, match=RECORD.image):
         check_repository(read_published(registry), [REFERENCE])
+
+
+def test_base_of_unknown_origin_must_be_allowed(extending: Extending) -> None:
+    extending.stored()
+    extending.tested(PASSED)
+    store, report = extending.bench.context.store, Report("train", ID, "", (PASSED,))
+    store.record_extension(ID, NEW, report, EXPECTED, cached_base=True)
+    assert "nothing says who made its base" in extending.refusal()
+    (allowed,) = extending.approve("--allow-cached").allowed
+    assert "nothing says who made its base" in allowed
