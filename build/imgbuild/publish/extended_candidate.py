@@ -251,8 +251,8 @@ def extension_objections(
         yield Objection(f"the matrix of this checkout has no {recorded.family}, its base")
     if recorded.cached_base:
         yield Objection(
-            "nothing says who made its base: build the base here, or name whom you trust with "
-            f"`verify` in the settings, then {_AGAIN}",
+            "nothing says who made its base: build the base here, or set `verify` to a key that "
+            f"signs it, then {_AGAIN}",
             ALLOW_CACHED,
         )
     # Also without a family: somebody may have installed more on an image of it.
