@@ -127,7 +127,10 @@ def _test_family(
             stored = context.engine.need(reference) if reference else context.need_own(image)
             target = suite_target(image, stored.id, context, reference)
             packages = {**target.expected["packages"], **added_packages(stored.labels)}
-            targets.append(replace(target, expected={**target.expected, "packages": packages}))
+            expected = {**target.expected, "packages": packages}
+            if recorded := context.store.extension(stored.id):  # as `imgbuild extend` tested it
+                expected["requested"] = recorded.expected.get("requested", {})
+            targets.append(replace(target, expected=expected))
         remove_leftovers(names, context.engine)
         return run_targets(targets, context.test_session, test_options, jobs)
 

@@ -53,3 +53,23 @@ def test_packages_that_an_extension_added_are_expected(
     (target,) = run
     assert target.expected["packages"]["keras"] == "2.3.1"
     assert "numpy" in target.expected["packages"]
+
+
+def test_an_extension_is_tested_as_it_was_when_it_was_made(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise results would count for something else than the push looks for."""
+    bench.engine.stored["sha256:1"] = StoredImage("sha256:1", ("me/train:1",), {NAME: NEW})
+    image = next(one for one in bench.context.images if one.name == NEW)
+    bench.change(images=(image,))
+    bench.context.store.record_extension(
+        "sha256:1", NEW, expected={"requested": {"keras": "2.3.1"}}
+    )
+    monkeypatch.setattr(
+        "imgbuild.build.context.open_context", lambda *_, **__: nullcontext(bench.context)
+    )
+    monkeypatch.setattr("imgbuild.suites.session.run_targets", lambda targets, *_: targets)
+    project = bench.context.project
+    run: Any = _test_family(project, (image,), "me/train:1", TestOptions(()), 1, None)
+    (target,) = run
+    assert target.expected["requested"] == {"keras": "2.3.1"}
