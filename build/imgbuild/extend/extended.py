@@ -89,7 +89,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     which it downloads. ``archive`` is the base image of the same system, which downloads packages
     of the system.
     """
-    # Who builds the Dockerfile without imgbuild runs no suite.
+    # `docker build` of the Dockerfile runs no suite; `imgbuild extend` sets another value.
     labels = {BASE_NAME: base.reference, EXTENDS: base.name, TESTED: "none"}
     paths = dict[str, Path]()
     if extension.downloads_apt:

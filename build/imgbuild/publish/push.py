@@ -64,7 +64,7 @@ _END_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class PushOptions:
-    """What the command line says; ``allowed`` are options as in `Objection`.
+    """The options of a push; ``allowed`` are options as in `Objection`.
 
     ``extended`` are images of `imgbuild extend` by their names in the engine, which are pushed in
     place of ``images``. These then say how this machine builds.

@@ -52,7 +52,7 @@ FAILS = "raise ValueError('two\\nlines')\n"
         ({"bad__dot__py": FAILS, "worse__in____init____dot__py": FAILS}, "bad", "ValueError"),
         # A namespace has no module of its own.
         ({"big__in__own__in____init____dot__py": FAILS}, "big.own", "ValueError"),
-        # What is no module, or nobody's way to use the package.
+        # Tests, private modules, type stubs and scripts do not count.
         ({"tests__in____init____dot__py": "", "bad__dot__py": FAILS}, "bad", "ValueError"),
         ({"_bad__dot__py": FAILS}, "", ""),
         ({"own_code-stubs__in____init____dot__pyi": ""}, "", ""),
