@@ -4,7 +4,6 @@ Plain Python 3.6 with `packaging`: `imgbuild render` writes a copy for the progr
 the images, which uses the `packaging` that pip brings.
 """
 
-import codecs
 import re
 from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
@@ -105,11 +104,6 @@ LEFT_OUT = {
     "tensorflow-metal": "it is for macOS alone",
     **dict.fromkeys(_IN_PYTHON, "Python 3 has it"),
 }
-_ENCODINGS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[\w., -]*\])?"
 #: The form of conda: a version after one equals sign, and perhaps a build.
 _ONE_EQUALS = re.compile(rf"({_NAME})\s*=\s*([0-9][0-9A-Za-z.*+!_-]*)(=\S*)?")
@@ -136,7 +130,7 @@ OTHER_TENSORFLOW = "another TensorFlow"
 
 
 class ImageFacts(NamedTuple):
-    """What the rules need of an image.
+    """The facts about an image that the rules use.
 
     ``packages`` are its versions by canonical name, ``constraints`` the versions that its
     packages may change to, and those of other packages that work with its TensorFlow.
@@ -164,14 +158,6 @@ class Verdict(NamedTuple):
     outcome: str
     kept: str
     reason: str = ""
-
-
-def decode_text(content: bytes) -> str:
-    """Return the text of a file of any editor; ValueError: it is neither UTF-8 nor UTF-16."""
-    for mark, encoding in _ENCODINGS:
-        if content.startswith(mark):
-            return content.decode(encoding)
-    return content.decode("utf-8")
 
 
 def logical_lines(text: str) -> Iterator[Tuple[int, str]]:

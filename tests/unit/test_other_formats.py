@@ -1,6 +1,5 @@
 """Files of other tools, given as requirement files, are recognized by their contents."""
 
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import BaseImage
-from imgbuild.extend.requirement_files import RequirementReader
+from imgbuild.extend.requirement_files import RequirementReader, read_lines
 
 #: It takes a tenth of that; exponential or quadratic time would be hours.
 SECONDS = 30
@@ -60,7 +59,7 @@ def reader(folder: Path) -> RequirementReader:
 def test_another_tools_file_names_the_way(tmp_path: Path, kind: str, encoding: str) -> None:
     (tmp_path / "requirements.txt").write_text(FILES[kind], encoding=encoding)
     with pytest.raises(InputError) as error:
-        [*reader(tmp_path).read_file(tmp_path / "requirements.txt")]
+        [*reader(tmp_path).read(read_lines(tmp_path / "requirements.txt"))]
     assert "requirements.txt: this is a" in str(error.value)
     assert WAYS[kind] in str(error.value)
 
@@ -77,12 +76,11 @@ def test_another_tools_file_names_the_way(tmp_path: Path, kind: str, encoding: s
         "six" + " --hash=sha256:" + "0" * 64 + " x" * 500_000 + "\n",
     ],
 )
-def test_a_long_file_is_answered_at_once(tmp_path: Path, text: str) -> None:
+@pytest.mark.timeout(SECONDS)
+def test_a_long_file_is_read_in_linear_time(tmp_path: Path, text: str) -> None:
     (tmp_path / "requirements.txt").write_text(text)
-    started = time.monotonic()
     with suppress(InputError):
-        [*reader(tmp_path).read_file(tmp_path / "requirements.txt")]
-    assert time.monotonic() - started < SECONDS
+        [*reader(tmp_path).read(read_lines(tmp_path / "requirements.txt"))]
 
 
 @pytest.mark.parametrize(
@@ -99,5 +97,5 @@ def test_a_long_file_is_answered_at_once(tmp_path: Path, text: str) -> None:
 )
 def test_a_requirements_file_is_taken_for_no_other(tmp_path: Path, text: str) -> None:
     (tmp_path / "requirements.txt").write_text(text)
-    found = [*reader(tmp_path).read_file(tmp_path / "requirements.txt")]
+    found = [*reader(tmp_path).read(read_lines(tmp_path / "requirements.txt"))]
     assert len(found) == len([line for line in text.splitlines() if not line.startswith("#")])

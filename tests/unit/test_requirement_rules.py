@@ -2,9 +2,11 @@
 
 import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT
@@ -15,7 +17,6 @@ from imgbuild.requirement_rules import (
     OTHER_TENSORFLOW,
     PASSES,
     ImageFacts,
-    decode_text,
     judge_line,
     logical_lines,
     parse_constraints,
@@ -32,6 +33,7 @@ from requirement_cases import (
 )
 
 PROGRAM = ROOT / "images" / "files" / "pip"
+PIP_IMAGE: Any = runpy.run_path(str(PROGRAM / "pip_image.py"))
 #: The oldest Python of the images, if this machine has it, and this one.
 PYTHONS = [sys.executable, *map(str, (Path.home() / ".pyenv/versions").glob("3.6.*/bin/python"))]
 FACTS = ImageFacts(PACKAGES, parse_constraints(CONSTRAINTS), {"python_version": "3.6"})
@@ -85,18 +87,19 @@ def test_judge_line_without_tensorflow() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
-def test_decode_text_reads_byte_order_marks(encoding: str) -> None:
+def test_pip_image_reads_byte_order_marks(encoding: str) -> None:
     mark = "\ufeff" if encoding[-3:] in {"-le", "-be"} else ""
     content = f"{mark}# für\r\nnumpy \\\r\n >=1\r\n".encode(encoding)
     lines = [
-        (number, " ".join(line.split())) for number, line in logical_lines(decode_text(content))
+        (number, " ".join(line.split()))
+        for number, line in logical_lines(PIP_IMAGE["decode_text"](content))
     ]
     assert lines == [(3, "numpy >=1")]
 
 
-def test_decode_text_refuses_other_encodings() -> None:
+def test_pip_image_refuses_other_encodings() -> None:
     with pytest.raises(ValueError, match="decode"):
-        decode_text("# für\n".encode("latin-1"))
+        PIP_IMAGE["decode_text"]("# für\n".encode("latin-1"))
 
 
 @pytest.mark.parametrize("python", PYTHONS)

@@ -1,25 +1,22 @@
 """Which images serve a GPU, a Python and a list of packages, and why the others do not."""
 
-import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import canonicalize_name
 
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import family_base
 from imgbuild.extend.conda_file import read_conda_file
-from imgbuild.extend.requirement_files import image_facts
+from imgbuild.extend.requirement_files import RequirementLine, image_facts, read_lines
 from imgbuild.files import read_named
 from imgbuild.matrix.gpus import Gpu, KernelSupport, gpu_capability, kernel_support, service
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.selection import by_default, newest_of
-from imgbuild.other_formats import is_conda_file, require_requirements
+from imgbuild.other_formats import is_conda_file
 from imgbuild.project import Project
 from imgbuild.requirement_rules import (
     OTHER_TENSORFLOW,
@@ -27,33 +24,12 @@ from imgbuild.requirement_rules import (
     TENSORFLOW_NAMES,
     ImageFacts,
     judge_line,
-    logical_lines,
     parse_line,
     repair_line,
 )
 
 #: Characters of a version; Python reads no number of over 4,300 digits.
 _LONGEST = 2000
-_OTHER_FILE = re.compile(r"(?:-r|--requirement)[ =]?\s*(\S+)")
-
-
-class RequiredLine(NamedTuple):
-    """A line of a requirements file, and its place, ``FILE:LINE``."""
-
-    place: str
-    text: str
-
-    @property
-    def name(self) -> str:
-        requirement = parse_line(self.text)
-        return canonicalize_name(requirement.name) if requirement else ""
-
-    def adds_to(self, facts: ImageFacts) -> bool:
-        """Return whether an image lacks its package."""
-        requirement = parse_line(self.text)
-        marker = requirement.marker if requirement else None
-        there = self.name in {*facts.packages, *TENSORFLOW_NAMES}
-        return not there and (not marker or marker.evaluate(facts.environment))
 
 
 @dataclass(frozen=True)
@@ -61,7 +37,7 @@ class RequirementFile:
     """The lines of a file, and the versions of Python that it admits if it is one of conda."""
 
     path: Path
-    lines: tuple[RequiredLine, ...]
+    lines: tuple[RequirementLine, ...]
     python: SpecifierSet
     is_conda: bool
 
@@ -87,18 +63,21 @@ class Fit:
 
     image: Image
     code: str
-    differing: tuple[tuple[RequiredLine, str], ...]
+    differing: tuple[tuple[RequirementLine, str], ...]
     added: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """What an image must support; ``no_gpu`` is why images for GPUs have none to run on."""
+    """What an image must support.
+
+    ``no_gpu`` says why this machine cannot run images for GPUs.
+    """
 
     gpus: tuple[Gpu, ...] = ()
     no_gpu: str = ""
     python: SpecifierSet = field(default_factory=SpecifierSet)
-    lines: tuple[RequiredLine, ...] = ()
+    lines: tuple[RequirementLine, ...] = ()
 
     def judge(self, image: Image, project: Project) -> "Fit | tuple[str, str]":
         """Return how an image fits; or why it will not run, and its version of that.
@@ -108,12 +87,12 @@ class Requirements:
         facts = image_facts(family_base(image, project))
         if refusal := next(self._refusals(image, facts), None):
             return refusal
-        differing, added = list[tuple[RequiredLine, str]](), list[str]()
+        differing, added = list[tuple[RequirementLine, str]](), list[str]()
         for line in self.lines:
             verdict = judge_line(line.text, facts)
             if verdict.outcome != PASSES:
                 differing.append((line, verdict.reason))
-            elif line.adds_to(facts):
+            elif _lacks(facts, line):
                 added.append(line.name)
         return Fit(image, self.code(image), tuple(differing), tuple(dict.fromkeys(added)))
 
@@ -194,29 +173,34 @@ def read_requirements(path: Path) -> RequirementFile:
     """
     text = read_named(path, f"--requirements {path}", "Name a requirements file or a conda file.")
     if not is_conda_file(text):
-        return RequirementFile(path, tuple(_lines(path, text)), SpecifierSet(), is_conda=False)
+        return RequirementFile(path, tuple(_asked(path)), SpecifierSet(), is_conda=False)
     conda = read_conda_file(path, "", lambda _: None)
     listed = (*conda.requirements, *conda.pip_lines)
-    lines = tuple(RequiredLine(*pair) for pair in listed if not pair[1].startswith("-"))
+    lines = tuple(
+        RequirementLine(place, text, path.parent)
+        for place, text in listed
+        if not text.startswith("-")
+    )
     return RequirementFile(path, lines, conda.python, is_conda=True)
 
 
-def _lines(path: Path, text: str, *above: str) -> Iterator[RequiredLine]:
-    """Yield the requirements of a file, which others, ``above``, include."""
-    require_requirements(path, text)
-    above = (*above, os.path.realpath(path))
-    for number, line in logical_lines(text):
-        if other := _OTHER_FILE.fullmatch(line):
-            included = path.parent / other[1]
-            if os.path.realpath(included) in above:
-                raise InputError(f"{path}:{number}: {other[1]} includes itself. Remove the line.")
-            yield from _lines(
-                included, read_named(included, f"{path}:{number}: {included}"), *above
+def _asked(path: Path) -> Iterator[RequirementLine]:
+    """Yield the lines that ask for a package, as their writer meant them."""
+    for line in read_lines(path):
+        if line.constrains or line.text.startswith("-"):
+            continue
+        meant, _ = repair_line(line.text)
+        if meant and not parse_line(meant):
+            raise InputError(
+                f"{line.folder / line.place}: {line.text[:80]!r} is not a requirement."
             )
-        elif not line.startswith("-"):
-            meant, _ = repair_line(line)
-            if meant and not parse_line(meant):
-                raise InputError(f"{path}:{number}: {line[:80]!r} is not a requirement.")
-            if meant:
-                meant = re.sub(r"\s+--hash[= ].*", "", meant)
-                yield RequiredLine(f"{path.name}:{number}", meant)
+        if meant:
+            yield line._replace(text=re.sub(r"\s+--hash[= ].*", "", meant))
+
+
+def _lacks(facts: ImageFacts, line: RequirementLine) -> bool:
+    """Return whether an image lacks the package of a line."""
+    requirement = parse_line(line.text)
+    marker = requirement.marker if requirement else None
+    there = line.name in {*facts.packages, *TENSORFLOW_NAMES}
+    return not there and (not marker or marker.evaluate(facts.environment))

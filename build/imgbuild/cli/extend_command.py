@@ -198,7 +198,7 @@ def _requested(
     """
     from imgbuild.extend.extension import wanted_packages
     from imgbuild.extend.requirement_files import RequirementReader
-    from imgbuild.extend.unsuitable import check_apt
+    from imgbuild.extend.system_packages import check_apt
 
     check_apt(extension.apt, base)
     extension, conda = _read_conda(extension, folder, base)
@@ -229,12 +229,10 @@ def _lock(
 ) -> "Lock":
     from imgbuild.dockerfile.requirements import index_environment
     from imgbuild.extend.additions import lock_additions
-    from imgbuild.extend.unsuitable import check_other_tensorflows
 
     info(f"resolving {counted(len(requested), 'requirement')} against {base.name}")
     where = (path, index_environment(reader.sites), reader.read)
     lock = lock_additions(requested, base, *where, folder=folder, upgrade=upgrade)
-    check_other_tensorflows(lock.versions, base)
     added = ", ".join(f"{name} {version}" for name, version in lock.versions.items())
     info(f"{path.name}: adds {added or 'nothing, the base has all of it'}")
     return lock

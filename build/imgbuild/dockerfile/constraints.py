@@ -112,8 +112,12 @@ def companion_bounds(image: Image, packages: Iterable[str]) -> dict[str, str]:
         bounds.setdefault(name, NONE)
         if applies(one, image):
             bounds[name] = _bounds([str(required.specifier)])
-    others = {name: NONE for name in OTHER_TENSORFLOWS if name not in packages}
-    return {**bounds, **others}
+    return {**bounds, **other_tensorflows(packages)}
+
+
+def other_tensorflows(packages: Iterable[str]) -> dict[str, str]:
+    """Return no versions of distributions with TensorFlow's files that are not in ``packages``."""
+    return {name: NONE for name in OTHER_TENSORFLOWS if name not in packages}
 
 
 def images_with_companion(name: str, image: Image) -> list[Image]:

@@ -9,9 +9,7 @@ from typing import NamedTuple
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, parse_wheel_filename
-from packaging.version import Version
 
-from imgbuild.dockerfile.constraints import NONE, OTHER_TENSORFLOWS, images_with_companion
 from imgbuild.dockerfile.lockfile import Lock, parse_lock
 from imgbuild.dockerfile.resolver import (
     ReadMetadata,
@@ -62,7 +60,6 @@ def lock_additions(  # noqa: PLR0913 - what, for which base, and how
         if lock.request_digest == digest and not upgrade:
             return lock
     requests = [_request(line, folder) for line in requested]
-    _check_companions(requests, base)
     _check_wheels(requests, base)
     preferred = _with_base_versions("" if upgrade else previous, base)
     body = _resolved(requests, base, preferred, environment, read_metadata)
@@ -93,23 +90,6 @@ def _request(line: str, folder: Path) -> _Request:
         return _Request(Requirement(text), hashes, line.startswith("-c "))
     name, version, _, _ = parse_wheel_filename(path.name)
     return _Request(Requirement(f"{name}=={version}"), hashes, line.startswith("-c "), path)
-
-
-def _check_companions(requests: Iterable[_Request], base: BaseImage) -> None:
-    """Raise InputError for a package of which no release works with the base's TensorFlow."""
-    for request in requests:
-        name = canonicalize_name(request.requirement.name)
-        if request.constrains or request.requirement.marker or not base.image:
-            continue
-        if base.companions.get(name) == NONE and name not in OTHER_TENSORFLOWS:
-            images = images_with_companion(name, base.image)
-            own = Version(base.image.tensorflow)
-            older = [image for image in images if Version(image.tensorflow) < own]
-            nearest = (older[-1:] or images[:1])[0].name if images else "another base"
-            raise InputError(
-                f"{request.requirement}: no release of it works with TensorFlow {own}, which "
-                f"{base.name} has. Extend {nearest}, or leave the package out. Nothing was changed."
-            )
 
 
 def _check_wheels(requests: Iterable[_Request], base: BaseImage) -> None:

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from imgbuild import scalars
 from imgbuild.addresses import has_registry
 from imgbuild.build.context import BuildContext, image_locks
-from imgbuild.dockerfile.constraints import companion_bounds, package_bounds, render_constraints
+from imgbuild.dockerfile.constraints import companion_bounds, other_tensorflows, package_bounds
 from imgbuild.dockerfile.labels import NAME, added_packages
 from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.dockerfile.requirements import uv_platform
@@ -56,9 +56,8 @@ class BaseImage:
     ``added`` are the packages that an extension of ``image`` has in addition, if it is one;
     ``changed`` says whether it has packages of ``image`` in other versions.
 
-    ``movable`` are the packages that additions may change, with the versions that the others
-    accept. ``companions`` are packages that it does not have, with the releases that work with it.
-    ``constraints`` is the text of its constraints.txt; empty: all its packages stay.
+    ``bounds`` are the versions that its packages may have (empty: any), and the releases of other
+    packages that work with it. Its packages that are not there stay.
     """
 
     name: str
@@ -73,9 +72,18 @@ class BaseImage:
     id: str = ""
     added: Mapping[str, str] = field(default_factory=dict)
     changed: bool = False
-    movable: Mapping[str, str] = field(default_factory=dict)
-    companions: Mapping[str, str] = field(default_factory=dict)
-    constraints: str = ""
+    bounds: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def movable(self) -> dict[str, str]:
+        """The packages that additions may change, with the versions that the others accept."""
+        found = {name: self.bounds.get(name, "==") for name in self.packages}
+        return {name: bounds for name, bounds in found.items() if not bounds.startswith("==")}
+
+    @property
+    def companions(self) -> dict[str, str]:
+        """The packages that it does not have, with the releases that work with it."""
+        return {name: one for name, one in self.bounds.items() if name not in self.packages}
 
     @property
     def local_name(self) -> str:
@@ -106,19 +114,9 @@ def family_base(image: Image, project: Project) -> BaseImage:
     packages = locked_packages(image, project.locks)
     local = [name for name in ("horovod", *image.provided) if name in packages]
     python, system = image.version_of("python"), (image.os.glibc, image.os_name)
-    bounds = package_bounds(image, project.locks)
-    return BaseImage(
-        image.name,
-        image.tags[0],
-        python,
-        *system,
-        packages,
-        local,
-        image,
-        movable={name: one for name, one in bounds.items() if not one.startswith("==")},
-        companions=companion_bounds(image, packages),
-        constraints=render_constraints(image, project.locks),
-    )
+    bounds = {**package_bounds(image, project.locks), **companion_bounds(image, packages)}
+    facts = (python, *system, packages, local, image)
+    return BaseImage(image.name, image.tags[0], *facts, bounds=bounds)
 
 
 _USER = TypeAdapter(scalars.ImageUser)
@@ -207,6 +205,8 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
                 local = {*base.local, *added}
                 fixed = replace(own, name=reference, packages=packages, local=local)
                 changed = not base.packages.keys().isdisjoint(added)
-                return replace(fixed, added=added, changed=changed, movable={}, constraints="")
+                bounds = {name: one for name, one in base.companions.items() if name not in added}
+                return replace(fixed, added=added, changed=changed, bounds=bounds)
     facts = (found.python, found.glibc, "-".join(found.os), packages, packages)
-    return BaseImage(reference, reference, *facts, user=user, id=stored.id)
+    bounds = other_tensorflows(packages) if packages.keys() & {*TENSORFLOWS} else {}
+    return BaseImage(reference, reference, *facts, user=user, id=stored.id, bounds=bounds)

@@ -11,7 +11,14 @@ from imgbuild.addresses import familiar_name
 from imgbuild.errors import InputError
 from imgbuild.extend.build_files import source_path
 from imgbuild.extend.conda_file import CondaPackages, read_conda_file
-from imgbuild.extend.requirement_files import RequirementReader, check_line, plain_requirement
+from imgbuild.extend.requirement_files import (
+    RequirementLine,
+    RequirementReader,
+    check_line,
+    expand_line,
+    plain_requirement,
+    read_lines,
+)
 from imgbuild.matrix.selection import Selection
 from imgbuild.yaml_file import Fault, Location, Section, check, read_document
 
@@ -128,12 +135,12 @@ def wanted_packages(
     """
     folder, found = reader.folder, list[str]()
     for text in extension.pip:
-        found += reader.read_line("--pip", text, folder)
+        found += reader.read(expand_line(RequirementLine("--pip", text, folder)))
     for name in extension.requirements:
-        found += reader.read_file(folder / name)
+        found += reader.read(read_lines(folder / name))
     if conda:
         here = (folder / (extension.conda_file or "")).parent
         for place, line in (*conda.requirements, *conda.pip_lines):
-            found += reader.read_line(place, line, here)
+            found += reader.read(expand_line(RequirementLine(place, line, here)))
     reader.require_fit(keep_image=extension.keep_image)
     return tuple(dict.fromkeys(found))

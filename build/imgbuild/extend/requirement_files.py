@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, parse_wheel_filename
@@ -22,7 +23,6 @@ from imgbuild.requirement_rules import (
     ImageFacts,
     judge_line,
     logical_lines,
-    parse_constraints,
     parse_line,
     repair_line,
 )
@@ -36,12 +36,8 @@ _LONGEST_LINE, _LONGEST, _MOST_FILES, _DEEPEST = 100_000, 2000, 500, 20
 _WHEEL = re.compile(r"[A-Za-z0-9._@+/-]+\.whl")
 _INDEX = re.compile(r"-i|-f|--(extra-)?index-url|--find-links|--no-index|--trusted-host")
 _SOURCE = re.compile(r"(?:-e|--editable)[ =]?\s*(.+)|([.~/].*|\S*://.+)|\S+ *@ *(\S+)")
-#: Options without which the same packages are found: the index is a setting of imgbuild. With
-#: another index, a package of the same name could come from the wrong one.
-_PASSED_OVER = re.compile(
-    r"(?:-f|--find-links|--trusted-host|--prefer-binary)\b.*"
-    r"|(?:-i|--index-url)[ =]?\s*https://pypi\.(?:python\.)?org/simple/?"
-)
+#: Options without which the same packages are found: the index is a setting of imgbuild.
+_PASSED_OVER = re.compile(r"(?:-f|--find-links|--trusted-host|--prefer-binary)\b.*")
 
 
 def plain_requirement(value: str) -> str:
@@ -60,7 +56,8 @@ def plain_requirement(value: str) -> str:
     way = "write it as keras==2.3.1, or leave this line out"
     if _INDEX.match(text):
         way = "name the index as the mirror `python-index` in the settings (docs/guide.md), or "
-        way += "download the wheel (`pip download --no-deps NAME`), and write its path"
+        way += "download the wheel (`pip download --no-deps NAME`), and write its path; remove the "
+        way += "line if it names the index that everybody uses"
     elif source := _SOURCE.fullmatch(text):
         way = f"build a wheel, `pip wheel --no-deps -w dist {next(filter(None, source.groups()))}`"
         way += ", and write its path, dist/NAME.whl; or install it in a Dockerfile FROM the image"
@@ -84,10 +81,79 @@ def _require_short(text: str) -> None:
         raise ValueError(f"{text[:80]!r}… is over {_LONGEST_LINE} characters; no line is")
 
 
+class RequirementLine(NamedTuple):
+    """A line of a requirements file, and its place, ``FILE:LINE``.
+
+    Paths in it are from ``folder``. It ``constrains`` packages, and asks for none, in files of
+    ``-c``.
+    """
+
+    place: str
+    text: str
+    folder: Path
+    constrains: bool = False
+
+    @property
+    def name(self) -> str:
+        """The canonical name of the package; empty for a line that is no requirement."""
+        requirement = parse_line(self.text)
+        return canonicalize_name(requirement.name) if requirement else ""
+
+
+def read_lines(path: Path) -> Iterator[RequirementLine]:
+    """Yield the lines of a requirements file, and those of the files that it includes.
+
+    InputError: a file cannot be read, is one of another tool, or includes itself.
+    """
+    yield from _lines_of(path, "", (), [], constrains=False)
+
+
+def expand_line(line: RequirementLine) -> Iterator[RequirementLine]:
+    """Yield a line itself, or those of the file that it includes; raises as `read_lines`."""
+    yield from _expanded(line, (), [])
+
+
+def _lines_of(
+    path: Path, place: str, above: tuple[str, ...], files: list[Path], *, constrains: bool
+) -> Iterator[RequirementLine]:
+    """Yield the lines of a file that another one, the last of ``above``, includes at ``place``.
+
+    ``files`` gets each file that is read.
+    """
+    if (real := os.path.realpath(path)) in above:
+        raise InputError(f"{place}{path.name} includes itself. Remove the line.")
+    files.append(path)
+    if len(above) >= _DEEPEST or len(files) > _MOST_FILES:
+        raise InputError(
+            f"{place}{path}: over {_DEEPEST} files that include each other, or {_MOST_FILES} "
+            "files in all. Write their lines into fewer files."
+        )
+    content = read_named(path, f"{place}{path}")
+    require_requirements(path, content)
+    for number, text in logical_lines(content):
+        line = RequirementLine(f"{path.name}:{number}", text, path.parent, constrains)
+        yield from _expanded(line, (*above, real), files)
+
+
+def _expanded(
+    line: RequirementLine, above: tuple[str, ...], files: list[Path]
+) -> Iterator[RequirementLine]:
+    try:
+        _require_short(line.text)
+    except ValueError as error:
+        raise InputError(f"{line.place}: {error}.") from None
+    if other := _OTHER_FILE.fullmatch(line.text):
+        constrains = line.constrains or other[1] in {"-c", "--constraint"}
+        path, place = line.folder / other[2], f"{line.place}: "
+        yield from _lines_of(path, place, above, files, constrains=constrains)
+    elif line.text != "--require-hashes":
+        yield line
+
+
 class RequirementReader:
     """Reads lines in pip's format, and judges them by the rules of `requirement_rules`.
 
-    It yields what is left of them: a constraint has ``-c `` before it, a wheel is its path below
+    The result is lines again: a constraint has ``-c `` before it, a wheel is its path below
     ``folder`` and its hash. ``log`` gets a sentence for each line that is read as another one.
     """
 
@@ -96,67 +162,38 @@ class RequirementReader:
         self._facts = image_facts(base)
         self._differing = list[str]()
         self._refused = list[str]()
-        self._files = 0
 
-    def read_file(self, path: Path, *above: str, place: str = "") -> Iterator[str]:
-        """Yield the requirements of a file, and of those that it includes.
+    def read(self, lines: Iterable[RequirementLine]) -> Iterator[str]:
+        """Yield what is left of lines as `read_lines` and `expand_line` yield them.
 
-        ``place`` is where another file, one of ``above``, includes this one. InputError: a line is
-        no requirement that can be locked by its hash.
+        InputError: a line is no requirement that can be locked by its hash.
         """
-        above = (*above, os.path.realpath(path))
-        self._files += 1
-        if len(above) > _DEEPEST or self._files > _MOST_FILES:
-            raise InputError(
-                f"{place}{path}: over {_DEEPEST} files that include each other, or {_MOST_FILES} "
-                "files in all. Write their lines into fewer files."
-            )
-        content = read_named(path, f"{place}{path}")
-        require_requirements(path, content)
-        for number, text in logical_lines(content):
-            yield from self.read_line(f"{path.name}:{number}", text, path.parent, *above)
+        for line in lines:
+            for requirement in self._left_of(line):
+                yield f"-c {requirement}" if line.constrains else requirement
 
-    def read_line(self, place: str, text: str, here: Path, *above: str) -> Iterator[str]:
-        """Yield the requirement of a line, or those of the file that it includes.
-
-        Paths in the line are from the folder ``here``.
-        """
-        try:
-            _require_short(text)
-        except ValueError as error:
-            raise InputError(f"{place}: {error}.") from None
-        if text == "--require-hashes":
+    def _left_of(self, line: RequirementLine) -> Iterator[str]:
+        if _PASSED_OVER.fullmatch(line.text):
+            option = re.split("[ =]", line.text)[0]
+            self.log(f"{line.place}: {option} is ignored: the index is a setting (docs/guide.md)")
             return
-        if _PASSED_OVER.fullmatch(text):
-            option = re.split("[ =]", text)[0]
-            self.log(f"{place}: {option} is ignored: the index is a setting (docs/guide.md)")
-        elif other := _OTHER_FILE.fullmatch(text):
-            if os.path.realpath(here / other[2]) in above:
-                raise InputError(f"{place}: {other[2]} includes itself. Remove the line.")
-            prefix = "-c " if other[1] in {"-c", "--constraint"} else ""
-            for line in self.read_file(here / other[2], *above, place=f"{place}: "):
-                yield prefix + line.removeprefix(prefix)
-        else:
-            yield from self._read_requirement(place, text, here)
-
-    def _read_requirement(self, place: str, text: str, here: Path) -> Iterator[str]:
-        meant, note = repair_line(text)
+        meant, note = repair_line(line.text)
         if note:
-            self.log(f"{place}: {note}")
+            self.log(f"{line.place}: {note}")
         if not meant:
             return
         try:
-            line = " ".join(plain_requirement(meant).split())
-            if _WHEEL.match(line):
-                line = _wheel(_HASHES.sub("", line), here, self.folder)
-            verdict = judge_line(line, self._facts)
+            text = " ".join(plain_requirement(meant).split())
+            if _WHEEL.match(text):
+                text = _wheel(_HASHES.sub("", text), line.folder, self.folder)
+            verdict = judge_line(text, self._facts)
         except ValueError as error:  # also of a marker whose values cannot be compared
-            raise InputError(f"{place}: {error}.") from None
-        answer = f"{place}: {line}: {verdict.reason}"
+            raise InputError(f"{line.place}: {error}.") from None
+        answer = f"{line.place}: {text}: {verdict.reason}"
         if verdict.outcome == DIFFERS:
             self._differing.append(answer)
         elif verdict.outcome == OTHER_TENSORFLOW:
-            self._refused.append(answer + self._images_for(line))
+            self._refused.append(answer + self._images_for(text))
         elif verdict.reason:
             self.log(answer)
         if verdict.kept:
@@ -203,12 +240,11 @@ class RequirementReader:
 
 
 def image_facts(base: BaseImage) -> ImageFacts:
-    """Return what the rules need of a base; without constraints, all its packages stay."""
+    """Return a base in the form that the rules judge by."""
     packages = dict(base.packages)
-    constraints = parse_constraints(base.constraints)
-    if not constraints:
-        constraints = {name: SpecifierSet(f"=={version}") for name, version in packages.items()}
-        constraints |= {name: SpecifierSet("<0") for name in {*OTHER_TENSORFLOWS} - {*packages}}
+    kept = {name: f"=={version}" for name, version in packages.items()}
+    bounds = {name: text for name, text in {**kept, **base.bounds}.items() if text}
+    constraints = {name: SpecifierSet(text) for name, text in bounds.items()}
     environment = {
         "python_version": ".".join(base.python.split(".")[:2]),
         "python_full_version": base.python,

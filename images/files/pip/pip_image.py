@@ -7,6 +7,7 @@ each with a printed line; pip installs the rest. The exit code is pip's, or 2 fo
 this image cannot fulfil. Runs with the image's own Python: 3.6 and later.
 """
 
+import codecs
 import json
 import os
 import re
@@ -31,6 +32,11 @@ WITH_VALUE = (
     *("--progress-bar", "--proxy", "--python", "--python-version", "--report", "--retries"),
     *("--root", "--root-user-action", "--src", "--target", "--timeout", "--trusted-host"),
     *("--upgrade-strategy", "--use-deprecated", "--use-feature", "--build-constraint", "--group"),
+)
+ENCODINGS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
 )
 FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
 #: Options that name packages.
@@ -88,8 +94,16 @@ os._exit(0)
 """
 
 
+def decode_text(content):
+    """Return the text of a file of any editor; ValueError: it is neither UTF-8 nor UTF-16."""
+    for mark, encoding in ENCODINGS:
+        if content.startswith(mark):
+            return content.decode(encoding)
+    return content.decode("utf-8")
+
+
 class Request:
-    """What the words after `pip install` ask for, by the rules of the image.
+    """The packages that the words after `pip install` ask for, judged by the rules of the image.
 
     ``kept`` and ``bounds`` are the requirements and constraints that pip gets, ``words`` its other
     arguments. ``aside`` are lines that the image answers itself, ``notes`` those that are read as
@@ -117,7 +131,7 @@ class Request:
 
     def read(self, path, kind, above=()):
         """Add the lines of a file of requirements (``-r``) or constraints (``-c``)."""
-        from requirement_rules import decode_text, logical_lines
+        from requirement_rules import logical_lines
 
         if "://" in path:
             self.words += [kind, path]
@@ -216,7 +230,7 @@ def refuse(text):
 
 def image_facts():
     """Return what the rules need of this image."""
-    from requirement_rules import ImageFacts, decode_text, parse_constraints
+    from requirement_rules import ImageFacts, parse_constraints
 
     packages = {name: version for name, (version, _) in installed().items()}
     with open(CONSTRAINTS, "rb") as file:

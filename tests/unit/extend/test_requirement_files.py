@@ -12,6 +12,7 @@ from imgbuild.extend.extension import extension_of, wanted_packages
 from imgbuild.extend.requirement_files import RequirementReader
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
+from imgbuild.requirement_rules import parse_constraints
 from releases import release_of
 from requirement_cases import (
     CONSTRAINTS,
@@ -23,9 +24,10 @@ from requirement_cases import (
     UNCHANGED,
 )
 
-BASE = replace(
-    BaseImage("me/base:1", "me/base:1", "3.6.15", "2.36", "debian-12", PACKAGES, ()),
-    constraints=CONSTRAINTS,
+_ADMITTED = {name: str(versions) for name, versions in parse_constraints(CONSTRAINTS).items()}
+BASE = BaseImage(
+    *("me/base:1", "me/base:1", "3.6.15", "2.36", "debian-12", PACKAGES, ()),
+    bounds={**dict.fromkeys(PACKAGES, ""), **_ADMITTED},
 )
 
 
@@ -48,6 +50,11 @@ class Folder:
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
+
+
+@pytest.fixture
+def every_base(images: dict[str, Image], project: Project) -> dict[str, BaseImage]:
+    return {name: family_base(image, project) for name, image in images.items()}
 
 
 def test_extend_passes_lines_that_fit(folder: Folder) -> None:
@@ -124,7 +131,23 @@ def test_extend_passes_over_places_of_wheels(folder: Folder) -> None:
 
 def test_a_base_without_constraints_keeps_all(folder: Folder) -> None:
     with pytest.raises(InputError, match=r"cloudpickle==1\.3\.0: the image has 2\.2\.1"):
-        folder.wanted("cloudpickle==1.3.0", base=replace(BASE, constraints=""))
+        folder.wanted("cloudpickle==1.3.0", base=replace(BASE, bounds={}))
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "way"),
+    [
+        ("tensorflow_addons", "tf-2.18-cpu-debian", "--tf 2.15 --stack debian"),
+        ("tensorflow-addons>=0.6", "tf-1.15-cpu-debian", "--tf 2.0 --stack debian"),
+        ("tf-estimator-nightly", NEW, "leave it out"),
+    ],
+)
+def test_what_works_with_no_release_is_refused(
+    folder: Folder, every_base: dict[str, BaseImage], line: str, name: str, way: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        folder.wanted(line, base=every_base[name], keep_image=True)
+    assert way in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What `imgbuild extend` refuses to add: packages of another Python, and other TensorFlows."""
+"""Packages of the system for another Python than the image's are refused."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import BaseImage, family_base
-from imgbuild.extend.unsuitable import check_apt, check_other_tensorflows
+from imgbuild.extend.system_packages import check_apt
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
@@ -58,16 +58,3 @@ def test_parts_of_the_systems_python_fit_an_image_of_it(bases: dict[str, BaseIma
 
 def test_foreign_bases_may_have_the_systems_python(bases: dict[str, BaseImage]) -> None:
     check_apt(["python3-lxml"], replace(bases[OWN], image=None))
-
-
-@pytest.mark.parametrize(
-    "name", ["intel-tensorflow", "tf-nightly", "tensorflow-rocm", "tf-estimator-nightly"]
-)
-def test_other_tensorflows_are_refused(bases: dict[str, BaseImage], name: str) -> None:
-    with pytest.raises(InputError, match=f"{name}: this would replace files of the TensorFlow"):
-        check_other_tensorflows(["keras", name], bases[OWN])
-
-
-def test_names_of_the_bases_tensorflow_are_fine(bases: dict[str, BaseImage]) -> None:
-    check_other_tensorflows(["tensorflow", "tensorflow-gpu", "keras"], bases[OWN])
-    check_other_tensorflows(["intel-tensorflow"], replace(bases[OWN], packages={"numpy": "1.18.5"}))

@@ -1,30 +1,18 @@
-"""Refuse additions that belong to another Python, or that would replace TensorFlow's files."""
+"""Refuse packages of the system that belong to another Python than the image's."""
 
 import re
 from collections.abc import Iterable
 
-from imgbuild.dockerfile.constraints import OTHER_TENSORFLOWS
 from imgbuild.errors import InputError
-from imgbuild.extend.base_image import TENSORFLOWS, BaseImage
+from imgbuild.extend.base_image import BaseImage
+from imgbuild.requirement_rules import MODULES
 
 #: Packages of Debian and Ubuntu for their own Python.
 _OF_PYTHON = re.compile(r"(?:lib)?python[0-9.]*(?:-(?P<module>[^=]+))?|idle[0-9.]*(?:-[^=]+)?")
 #: Parts of Debian's Python itself, which images of that Python can have.
 _PARTS = {"tk", "gdbm", "venv", "dev", "distutils", "lib2to3", "minimal", "stdlib"}
 #: What the index calls a module that the archive calls otherwise.
-_INDEX_NAMES = {
-    "bs4": "beautifulsoup4",
-    "crypto": "pycryptodome",
-    "dateutil": "python-dateutil",
-    "opencv": "opencv-python-headless",
-    "openssl": "pyopenssl",
-    "pil": "pillow",
-    "serial": "pyserial",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "yaml": "pyyaml",
-    "zmq": "pyzmq",
-}
+_INDEX_NAMES = {module.lower(): name.lower() for module, name in MODULES.items()}
 _IN_THE_IMAGE = {"pip", "setuptools", "wheel", "numpy", "six", "h5py", "protobuf"}
 
 
@@ -57,15 +45,3 @@ def _way(module: str) -> str:
     if module in {"", *_PARTS} or module.endswith(("-dev", "-minimal", "-stdlib")):
         return "the image has a Python, with its headers"
     return f"use --pip {_INDEX_NAMES.get(module, module)}"
-
-
-def check_other_tensorflows(names: Iterable[str], base: BaseImage) -> None:
-    """Raise InputError for distributions with files of the base's TensorFlow or its estimator."""
-    if not any(name in base.packages for name in TENSORFLOWS):
-        return
-    others = {*OTHER_TENSORFLOWS} - {*TENSORFLOWS, *base.packages}
-    if found := sorted({*names} & others):
-        raise InputError(
-            f"{', '.join(found)}: this would replace files of the TensorFlow of {base.name}. Leave "
-            "it out: `import tensorflow` works with the image's own."
-        )
