@@ -44,12 +44,12 @@ _FORMATS = (
     (
         re.compile(r'\A\s*\{\s*"_meta":'),
         "Pipfile.lock",
-        _EXPORT.format("pipenv requirements > requirements.txt"),
+        _EXPORT.format("pipenv requirements | grep -v ^-i > requirements.txt"),
     ),
     (
         _table(r"(?:\[source\]|packages|dev-packages)"),
         "Pipfile",
-        _EXPORT.format("pipenv lock && pipenv requirements > requirements.txt"),
+        _EXPORT.format("pipenv lock && pipenv requirements | grep -v ^-i > requirements.txt"),
     ),
     (
         _table(r"tool\.poetry(?:\.dependencies)?"),
