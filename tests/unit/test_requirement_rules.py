@@ -1,6 +1,7 @@
 """The rules for lines of requirement files, in the package and in the images' program."""
 
 import json
+import os
 import re
 import runpy
 import subprocess
@@ -168,3 +169,55 @@ def test_many_continued_lines_are_read_in_linear_time() -> None:
     """Reading took a minute for a file of a megabyte."""
     (line,) = logical_lines("aaaaaaaaaa\\\n" * 400_000)
     assert line[0] == 400_000
+
+
+def _pip_image(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the program for an image; its pip ends with 7 and says what it would install."""
+    program = (
+        "import json, sys; sys.path.insert(0, sys.argv[1])\n"
+        "import pip_image; from requirement_rules import ImageFacts, parse_constraints\n"
+        "packages, constraints = json.loads(sys.argv[2])\n"
+        "pip_image.image_facts = lambda: ImageFacts(packages, parse_constraints(constraints))\n"
+        "pip_image.run_pip = lambda request: print(request.kept, request.words) or 7\n"
+        "sys.exit(pip_image.main(sys.argv[3:]))"
+    )
+    values = (str(PROGRAM), json.dumps([PACKAGES, CONSTRAINTS]), "install", *words)
+    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    return subprocess.run(
+        [sys.executable, "-B", "-c", program, *values],
+        cwd=folder,
+        env=environment,
+        text=True,
+        check=False,
+        capture_output=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["pandas"], 7),
+        (["-e", "."], 7),
+        (["-e."], 7),
+        (["--group=dev"], 7),
+        (["numpy==1.16.6"], 0),
+        (["--upgrade", "tensorflow==2.2.0"], 0),
+        (["tensorflow==2.4.1"], 2),
+    ],
+)
+def test_pip_image_starts_pip_if_anything_is_left(
+    tmp_path: Path, words: list[str], code: int
+) -> None:
+    ran = _pip_image(tmp_path, *words)
+    assert ran.returncode == code, ran.stderr
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_pip_image_refuses_endless_inclusion(tmp_path: Path, *, twice: bool) -> None:
+    for number in range(30):
+        line = f"-r {number + 1}.txt\n"
+        (tmp_path / f"{number}.txt").write_text(line * (2 if twice and number < 12 else 1))
+    (tmp_path / "12.txt" if twice else tmp_path / "30.txt").write_text("pandas\n")
+    ran = _pip_image(tmp_path, "-r", "0.txt")
+    assert ran.returncode == 2
+    assert "too many files include one another" in ran.stderr

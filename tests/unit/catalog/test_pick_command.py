@@ -139,7 +139,7 @@ def test_tensorflow_for_gpus_leads_to_an_image_for_gpus(tmp_path: Path) -> None:
 def test_included_files_are_read_and_other_options_are_not(tmp_path: Path) -> None:
     (tmp_path / "base.txt").write_text("tensorflow==2.2.*\n-r requirements.txt\n")
     file = tmp_path / "requirements.txt"
-    (tmp_path / "bounds.txt").write_text("six<1\n")
+    (tmp_path / "bounds.txt").write_text("lazy<1\n")
     file.write_text("--pre\nPandas==1.1.5 \\\n    --hash=sha256:00\n-c bounds.txt\n")
     assert found("--requirements", str(file))["run"]["tf-2.2-cpu-debian"]["would_be_added"] == [
         "pandas"

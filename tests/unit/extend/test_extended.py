@@ -321,6 +321,19 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Read:
     return give
 
 
+@pytest.mark.parametrize(
+    ("packages", "bound"), [({"tensorflow": "2.9.0"}, "<0"), ({"numpy": "1.26.0"}, None)]
+)
+def test_a_foreign_tensorflow_is_not_replaced(
+    bench: Bench, read: Read, packages: dict[str, str], bound: str | None
+) -> None:
+    read(packages)
+    bench.engine.stored["sha256:own"] = StoredImage("sha256:own", ("own:1",))
+    found = referenced_base("own:1", bench.context)
+    assert found.companions.get("intel-tensorflow") == bound
+    assert found.movable == {}
+
+
 def test_a_foreign_base_is_pulled_and_read(bench: Bench, read: Read) -> None:
     read({"numpy": "1.26.0"})
     reference = "registry.example.org/own:1"
@@ -415,14 +428,17 @@ def test_base_may_be_an_extension(
     extending: Extending, read: Read, images: dict[str, Image], project: Project
 ) -> None:
     """Its packages stay, the suites of the family's image apply, and labels name all packages."""
-    own = {"own": "1.0", "pandas": "1.1.5"}
+    own = {"own": "1.0", "pandas": "1.1.5", "tf-slim": "1.1.0"}
     read(packages := {**extending.base.packages, **own})
-    labels = {"imgbuild.name": NEW, "imgbuild.added.pip": "own==1.0 pandas==1.1.5"}
+    pins = " ".join(f"{name}=={version}" for name, version in own.items())
+    labels = {"imgbuild.name": NEW, "imgbuild.added.pip": pins}
     reference = "registry.example.org/team/train:1"
     extending.bench.engine.stored["sha256:one"] = StoredImage("sha256:one", (reference,), labels)
     found = referenced_base(reference, extending.bench.context)
     assert (found.name, found.packages, found.added) == (reference, packages, own)
     assert found.image == images[NEW]
+    assert found.movable == {}, "also of companions that it has"
+    assert found.companions["tensorflow-addons"]
     assert own.items() <= found.stubs.items(), "no index need have a wheel that was a file"
     extending.base = found
     extending.build(env={"A": "1"})
@@ -430,7 +446,7 @@ def test_base_may_be_an_extension(
     assert kept
     assert kept.expected["packages"] == {**packages, "keras": "2.3.1"}
     text = extension_dockerfile(extension_of({}), found, LOCK, (), images[NEW], project)
-    assert 'imgbuild.added.pip="own==1.0 pandas==1.1.5 keras==2.3.1"' in text
+    assert f'imgbuild.added.pip="{pins} keras==2.3.1"' in text
     assert f'imgbuild.extends="{reference}"' in text
 
 

@@ -142,7 +142,8 @@ def test_requirements_of_the_files_that_people_have(write: Write, tmp_path: Path
     wheel, digests = "own-1.0-py3-none-any.whl", [f"--hash=sha256:{one * 64}" for one in "ab"]
     write(f"sub/{wheel}", "content")
     write("sub/held.txt", "# ours \\\nnumpy<2\n-c deeper.txt\n")
-    write("sub/deeper.txt", "pandas<2 \\\n")
+    write("sub/deeper.txt", "-r deepest.txt")
+    write("sub/deepest.txt", "pandas<2 \\\n")
     write("sub/more.txt", f"--constraint held.txt\n./{wheel}\n\nscipy >= 1  # ours\n")
     write(
         "requirements.txt",

@@ -173,3 +173,14 @@ def test_files_that_include_many_others_are_refused(folder: Folder) -> None:
     for name in ("0.txt", "35.txt"):
         with pytest.raises(InputError, match="fewer files"):
             folder.wanted(f"-r {name}")
+
+
+@pytest.mark.parametrize(("depth", "twice"), [(30, False), (12, True)])
+def test_endless_inclusion_is_refused(folder: Folder, depth: int, *, twice: bool) -> None:
+    """A chain of files, and files that double at each level."""
+    for number in range(depth):
+        line = f"-r {number + 1}.txt\n"
+        (folder.path / f"{number}.txt").write_text(line * (2 if twice else 1))
+    (folder.path / f"{depth}.txt").write_text("pandas\n")
+    with pytest.raises(InputError, match="files that include each other"):
+        folder.wanted("-r 0.txt")
