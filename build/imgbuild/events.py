@@ -57,7 +57,6 @@ class ImageState:
     image: str
     state: State
     text: str = ""
-    error: str | None = None
 
 
 @dataclass(frozen=True)

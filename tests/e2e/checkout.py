@@ -20,7 +20,7 @@ ROOT = SOURCE
 #: Of several workers (pytest -n) each has names of its own.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "alone")
 COPY_REPOSITORY = f"imgbuild-e2e-{WORKER}/tensorflow"
-#: Where inputs come from does not change what tests find; settings, log format and project do.
+#: Where inputs come from does not change what tests find; settings and project do.
 _KEPT = ("IMGBUILD_MIRRORS",)
 #: What the examples print that learn a line; the last digits differ from run to run.
 LEARNT = re.compile(r"learnt: y = (1\.9\d|2\.0\d) x \+ (0\.9\d|1\.0\d)")

@@ -17,7 +17,7 @@ def test_the_user_s_own_imgbuild_is_another(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Settings that name another engine would let a test stop that one."""
-    for name in ("LOG_FORMAT", "PROJECT", "SETTINGS", "MIRRORS"):
+    for name in ("PROJECT", "SETTINGS", "MIRRORS"):
         monkeypatch.setenv(f"IMGBUILD_{name}", "/nowhere")
     found = {n: value for n, value in checkout.environment.items() if n.startswith("IMGBUILD_")}
     assert found == {"IMGBUILD_MIRRORS": "/nowhere", "IMGBUILD_PROJECT": str(checkout.root)}

@@ -1,4 +1,4 @@
-"""Show the events of a build: a live table on a terminal, else plain lines or JSON objects."""
+"""Show the events of a build: a live table on a terminal, else plain lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Self, TextIO
 from imgbuild.build.status import BuildStatus, ImageStatus
 from imgbuild.engine.progress import BuildEvent
 from imgbuild.events import ImageState, State
-from imgbuild.json_log import JsonLog
 from imgbuild.text import clock_time, printable, size_text
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ BEAT_SECONDS = 0.25
 LONG_SECONDS = 10.0
 #: After so many seconds without a line, one sums up all images.
 QUIET_SECONDS = 60.0
-#: How often the JSON log has an object about all images, in seconds.
-PROGRESS_SECONDS = 15.0
 STEP_WIDTH, BAR_WIDTH = 72, 25
 #: The colour of a state; what is at work is cyan.
 _STYLES = {
@@ -54,7 +51,6 @@ _URGENCY = (
     State.CANCELLED,
     State.WAITING,
 )
-_STAGE = re.compile(r"\[(\S+)(?: \d+/\d+)?\] ")
 _OPTIONS = re.compile(r"\b(RUN|COPY|ADD)(?:\s+--\S+)+")
 _HERE_DOCUMENT = re.compile(r"\s*<<'?\w+'?(?: \(.*\))?$")
 
@@ -65,11 +61,10 @@ class BuildDisplay:
     def __init__(
         self,
         images: Sequence[str],
-        stream: TextIO | JsonLog | None = None,
+        stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = stream or sys.stderr
-        self._log = self._stream if isinstance(self._stream, JsonLog) else None
         self._clock = clock
         self._now = self._latest = clock()
         self._status = BuildStatus(images, self._now)
@@ -81,8 +76,6 @@ class BuildDisplay:
         self._beats: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        if self._log:
-            self._begin()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,17 +85,6 @@ class BuildDisplay:
         if self._live:
             self.beat()
             self._live.stop()
-        if self._log:
-            self._now = self._clock()
-            counts = self._status.counts()
-            self._log.emit(
-                "summary",
-                images=len(self._status.images),
-                tagged=counts[State.TAGGED],
-                up_to_date=counts[State.UP_TO_DATE],
-                failed=counts[State.FAILED],
-                seconds=round(self._now - self._status.started, 1),
-            )
 
     def on_event(self, event: Event) -> None:
         """Show an event; may be called from any thread."""
@@ -113,9 +95,7 @@ class BuildDisplay:
                 return
             changed = self._states.get(image.image, State.WAITING) != image.state
             self._states[image.image] = image.state
-            if self._log:
-                self._write_objects(self._log, event, image, changed)
-            elif image.action != "nothing":
+            if image.action != "nothing":
                 self._begin()
                 if not self._live:
                     self._write_lines(event, image, changed)
@@ -124,23 +104,10 @@ class BuildDisplay:
         """Draw the table anew, or write about all images if that is due."""
         with self._lock:
             self._now = self._clock()
-            quiet = self._now - self._latest
             if self._live:
                 height = self._live.console.size.height
                 self._live.update(picture(self._status, height, self._now), refresh=True)
-            elif self._log and quiet >= PROGRESS_SECONDS:
-                self._latest = self._now
-                counts = self._status.counts()
-                self._log.emit(
-                    "progress",
-                    done=self._status.done,
-                    images=len(self._status.with_work),
-                    building=counts[State.BUILDING] + counts[State.EXPORTING],
-                    testing=counts[State.TESTING],
-                    percent=round(self._status.fraction * 100, 1),
-                    seconds=round(self._now - self._status.started, 1),
-                )
-            elif not self._log and self._beats and quiet >= QUIET_SECONDS:
+            elif self._beats and self._now - self._latest >= QUIET_SECONDS:
                 self._print(_standing(self._status, self._now))
 
     def _begin(self) -> None:
@@ -149,11 +116,11 @@ class BuildDisplay:
             return
         # On CI a live table is of no use even on a terminal.
         on_ci = os.environ.get("CI", "").lower() not in {"", "0", "false"}
-        if not self._log and self._stream.isatty() and not on_ci:
+        if self._stream.isatty() and not on_ci:
             from rich.console import Console  # noqa: PLC0415  # rich is slow to import
             from rich.live import Live  # noqa: PLC0415
 
-            console = Console(file=self._stream, highlight=False)  # type: ignore[arg-type]
+            console = Console(file=self._stream, highlight=False)
             self._live = Live(console=console, auto_refresh=False)
             self._live.start()
         self._beats = threading.Thread(target=self._beat, daemon=True)
@@ -198,38 +165,6 @@ class BuildDisplay:
     def _print(self, line: str) -> None:
         self._latest = self._now
         print(printable(line), file=self._stream, flush=True)
-
-    def _write_objects(
-        self, log: JsonLog, event: BuildEvent | ImageState, image: ImageStatus, changed: bool
-    ) -> None:
-        """Write a step that begins or ends, for each image that shares it, and each new state."""
-        error = event.error or None
-        if isinstance(event, BuildEvent):
-            stage = _STAGE.match(event.step)
-            moved = (size for (number, _), size in image.moved.items() if number == event.number)
-            log.emit(
-                "step",
-                image=image.image,
-                builder=image.builder,
-                step=event.step,
-                stage=stage[1] if stage else None,
-                state=event.state,
-                seconds=None if event.state == "running" else round(event.elapsed, 3),
-                bytes=sum(moved) or None,
-                error=error,
-            )
-        if changed or (isinstance(event, ImageState) and (event.text or error)):
-            elapsed = image.elapsed(self._now)
-            log.emit(
-                "image",
-                image=image.image,
-                builder=image.builder,
-                state=image.state,
-                text=image.text or None,
-                seconds=None if elapsed is None else round(elapsed, 1),
-                bytes=sum(image.moved.values()) or None,
-                error=error,
-            )
 
 
 def picture(status: BuildStatus, height: int, now: float) -> Group:

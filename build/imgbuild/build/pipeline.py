@@ -85,8 +85,7 @@ class _Results:
 
     def add(self, result: BuildResult) -> None:
         self.results.append(result)
-        error = str(result.error) if result.error else None
-        self.show(ImageState(result.name, _state(result), error=error))
+        self.show(ImageState(result.name, _state(result)))
 
     def must_stop(self) -> bool:
         """Whether one ends the build: a failure unless ``keep_going``, or one of the engine."""

@@ -17,8 +17,9 @@ from typing import NoReturn
 
 import typer
 
-from imgbuild import json_log
+from imgbuild.cli.error_stream import ErrorStream
 from imgbuild.cli.options import open_project, option
+from imgbuild.cli.removed_options import refuse_removed_options, refuse_removed_variables
 from imgbuild.errors import ImgbuildError, InputError, MachineError
 from imgbuild.text import printable
 
@@ -71,12 +72,14 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that has no ✓ gets a ?
-    json_log.begin(as_json=json_log.requested(own))
+    if sys.stderr:  # a program can be started without it
+        sys.stderr = ErrorStream(sys.stderr)
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup's choice stays
         signal.signal(signal.SIGHUP, _terminate)
     try:
         require_values(own)
+        refuse_removed_options(own)
         app(prog_name="imgbuild", standalone_mode=True)
     except ImgbuildError as error:
         _end(error, error.exit_code)
@@ -186,6 +189,7 @@ def _options(
     ),
 ) -> None:
     """Build, test and publish container images with an old TensorFlow."""
+    refuse_removed_variables()
     # The environment carries them to wherever settings are read, in this process and its children.
     if settings:
         os.environ["IMGBUILD_SETTINGS"] = str(settings.absolute())
@@ -194,10 +198,7 @@ def _options(
 
 
 def _end(error: ImgbuildError, code: int = MachineError.exit_code) -> NoReturn:
-    if isinstance(sys.stderr, json_log.JsonLog):
-        sys.stderr.emit("error", error=str(error), exit_code=code)
-    else:
-        print(f"imgbuild: {error}", file=sys.stderr)  # noqa: T201 - no rich before it is needed
+    print(f"imgbuild: {error}", file=sys.stderr)  # noqa: T201 - no rich before it is needed
     sys.exit(code)
 
 

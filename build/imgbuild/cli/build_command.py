@@ -2,7 +2,6 @@
 
 from collections import Counter
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,11 +26,6 @@ if TYPE_CHECKING:
 BRIEF = 3
 
 
-class LogFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-
-
 @takes_selection()
 def build(
     selection: Selection,
@@ -49,12 +43,6 @@ def build(
     step_timeout: str | None = option(
         "--step-timeout DURATION",
         "Time limit of one build step: 90s, 30m, 1h, or 0 for none. Default: 1h.",
-    ),
-    log_format: LogFormat = option(
-        "--log-format",
-        "Format of standard error: text, or one JSON object per line.",
-        envvar="IMGBUILD_LOG_FORMAT",
-        default=LogFormat.TEXT,
     ),
     builder: list[str] | None = options.BUILDER,
     cache_from: list[str] | None = option(
@@ -94,7 +82,7 @@ def build(
     from imgbuild.settings import load_settings
     from imgbuild.suites.container import require_docker_client
 
-    del log_format, builder  # imgbuild.json_log and imgbuild.settings read them
+    del builder  # imgbuild.settings reads it
     if refresh_base and plan:
         raise InputError("--plan cannot be combined with --refresh-base, which makes base images.")
     if refresh_base and offline:

@@ -7,8 +7,8 @@ from rich.console import Console
 
 from imgbuild.build.display import BuildDisplay, picture
 from imgbuild.build.status import BuildStatus
-from imgbuild.engine.progress import BakeBegun, BuildEvent, StepState
-from imgbuild.events import Event, ImageState, State
+from imgbuild.engine.progress import BakeBegun, BuildEvent, StepState, Transfer
+from imgbuild.events import Event, ImagesPlanned, ImageState, State
 
 RUN, EXPORT = "[horovod 3/4] RUN pip install horovod", "exporting to image"
 
@@ -64,7 +64,7 @@ def test_of_many_images_states_and_long_steps_are_lines() -> None:
         event("done", "[x 1/1] COPY a b", 2, 0.3),
         event("done", EXPORT, 3, 12.3),
         event("failed", image="b"),
-        ImageState("b", State.FAILED, error="no"),
+        ImageState("b", State.FAILED),
         ImageState("a", State.TESTING, "pins, horovod"),
         ImageState("a", State.TESTING, "horovod 0/9"),
         ImageState("a", State.TESTING, "FAILED horovod: test_x"),
@@ -81,6 +81,12 @@ def test_of_many_images_states_and_long_steps_are_lines() -> None:
         "a testing FAILED horovod: test_x",
         "a tagged",
     ]
+
+
+def test_image_without_work_has_no_line() -> None:
+    planned = ImagesPlanned({"a": "build", "b": "nothing"})
+    lines = shown(["a", "b"], planned, ImageState("b", State.UP_TO_DATE), event("running"))
+    assert lines == ["a starts horovod 3/4 RUN pip install horovod"]
 
 
 def test_after_a_quiet_minute_there_is_a_line() -> None:
@@ -103,10 +109,12 @@ def test_on_a_terminal_there_is_a_line_for_each_image_and_a_bar(
     monkeypatch.setenv("NO_COLOR", "" if colour else "1")
     stream = Terminal()
     testing = ImageState("b", State.TESTING, "a [bold]suite")
-    shown(["a", "b", "c"], event("running"), testing, ImageState("c", State.FAILED), stream=stream)
+    moved = Transfer(("a",), 1, "layer", 7_000_000)
+    failed = ImageState("c", State.FAILED)
+    shown(["a", "b", "c"], event("running"), moved, testing, failed, stream=stream)
     last = stream.getvalue()
     assert ("31m" in last) is colour
-    for said in ("building", "horovod 3/4 RUN", "[bold]suite", "1 of 3 done"):
+    for said in ("building", "7.0 MB", "horovod 3/4 RUN", "[bold]suite", "1 of 3 done"):
         assert said in last
     assert "starts" not in last
 

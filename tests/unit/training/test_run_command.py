@@ -167,5 +167,5 @@ def test_shared_memory_grows_with_the_ranks(tmp_path: Path) -> None:
 def test_what_is_after_the_dashes_is_the_program_s(tmp_path: Path) -> None:
     words = _train(printed(tmp_path, "--", "python", "a b.py", "--tf", "$HOME", "", "--help"))
     assert words[-5:] == ["a b.py", "--tf", "$HOME", "", "--help"]
-    words = ["run", "--tf", "2.2", "--", "x", "--log-format", "json", "--y", ""]
+    words = ["run", "--tf", "2.2", "--", "x", "--stack", "json", "--y", ""]
     assert own_words(words) == ["run", "--tf", "2.2"]

@@ -1,0 +1,39 @@
+"""Standard error without logins."""
+
+import io
+from contextlib import suppress
+from typing import TextIO
+
+from imgbuild.text import without_logins
+
+
+class ErrorStream(io.TextIOBase):
+    """Standard error, on which no login of an address is shown: Typer quotes arguments.
+
+    What cannot be written, such as on a full disk, is lost: the exit code says the same.
+    """
+
+    encoding = "utf-8"
+    errors = "replace"
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.encoding = stream.encoding
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(without_logins(text))
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()

@@ -1,0 +1,31 @@
+"""Options and variables that imgbuild no longer has: an error says what replaces each of them."""
+
+import os
+from collections.abc import Iterable
+
+from imgbuild.errors import InputError
+
+#: What to do instead, by the option; no command has an option of that name.
+REMOVED_OPTIONS = {
+    "--log-format": "Standard error is always text; --json prints the results as JSON.",
+}
+#: The same by the environment variable.
+REMOVED_VARIABLES = {
+    "IMGBUILD_LOG_FORMAT": "Unset it: standard error is always text; --json prints the results as "
+    "JSON.",
+}
+
+
+def refuse_removed_options(words: Iterable[str]) -> None:
+    """Raise InputError if a command line has a removed option."""
+    for word in words:
+        option = word.partition("=")[0]
+        if option in REMOVED_OPTIONS:
+            raise InputError(f"{option} was removed. {REMOVED_OPTIONS[option]}")
+
+
+def refuse_removed_variables() -> None:
+    """Raise InputError if the environment has a removed variable."""
+    for variable, replacement in REMOVED_VARIABLES.items():
+        if os.environ.get(variable):
+            raise InputError(f"The variable {variable} was removed. {replacement}")

@@ -1,0 +1,37 @@
+"""Removed options and variables end with exit code 2 and name what replaces them."""
+
+import pytest
+from conftest import ROOT
+from project_copy import NO_ENGINE, imgbuild
+
+from imgbuild.cli.removed_options import REMOVED_OPTIONS
+
+OWN = {**NO_ENGINE, "IMGBUILD_PROJECT": str(ROOT)}
+
+
+@pytest.mark.parametrize(
+    ("words", "replacement"),
+    [
+        (("build", "--log-format", "json"), "--json"),
+        (("build", "--log-format=text", "--plan"), "--json"),
+    ],
+)
+def test_removed_option_names_replacement(words: tuple[str, ...], replacement: str) -> None:
+    done = imgbuild(ROOT, *words, env=OWN)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{words[1].partition('=')[0]} was removed" in done.stderr
+    assert replacement in done.stderr
+
+
+def test_removed_variable_names_replacement() -> None:
+    done = imgbuild(ROOT, "list", env={**OWN, "IMGBUILD_LOG_FORMAT": "json"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "IMGBUILD_LOG_FORMAT was removed" in done.stderr
+    assert "--json" in done.stderr
+
+
+def test_no_command_has_a_removed_option() -> None:
+    help_texts = (ROOT / "tests" / "unit" / "golden" / "help").glob("*.txt")
+    words = {word for path in help_texts for word in path.read_text("utf-8").split()}
+    assert "--json" in words
+    assert not words & {*REMOVED_OPTIONS}
