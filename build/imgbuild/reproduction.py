@@ -18,7 +18,6 @@ from imgbuild.build.display import BuildDisplay
 from imgbuild.build.prepare import prepare, require_disk_space, with_bases
 from imgbuild.build.targets import bake_target
 from imgbuild.catalog.comparison import differing
-from imgbuild.ci.changed import RevisionReader, known_to, require_in_history, revision
 from imgbuild.dockerfile.labels import (
     BASE,
     BASE_DIGEST,
@@ -29,6 +28,8 @@ from imgbuild.dockerfile.labels import (
     SUBSTITUTES,
     TAKEN_WHEEL,
 )
+from imgbuild.dockerfile.render import dockerfile_path
+from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeTarget, forget_cache, run_bake
 from imgbuild.engine.client import Engine, open_engine
@@ -39,11 +40,13 @@ from imgbuild.inputs.build_inputs import prepare_inputs
 from imgbuild.layer_files import NOTHING, Differences, file_differences, read_layers
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import image_called
 from imgbuild.plan.changes import changes_since
-from imgbuild.plan.digest import input_digest
+from imgbuild.plan.digest import InputReader, input_digest
 from imgbuild.plan.plan import Action, PlanItem, has_own_labels
 from imgbuild.project import Project
+from imgbuild.revision import revision
 from imgbuild.settings import BootstrapBase, RegistryBase, Settings, load_settings
 from imgbuild.sizes import Layer, image_layers
 
@@ -84,6 +87,41 @@ class Reproduction:
 
     def as_json(self) -> dict[str, Any]:
         return {"same": self.same, **asdict(self)}
+
+
+class RevisionReader(InputReader):
+    """Reads a revision, whose committed files are what was built from it.
+
+    They are not rendered again: imgbuild's code may be another by now, and its rendering with it.
+    """
+
+    def dockerfile(self, image: Image) -> Dockerfile:
+        """Return what is in the image's committed Dockerfile.
+
+        InputError: there is none.
+        """
+        path = dockerfile_path(image, self.project.dockerfiles)
+        try:
+            return Dockerfile(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeError):
+            raise InputError("it had no Dockerfile that can be read") from None
+
+    def require_locks(self, image: Image) -> None:
+        """Take the locks as they are: whatever they hold is part of the digest."""
+
+
+def known_to(matrix: Matrix, settings: Settings) -> Settings:
+    """Return the settings without what an older matrix does not know, which would be an error."""
+    named: dict[str, tuple[Mapping[str, object], Mapping[str, object]]] = {
+        "base": (settings.base, matrix.operating_systems),
+        "cpython": (settings.cpython, matrix.python),
+        "mirrors": (settings.mirrors, matrix.upstreams),
+    }
+    kept = {
+        section: {name: value for name, value in values.items() if name in known}
+        for section, (values, known) in named.items()
+    }
+    return settings.model_copy(update=kept)
 
 
 def reproduce(project: Project, name: str, say: Say, image: Image | None = None) -> Reproduction:
@@ -148,14 +186,13 @@ def _recorded(
     context = replace(context, settings=_settings(labels, context, lacking, substituted))
     found = _of_checkout(context.project, labels, context)
     if found[1].digest.total != labels[INPUT_DIGEST] and commit not in {"", context.revision}:
-        reference = commit.removesuffix("-dirty")
         try:
-            # Anybody can write the label, and the commit's Dockerfiles are given the secrets.
-            require_in_history(context.project.root, reference)
-            then = stack.enter_context(revision(context.project, reference))
+            # Anybody can write the label, and the commit's Dockerfiles are given the secrets:
+            # `revision` gives only what is in the history.
+            then = stack.enter_context(revision(context.project, commit.removesuffix("-dirty")))
             found = _of_checkout(then, labels, context)
         except InputError as error:
-            lacking.append(f"the checkout: {str(error).removeprefix('--changed-since ')}")
+            lacking.append(f"the checkout: {error}")
     lacking += [f"{one.input}: {one.arrow}" for one in found[1].changes]
     return *found, tuple(lacking), tuple(substituted)
 

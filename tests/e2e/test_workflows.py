@@ -193,8 +193,6 @@ def test_a_changed_pin_is_all_that_is_published(project: CiProject) -> None:
 
     project.checkout.edit("matrix.yaml", ROW, ROW.replace("0.16.1", "0.16.4"))
     project.commit("Horovod 0.16.4")
-    listed = json.loads(project.checkout.run("matrix", "--changed-since", "HEAD~1").stdout)
-    assert [one["name"] for one in listed] == [CHANGED]
 
     second = project.publish()
     _succeeded(second)

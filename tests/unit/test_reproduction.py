@@ -21,12 +21,16 @@ from imgbuild import reproduction
 from imgbuild.build.context import BuildContext
 from imgbuild.cli import register
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAME, REPOSITORY
+from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.engine.bake import BakeTarget, BuiltImage
 from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.model import Matrix
 from imgbuild.plan.changes import parts_label
 from imgbuild.project import Project
+from imgbuild.reproduction import RevisionReader, known_to
 from imgbuild.settings import RegistryBase, Settings
 
 OLD_ID, NEW_ID = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
@@ -240,16 +244,46 @@ def test_a_commit_of_anybody_is_not_built(
 ) -> None:
     """An image's label may name a commit that was only fetched."""
 
-    def refuse(_: Path, reference: str) -> None:
-        raise InputError(f"--changed-since {reference}: not in the history of this checkout.")
+    def refuse(_: Project, reference: str) -> None:
+        raise InputError(f"{reference}: not in the history of this checkout.")
 
-    monkeypatch.setattr(reproduction, "require_in_history", refuse)
-    monkeypatch.setattr(reproduction, "revision", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr(reproduction, "revision", refuse)
     reproducing.store(OLD_ID, ("base", "system"), (TAG,), **{REVISION: "1" * 40})
     reproducing.bench.change(inputs=replace(INPUTS, uv_version="0.14"))
     printed, _ = reproducing(*THIS, "--json", code=1)
     (checkout, _) = json.loads(printed)[0]["lacking"]
     assert "not in the history" in checkout
+
+
+def test_committed_dockerfile_counts_as_it_is(
+    project: Project, images: dict[str, Image], tmp_path: Path
+) -> None:
+    """This imgbuild may render another one, and the matrix may have had other locks."""
+    image, own = images[NEW], Project(tmp_path)
+    reader = RevisionReader(own)
+    reader.require_locks(image)
+    with pytest.raises(InputError, match="no Dockerfile that can be read"):
+        reader.dockerfile(image)
+    committed = dockerfile_path(image, project.dockerfiles).read_text("utf-8")
+    path = dockerfile_path(image, own.dockerfiles)
+    path.parent.mkdir(parents=True)
+    path.write_text(committed.replace("FROM base AS os", "FROM base AS system"))
+    assert {"system"} <= {*reader.dockerfile(image).stages}
+
+
+def test_settings_that_an_older_matrix_lacks_are_left_out(matrix: Matrix) -> None:
+    """Settings are this machine's, not the commit's."""
+    mirrors = {"elsewhere": "https://mirror.example.org/x", "debian": "https://mirror.example.org/"}
+    python = {"from": "prefix", "path": "/python"}
+    sections = {
+        "mirrors": mirrors,
+        "cpython": {"3.6.15": python, "3.0.1": python},
+        "base": {"debian-12": {"from": "bootstrap"}, "debian-1": {"from": "bootstrap"}},
+    }
+    known = known_to(matrix, Settings.model_validate(sections))
+    assert {*known.mirrors} == {"debian"}
+    assert {*known.cpython} == {"3.6.15"}
+    assert {*known.base} == {"debian-12"}
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -7,11 +7,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from imgbuild.ci.changed import changed_since, this_checkout
 from imgbuild.errors import InputError
-from imgbuild.inputs.build_inputs import check_names, prepare_inputs
+from imgbuild.inputs.build_inputs import BuildInputs, check_names, prepare_inputs
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
+from imgbuild.plan.digest import InputReader, input_digest
 from imgbuild.plan.division import divide, estimated_works
 from imgbuild.project import Project
 from imgbuild.settings import load_settings
@@ -37,7 +37,6 @@ class JobOptions:
     number and a count, ``shards`` a count alone; ``None`` for neither.
     """
 
-    changed_since: str | None = None
     missing: bool = False
     outdated: bool = False
     repository: str | None = None
@@ -96,15 +95,13 @@ class JobList:
 def select_jobs(
     project: Project, images: tuple[Image, ...], options: JobOptions, log: Callable[[str], None]
 ) -> JobList:
-    """Return the images that the options leave, compared with git and the registry.
+    """Return the images that the options leave, compared with the registry.
 
-    Each option narrows the list: ``--changed-since`` and ``--missing`` together list the images
-    that changed and are not published as they are now. ``--outdated`` is ``--missing``, and the
-    images whose latest release lacks security fixes of its system.
+    ``--outdated`` is ``--missing``, and the images whose latest release lacks security fixes of
+    its system.
 
-    InputError: a Dockerfile or lock is not the current one, a revision does not exist, no
-        repository is named.
-    MachineError: there is no git, or the registry does not answer.
+    InputError: a Dockerfile or lock is not the current one, or no repository is named.
+    MachineError: the registry does not answer.
     CheckFailedError: the registry refuses.
     """
     settings = load_settings(project.settings)
@@ -130,31 +127,40 @@ def select_jobs(
                 outdated = outdated_images(project, images, registry, log)
     make = options.missing or options.make_bases
     inputs = prepare_inputs(images, settings, project, log, make=make)
-    now = this_checkout(project, images, inputs)
-    reasons = dict.fromkeys(now.images, SELECTED)
-    if options.changed_since is not None:
-        reasons = changed_since(options.changed_since, now, project, settings, log)
+    digests = _digests(images, project, inputs)
+    reasons = dict.fromkeys(digests, SELECTED)
     if options.missing:
-        found = {
-            name: outdated.get(name, NOT_PUBLISHED)
-            for name in reasons
-            if name in outdated or input_tag(now.digests[name].total) not in published
-        }
         reasons = {
-            name: why if reasons[name] == SELECTED else f"{reasons[name]}; {why}"
-            for name, why in found.items()
+            name: outdated.get(name, NOT_PUBLISHED)
+            for name, digest in digests.items()
+            if name in outdated or digest is None or input_tag(digest) not in published
         }
     candidates = [image for image in images if image.name in reasons]
     jobs = _jobs(candidates, project, options, earlier)
     shard_of = {image.name: job.shard for job in jobs for image in job.images}
     listed = [
-        ListedImage(image, now.exact(image.name), reasons[image.name], shard_of[image.name])
+        ListedImage(image, digests[image.name], reasons[image.name], shard_of[image.name])
         for image in images
         if image.name in shard_of
     ]
     if options.shard:  # a job an image, as every list without --shards
         jobs = [Job((one.image,)) for one in listed]
     return JobList(tuple(listed), tuple(jobs))
+
+
+def _digests(
+    images: Sequence[Image], project: Project, inputs: BuildInputs
+) -> dict[str, str | None]:
+    """Return, by name, the digest that a build here will find; None if its base is to be made.
+
+    InputError: a Dockerfile or lock is missing or not the current one.
+    """
+    reader, digests = InputReader(project), dict[str, str | None]()
+    for image in images:
+        digest = input_digest(image, inputs, reader)
+        is_made = inputs.bases[image.os_name].digest is not None
+        digests[image.name] = digest.total if is_made else None
+    return digests
 
 
 def _jobs(

@@ -43,7 +43,7 @@ def init(
         f"{target} has the images of {source}.\n"
         "Name your own `repository` in its matrix.yaml, change rows and pins there, then run\n"
         "imgbuild lock, render, build and test in it. `git init` gives it a history: without one\n"
-        "images have no revision label, and `imgbuild matrix --changed-since` compares nothing."
+        "images have no revision label."
     )
 
 

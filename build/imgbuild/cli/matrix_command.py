@@ -24,10 +24,6 @@ def matrix(
         "child pipeline.",
         default=Format.JSON,
     ),
-    changed_since: str | None = option(
-        "--changed-since REVISION",
-        "Only images whose input digest has changed since this Git revision.",
-    ),
     missing: bool = flag(
         "--missing",
         "Only images that are not published with their input digest. Bootstraps base "
@@ -56,8 +52,8 @@ def matrix(
 ) -> None:
     """List the images that CI has to build.
 
-    By default, all of them. --changed-since and --missing narrow the list: together they
-    list what changed and is not published. No engine is needed, but for --outdated.
+    By default, all of them; --missing and --outdated narrow the list. No engine is needed,
+    but for --outdated.
     """
     from imgbuild.ci import jobs
 
@@ -71,9 +67,7 @@ def matrix(
     images = tuple(one for one in images if not (without_gpu and one.variant == "gpu"))
     if not images:
         raise InputError("--without-gpu leaves nothing: only GPU images are selected.")
-    job_options = jobs.JobOptions(
-        changed_since, missing, outdated, source, part, shards, make_bases
-    )
+    job_options = jobs.JobOptions(missing, outdated, source, part, shards, make_bases)
     found = jobs.select_jobs(checkout, images, job_options, info)
     text = {
         Format.JSON: jobs.json_text,

@@ -7,6 +7,8 @@ from imgbuild.errors import InputError
 
 #: What to do instead, by the option; no command has an option of that name.
 REMOVED_OPTIONS = {
+    "--changed-since": "`imgbuild matrix --missing` lists the images that are not published with "
+    "their inputs, and `imgbuild build --all --plan` says what a change rebuilds, and why.",
     "--log-format": "Standard error is always text; --json prints the results as JSON.",
 }
 #: The same by the environment variable.

@@ -1,17 +1,15 @@
-"""The images that CI has to build: changed, missing, both, in shards, in each format; `matrix`."""
+"""The images that CI has to build: all, missing, outdated, in shards, in each format; `matrix`."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import yaml
 from conftest import ROOT
-from git_checkout import GitCheckout, checkout, committed
 from memory_registry import MemoryRegistry
-from project_copy import NO_ENGINE, command
+from project_copy import NO_ENGINE, ProjectCopy, command, copied
 
-from imgbuild.ci.changed import this_checkout
 from imgbuild.ci.jobs import (
     GITHUB_JOBS,
     NOT_PUBLISHED,
@@ -26,6 +24,7 @@ from imgbuild.ci.jobs import (
     select_jobs,
     shards,
 )
+from imgbuild.doctor.diagnosis import write_settings
 from imgbuild.errors import InputError, MachineError
 from imgbuild.inputs import build_inputs as inputs
 from imgbuild.inputs.base import BaseRecipe
@@ -34,16 +33,39 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import Selection, select_images
 from imgbuild.matrix.tags import input_tag
+from imgbuild.plan.digest import InputReader, input_digest
 from imgbuild.project import Project
 from imgbuild.registry.repository_client import RegistryClient
-
-__all__ = ["checkout", "committed"]
+from imgbuild.settings import BootstrapBase, Settings
 
 ONE, TWO, GPU = "tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.2-gpu-ubuntu"
 WHERE = "registry.test/team/app"
 MISSING = JobOptions(missing=True, repository=WHERE)
 NOTHING = JobList((), ())
 MADE = BaseLayout(Path("/base"), f"sha256:{'b' * 64}", "imgbuild/base:debian-12-b")
+
+
+@dataclass(frozen=True)
+class Checkout(ProjectCopy):
+    """A copy of the real checkout, on a machine that makes Debian's base image itself."""
+
+    project: Project
+    settings: Settings
+
+    @property
+    def root(self) -> Path:
+        return self.project.root
+
+
+@pytest.fixture
+def checkout(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
+    made = copied(project, tmp_path / "checkout")
+    settings = Settings(base={"debian-12": BootstrapBase()})
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(inputs, "uv_context", lambda _: Path("/uv"))
+    write_settings(settings, made.root / "imgbuild.local.yaml")
+    return Checkout(made, settings)
 
 
 @pytest.fixture
@@ -79,31 +101,32 @@ def _base(made: list[str]) -> None:
     made.append("debian-12")
 
 
-def _images(checkout: GitCheckout, *names: str) -> tuple[Image, ...]:
+def _images(checkout: Checkout, *names: str) -> tuple[Image, ...]:
     names = names or (ONE, TWO, GPU)
     return select_images(load_matrix(checkout.project.matrix), Selection(names=names))
 
 
-def _chosen(checkout: GitCheckout, options: JobOptions, *names: str) -> JobList:
+def _chosen(checkout: Checkout, options: JobOptions, *names: str) -> JobList:
     return select_jobs(checkout.project, _images(checkout, *names), options, print)
 
 
-def _reasons(checkout: GitCheckout, options: JobOptions, *names: str) -> dict[str, str]:
+def _reasons(checkout: Checkout, options: JobOptions, *names: str) -> dict[str, str]:
     listed = _chosen(checkout, options, *names).listed
     return {one.image.name: one.reason for one in listed}
 
 
-def _publish(checkout: GitCheckout, registry: MemoryRegistry, *names: str) -> None:
+def _publish(checkout: Checkout, registry: MemoryRegistry, *names: str) -> None:
     """Let the images be published as they are now."""
     images = _images(checkout, *names)
     seen = inputs.prepare_inputs(images, checkout.settings, checkout.project, print, make=False)
-    for digest in this_checkout(checkout.project, images, seen).digests.values():
-        registry.add_image(input_tag(digest.total))
+    reader = InputReader(checkout.project)
+    for image in images:
+        registry.add_image(input_tag(input_digest(image, seen, reader).total))
 
 
 @pytest.mark.usefixtures("_base")
 def test_missing_is_by_digest_and_outdated_is_what_lacks_security_fixes_too(
-    checkout: GitCheckout, registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch
+    checkout: Checkout, registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _reasons(checkout, MISSING) == dict.fromkeys((GPU, ONE, TWO), NOT_PUBLISHED)
     _publish(checkout, registry, ONE, TWO)
@@ -118,7 +141,7 @@ def test_missing_is_by_digest_and_outdated_is_what_lacks_security_fixes_too(
 
 
 def test_bases_are_made_once_and_without_a_registry(
-    checkout: GitCheckout, registry: MemoryRegistry, made: list[str]
+    checkout: Checkout, registry: MemoryRegistry, made: list[str]
 ) -> None:
     """So that a job can make them before it logs in, and makes none while it is logged in."""
     found = _chosen(checkout, JobOptions(make_bases=True), ONE, GPU)
@@ -132,23 +155,7 @@ def test_bases_are_made_once_and_without_a_registry(
     assert made == ["debian-12"], "as a build does"
 
 
-@pytest.mark.usefixtures("_base")
-def test_changed_and_missing_is_what_is_both(
-    checkout: GitCheckout, registry: MemoryRegistry
-) -> None:
-    checkout.replace(
-        "images/templates/partials/mpi-apt.j2", "sh /run/mpi/collect", "sh -x /run/mpi/collect"
-    )
-    checkout.render()
-    options = replace(MISSING, changed_since="HEAD")
-    reason = f"changed: Dockerfile: stage mpi; {NOT_PUBLISHED}"
-    # The gpu image is missing, and has not changed.
-    assert _reasons(checkout, options) == {ONE: reason, TWO: reason}
-    _publish(checkout, registry, ONE)
-    assert _reasons(checkout, options) == {TWO: reason}
-
-
-def test_each_shard_finds_the_part_that_all_shards_list(checkout: GitCheckout) -> None:
+def test_each_shard_finds_the_part_that_all_shards_list(checkout: Checkout) -> None:
     every = _chosen(checkout, JobOptions(shards=2))
     assert [job.shard for job in every.jobs] == ["1/2", "2/2"]
     for number, job in enumerate(every.jobs, 1):
@@ -159,7 +166,6 @@ def test_each_shard_finds_the_part_that_all_shards_list(checkout: GitCheckout) -
         assert [one.images for one in part.jobs] == [(image,) for image in job.images]
     assert _chosen(checkout, JobOptions(shard=(4, 4))) == NOTHING
     assert len(_chosen(checkout, JobOptions(shards=4)).jobs) == 3
-    assert _chosen(checkout, JobOptions(changed_since="HEAD", shards=4)).jobs == ()
 
 
 @pytest.mark.parametrize("count", [1, 3, 100])
@@ -176,7 +182,7 @@ def test_each_image_is_in_exactly_one_shard(
 
 @pytest.mark.usefixtures("_base", "registry")
 def test_shards_are_dealt_by_the_times_in_records(
-    checkout: GitCheckout, monkeypatch: pytest.MonkeyPatch
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Except for --shard, where each job divides for itself and has to find the same."""
     names = ("tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.6-cpu-debian", "tf-2.7-cpu-debian")
@@ -208,7 +214,7 @@ def sharded(images: dict[str, Image]) -> JobList:
 
 
 def test_json_says_all_that_is_known(images: dict[str, Image]) -> None:
-    one = ListedImage(images[ONE], None, "changed: pin git 1 → 2", "1/4")
+    one = ListedImage(images[ONE], None, NOT_PUBLISHED, "1/4")
     (found,) = json.loads(json_text(JobList((one,), ())))
     facts = {"name": ONE, "variant": "cpu", "stack": "debian", "mpi": images[ONE].mpi_name}
     assert facts.items() <= found.items()
@@ -258,22 +264,22 @@ def run(*options: str, project: Path = ROOT, **env: str) -> str:
     return command(*words, env={**NO_ENGINE, **env}).stdout
 
 
-def test_github_since_a_revision_without_gpus_and_a_drifted_dockerfile(
-    checkout: GitCheckout,
-) -> None:
-    options = ("--format", "github", "--without-gpu", "--changed-since", "HEAD")
-    assert run(*options, project=checkout.root) == '{"include":[]}\n'
+def test_github_without_gpus_and_a_drifted_dockerfile(checkout: Checkout) -> None:
+    options = ("--format", "github", "--without-gpu")
+    text = run(*options, project=checkout.root)
+    assert text.count("\n") == 1
+    listed = [one["name"] for one in json.loads(text)["include"]]
+    assert listed == [image.name for image in checkout.images if image.variant == "cpu"]
     checkout.replace("images/templates/partials/mpi-index.j2", "sh /run/mpi", "sh -x /run/mpi")
     with pytest.raises(InputError, match="imgbuild render"):
         run(*options, project=checkout.root)
-    checkout.render()
-    text = run(*options, project=checkout.root)
-    assert text.count("\n") == 1
-    assert [one["name"] for one in json.loads(text)["include"]] == [
-        image.name
-        for image in checkout.images
-        if image.mpi.origin == "index" and image.variant == "cpu"
-    ]
+
+
+def test_digest_is_unknown_until_base_is_made(checkout: Checkout, made: list[str]) -> None:
+    (unmade,) = _chosen(checkout, JobOptions(), ONE).listed
+    assert (unmade.digest, unmade.reason, made) == (None, "selected", [])
+    (listed,) = _chosen(checkout, JobOptions(make_bases=True), ONE).listed
+    assert str(listed.digest).startswith("sha256:")
 
 
 @pytest.mark.parametrize(

@@ -335,7 +335,7 @@ def test_outside_a_checkout(tmp_path: Path) -> None:
         (("--mirror", "", "list"), "--mirror"),
         (("--settings", " ", "list"), "--settings"),
         (("list", "--project", ""), "--project"),
-        (("matrix", "--all", "--changed-since", ""), "--changed-since"),
+        (("matrix", "--all", "--from", ""), "--from"),
         (("fetch", "", "--tf", "2.2"), "fetch"),
     ],
 )

@@ -1,19 +1,39 @@
 """A revision read from git's objects, what is said where git does not have it, hostile ones."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from git_checkout import commit, git
 
-from imgbuild.ci.changed import PARTS, resolve, revision
 from imgbuild.errors import InputError, MachineError
-from imgbuild.project import Project
+from imgbuild.project import INSTALLED, Project
+from imgbuild.revision import PARTS, resolve, revision
 
 FILE, LINK, FOLDER = "100644", "120000", "40000"
 NAMES = ("with blank", "ümlaut", 'quo"te', "new\nline")
+
+
+def git(root: Path, *arguments: str, content: bytes = b"") -> str:
+    """Return what git prints, without the user's configuration, hooks or identity."""
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    result = subprocess.run(
+        ["git", "-C", str(root), *identity, *arguments],
+        env={**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"},
+        input=content,
+        capture_output=True,
+        check=True,
+    )
+    return result.stdout.decode().strip()
+
+
+def commit(root: Path, message: str = "another") -> str:
+    """Commit everything; return the commit."""
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--allow-empty", "--message", message)
+    return git(root, "rev-parse", "HEAD")
 
 
 @pytest.fixture
@@ -62,7 +82,7 @@ def test_any_name_of_a_commit_and_of_none(root: Path) -> None:
     for reference in ("HEAD", "main", "v1", head, head[:10], "HEAD^{commit}"):
         assert resolve(root, reference) == head
     for reference in ("nowhere", "HEAD~9", "--help", "--upload-pack=x", "a b"):
-        with pytest.raises(InputError, match=r"no such revision here.*fetch-depth: 0"):
+        with pytest.raises(InputError, match=r"no such revision here.*git fetch"):
             resolve(root, reference)
 
 
@@ -83,7 +103,7 @@ def test_no_repository_another_users_and_no_git(
 def test_a_shallow_clone_says_how_to_deepen_it(root: Path, tmp_path: Path) -> None:
     clone = tmp_path / "shallow"
     git(root, "clone", "--quiet", "--depth=1", root.as_uri(), str(clone))
-    with pytest.raises(InputError, match=r"This clone is shallow.*fetch-depth: 0"):
+    with pytest.raises(InputError, match=r"This clone is shallow.*git fetch --unshallow"):
         resolve(clone, "HEAD~1")
     with _at(clone, "HEAD") as folder:
         assert (folder / "matrix.yaml").read_text(encoding="utf-8") == "new\n"
@@ -98,6 +118,29 @@ def test_a_checkout_in_a_folder_of_a_repository(tmp_path: Path) -> None:
     commit(whole)
     with _at(whole / "part", "HEAD") as folder:
         assert (folder / "matrix.yaml").read_text(encoding="utf-8") == "mine\n"
+
+
+def test_fetched_commit_is_not_in_history(root: Path) -> None:
+    """It may be anybody's, which nobody has reviewed."""
+    first = git(root, "rev-parse", "HEAD")
+    git(root, "checkout", "--quiet", "-b", "review")
+    other = commit(root)
+    git(root, "checkout", "--quiet", "main")
+    now = commit(root, "next")
+    for known in (first, now):
+        with _at(root, known) as folder:
+            assert (folder / "matrix.yaml").is_file()
+    for reference in (other, "review"):
+        with (
+            pytest.raises(InputError, match=f"{other} is not in the history"),
+            _at(root, reference),
+        ):
+            pytest.fail("it was read")
+
+
+def test_installed_family_has_no_history() -> None:
+    with pytest.raises(InputError, match="has no history"), _at(INSTALLED, "HEAD"):
+        pytest.fail("there is nothing to read")
 
 
 def test_an_object_that_is_missing(root: Path) -> None:
@@ -119,10 +162,12 @@ def _tree(root: Path, *entries: tuple[str, str, bytes]) -> bytes:
 
 
 def _commit(root: Path, *images: tuple[str, str, bytes]) -> str:
-    """Commit a folder of images that has these entries."""
+    """Make the branch a commit with a folder of images that has these entries."""
     matrix = (FILE, "matrix.yaml", _object(root, "blob", b"x"))
     top = _tree(root, (FOLDER, "images", _tree(root, *images)), matrix)
-    return git(root, "commit-tree", "-m", "x", top.hex())
+    made = git(root, "commit-tree", "-m", "x", top.hex())
+    git(root, "update-ref", "refs/heads/main", made)
+    return made
 
 
 @pytest.mark.parametrize("how", ["parent", "link", "absolute"])
