@@ -23,7 +23,7 @@ from out_of_time import OUT_OF_TIME
 from program_copies import copy_programs, remove_programs
 from result_stream import result_stream
 from run_modes import NO_CROSS_MEMORY
-from skip_reasons import NO_DRIVER, NOT_ASKED, forbidden, no_import, skip
+from skip_reasons import NO_DRIVER, forbidden, no_import, skip
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -105,7 +105,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "launcher" in metafunc.fixturenames:
         metafunc.parametrize("launcher", launchers(expect), scope="module")
     if "requested_package" in metafunc.fixturenames:
-        metafunc.parametrize("requested_package", sorted(requested_packages(expect)))
+        metafunc.parametrize("requested_package", sorted(expect.requested))
     if "soname" in metafunc.fixturenames:
         metafunc.parametrize("soname", opened_sonames(expect.tensorflow_minor, expect.gpu["cuda"]))
 
@@ -124,8 +124,8 @@ def _concerns(expect: Expectation, item: pytest.Item) -> bool:
     before = [tuple(map(int, m.args[0].split("."))) for m in item.iter_markers("before")]
     with_mpi = suite.get("WITH_MPI", False) or any(item.iter_markers("with_mpi"))
     return (
-        not (with_mpi and vars(expect).get("mpi_flavour", "not known") is None)
-        and not (suite.get("OF_EXTENSIONS", False) and not requested_packages(expect))
+        not (with_mpi and expect.mpi_flavour is None)
+        and not (suite.get("OF_EXTENSIONS", False) and not expect.requested)
         and all(mark.args[0] in expect.pins for mark in item.iter_markers("pinned"))
         and all(expect.tensorflow_minor >= version for version in since)
         and all(expect.tensorflow_minor < version for version in before)
@@ -145,8 +145,7 @@ def pytest_runtest_makereport(
         report.longrepr = f"{OUT_OF_TIME}{command} did not end within {late.timeout:.1f} s"
     if report.skipped:
         reason = str(getattr(call.excinfo and call.excinfo.value, "msg", "no reason"))
-        unasked = expectation_of(item.config).partial and reason.startswith(NOT_ASKED)
-        if not unasked and forbidden(item.path.stem.removeprefix(SUITE), reason):
+        if forbidden(item.path.stem.removeprefix(SUITE), reason):
             vars(report).pop("wasxfail", None)
             report.outcome = "failed"
             report.longrepr = f"skipped, which no check may be for this reason: {reason}"
@@ -169,19 +168,13 @@ def _read(file: str | None) -> Expectation:
         raise pytest.UsageError(f"--expect {error}") from error
 
 
-def requested_packages(expect: Expectation) -> dict[str, str]:
-    """Return the packages that an extension was asked for; no other image has any."""
-    return vars(expect).get("requested", {})  # type: ignore[no-any-return]
-
-
 def cuda_origins(expect: Expectation) -> set[str]:
     """Return where CUDA comes from: NVIDIA's repositories, whose packages are held, or the index.
 
-    Of an image from elsewhere neither is known, and what asks for held packages says so.
+    An image without CUDA has neither.
     """
-    known = vars(expect)
-    found = {"index"} if "kernels" in known["gpu"] else set[str]()
-    return found | ({"apt"} if known.get("held", True) else set())
+    found = {"index"} if "kernels" in expect.gpu else set[str]()
+    return found | ({"apt"} if expect.held else set())
 
 
 def launchers(expect: Expectation) -> list[str]:
@@ -198,12 +191,6 @@ def launchers(expect: Expectation) -> list[str]:
 def expect(request: pytest.FixtureRequest) -> Expectation:
     """Return what the image must be."""
     return expectation_of(request.config)
-
-
-@pytest.fixture(scope="session")
-def of_a_stack(expect: Expectation) -> str:
-    """Return the stack; what only stacks of this family promise is not asked of other images."""
-    return expect.stack
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
-from skip_reasons import not_asked, skip
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 ALWAYS_PINNED = ("tensorflow", "tensorboard", "python", "git", "os")
 #: Images have both or neither: without, their flavour of MPI is null.
 MPI_PINNED = ("horovod", "mpi")
-#: By which an image is used, whatever is asserted of it.
-ALWAYS_GIVEN = ("name", "tensorflow", "variant", "pins", "horovodrun", "gpu")
 GPU_PINNED = ("cuda", "cudnn", "nccl")
 FREE_OF_ENTRIES = frozenset({"labels", "held", "gpu", "requested"})
 #: What `gpu` says of a GPU image: the CUDA that the wheel was compiled for, the oldest driver, the
@@ -62,11 +59,6 @@ class Expectation:
     requested: dict[str, str]
 
     @property
-    def partial(self) -> bool:
-        """Return whether only a part is known: of an image that is none of the matrix."""
-        return isinstance(self, PartialExpectation)
-
-    @property
     def tensorflow_minor(self) -> tuple[int, int]:
         """Return TensorFlow's major and minor number, by which the API differs."""
         major, minor = self.tensorflow.split(".")[:2]
@@ -74,8 +66,8 @@ class Expectation:
 
     @property
     def tensorflow_release(self) -> tuple[int, ...]:
-        """Return TensorFlow's three numbers; of a minor alone those of its first release."""
-        return (*Version(self.tensorflow).release, 0)[:3]
+        """Return TensorFlow's three numbers."""
+        return Version(self.tensorflow).release
 
     @property
     def needs_driver(self) -> bool:
@@ -94,34 +86,8 @@ class Expectation:
         return self.mpi_flavour
 
     def has(self, *packages: str) -> bool:
-        """Return whether one of these is known to be in the image's lock."""
-        return not set(packages).isdisjoint(vars(self).get("packages", {}))
-
-
-class PartialExpectation(Expectation):
-    """What somebody said of an image from elsewhere: a check that asks for more is not made.
-
-    That holds for facts and for pins, and for suites that know nothing of it: whoever reads what
-    was not given ends the check with the reason, be it a test or a fixture.
-    """
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        for key, value in values.items():
-            object.__setattr__(self, key, GivenPins(value) if key == "pins" else value)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        """Leave out the check that asks for a fact that was not given."""
-        if name in {field.name for field in fields(Expectation)}:
-            skip(not_asked(name))
-        raise AttributeError(name)
-
-
-class GivenPins(dict[str, str]):
-    """The versions that were given."""
-
-    def __missing__(self, component: str) -> NoReturn:
-        """Leave out the check that asks for another."""
-        skip(not_asked(f"pin {component}"))
+        """Return whether one of these is in the image's lock."""
+        return not set(packages).isdisjoint(self.packages)
 
 
 def read_expectation(file: Path) -> Expectation:
@@ -143,8 +109,6 @@ def parse_expectation(document: Any) -> Expectation:
     """
     if not isinstance(document, dict):
         raise ExpectationError("not a JSON object")
-    if document.get("partial") is True:
-        return _partial(document)
     values = {"labels": {}, "requested": {}, **document}
     types = {field.name: str(field.type) for field in fields(Expectation)}
     _refuse("unknown", values.keys() - types.keys())
@@ -155,16 +119,6 @@ def parse_expectation(document: Any) -> Expectation:
     _refuse("missing (pins)", set(wanted) - values["pins"].keys())
     _refuse_half_a_gpu(values)
     return Expectation(**values)
-
-
-def _partial(document: dict[str, Any]) -> PartialExpectation:
-    """Return what was given; the facts by which an image is used must be."""
-    values = {key: value for key, value in document.items() if key != "partial"}
-    types = {field.name: str(field.type) for field in fields(Expectation)}
-    _refuse("unknown", values.keys() - types.keys())
-    _refuse("missing", set(ALWAYS_GIVEN) - values.keys())
-    _refuse("of a wrong type", {key for key in values if not _is(values[key], types[key])})
-    return PartialExpectation(values)
 
 
 def _refuse_half_a_gpu(values: dict[str, Any]) -> None:

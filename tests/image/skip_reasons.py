@@ -12,9 +12,6 @@ from typing import NoReturn
 import pytest
 
 NEEDS_GPU = "gpu_runs"
-#: How the reason begins that only images have of which not everything is known (`--expect` of
-#: `imgbuild test`): no check was left out that anybody wanted.
-NOT_ASKED = "not asked: "
 NO_DRIVER = "no NVIDIA driver: "
 #: Where two ranks cannot share the only GPU: by its own mode, or with an old NCCL.
 NOT_PROVED = "not proved: one GPU has nothing to reduce with"
@@ -37,11 +34,6 @@ OF_THE_IMPORT = (
         r"TensorFlow 1\.1[0-3] for GPUs cannot be imported without a driver \(libcuda\.so\.1\)"
     ),
 )
-
-
-def not_asked(fact: str) -> str:
-    """Return the reason where nobody said what to expect of an image from elsewhere."""
-    return f"{NOT_ASKED}{fact}"
 
 
 def no_driver(why: str) -> str:

@@ -111,7 +111,6 @@ def test_no_unexpected_setuid_program(files: list[File]) -> None:
     must_be_none(setuid(files))
 
 
-@pytest.mark.usefixtures("of_a_stack")
 def test_terms_of_intel_mpi_are_beside_it(container: Container, expect: Expectation) -> None:
     """They allow whoever repeats them to pass the library on."""
     if expect.mpi_flavour == "intelmpi":
@@ -120,7 +119,6 @@ def test_terms_of_intel_mpi_are_beside_it(container: Container, expect: Expectat
         assert said.startswith("Intel Simplified Software License")
 
 
-@pytest.mark.usefixtures("of_a_stack")
 def test_an_upgrade_installs_nothing_new(container: Container) -> None:
     """An empty package that stands in for one of the archive's stays, and so brings nothing."""
     found = container.program("upgrade.py", seconds=60).json

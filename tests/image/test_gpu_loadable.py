@@ -126,7 +126,6 @@ def test_environment_hides_no_gpu(environment: dict[str, str]) -> None:
     assert not found, f"the image sees no GPU, or not all: {', '.join(found)}"
 
 
-@pytest.mark.usefixtures("of_a_stack")
 def test_environment_requires_the_pinned_cuda(
     environment: dict[str, str], expect: Expectation
 ) -> None:

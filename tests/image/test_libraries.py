@@ -39,7 +39,6 @@ def test_every_library_is_found(links: Ran, expect: Expectation) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.usefixtures("of_a_stack")
 def test_the_standard_library_is_whole(container: Container, expect: Expectation) -> None:
     """Python's modules can be imported, but for those that the documentation names."""
     python = expect.pins["python"]

@@ -78,7 +78,6 @@ def test_nodes_reach_each_other_without_a_question(nodes: dict[str, Nodes], user
     assert nodes[user].ready.output == ""
 
 
-@pytest.mark.usefixtures("of_a_stack")
 @pytest.mark.parametrize("user", sorted(USERS))
 def test_ssh_of_users_trusts_no_host(nodes: dict[str, Nodes], user: str) -> None:
     """What nodes need is set for MPI alone."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 #: Not among the suites of a build: it is run where it is asked for.
 NEEDS = "the Python package index"
 
-pytestmark = pytest.mark.usefixtures("of_a_stack")
 SECONDS = 600
 #: Each requires TensorFlow under one of its names, or is it.
 ASKING = (

@@ -162,26 +162,22 @@ def user_install(lab: Lab, expect: Expectation, pytestconfig: pytest.Config) -> 
     return dict(zip(("home", "name", "said", "beside", "taken", "pip"), ran.json, strict=True))
 
 
-@pytest.mark.usefixtures("of_a_stack")
 def test_a_user_without_a_name_installs_packages(user_install: dict[str, Any]) -> None:
     """Such a user has a home, and finds the scripts that pip put into it."""
     assert user_install["home"] not in {"/", "/root"}
     assert user_install["said"] == "here", user_install["pip"]
 
 
-@pytest.mark.usefixtures("of_a_stack")
 def test_user_without_a_name_gets_one(user_install: dict[str, Any]) -> None:
     """Python's getpass.getuser finds it, as many programs need; each id has its own."""
     assert "12345" in user_install["name"]
 
 
-@pytest.mark.usefixtures("of_a_stack")
 def test_whoever_requires_tensorflow_has_it(user_install: dict[str, Any]) -> None:
     """A package that requires it under each of its names brings no other one."""
     assert user_install["beside"] == ["asks_for_tensorflow-1.dist-info"], user_install["pip"]
 
 
-@pytest.mark.usefixtures("of_a_stack")
 def test_no_other_tensorflow_can_be_installed(user_install: dict[str, Any]) -> None:
     """Neither a newer one, nor the same files under another name, nor a nightly build."""
     assert user_install["taken"] == []
@@ -221,7 +217,6 @@ def test_shell_finds_the_programs(around: Ran, shell: str) -> None:
     assert not missing, f"a {shell} does not find {', '.join(missing)}"
 
 
-@pytest.mark.usefixtures("of_a_stack")
 @pytest.mark.parametrize("name", ["python", "python3"])
 def test_the_default_path_has_the_images_python(container: Container, name: str) -> None:
     """Whoever comes by ssh has it, and it starts at once: what starts itself runs for ever."""

@@ -126,15 +126,6 @@ def same_version(component: str, pin: str, found: str) -> bool:
     return all(left == right for left, right in pairs)
 
 
-def begins(component: str, pin: str, found: str) -> bool:
-    """Return whether `found` is `pin`, or a more exact version of it: what people say of images.
-
-    >>> begins("tensorflow", "2.2", "2.2.0"), begins("tensorflow", "2.2", "2.20.0")
-    (True, False)
-    """
-    return same_version(component, pin, found) or found.startswith((f"{pin}.", f"{pin}+"))
-
-
 PROGRAMS: dict[str, Callable[[Image], str]] = {
     "python": python_version,
     "mpi": mpirun_version,

@@ -9,6 +9,8 @@ from imgbuild.errors import InputError
 REMOVED_OPTIONS = {
     "--changed-since": "`imgbuild matrix --missing` lists the images that are not published with "
     "their inputs, and `imgbuild build --all --plan` says what a change rebuilds, and why.",
+    "--expect": "`imgbuild test --image IMAGE` expects the image of the matrix that the label of "
+    "IMAGE names, or that --tf and --name select.",
     "--log-format": "Standard error is always text; --json prints the results as JSON.",
 }
 #: The same by the environment variable.

@@ -9,7 +9,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import flag, info, option, print_result, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project, state_dir
+from imgbuild.project import Project
 from imgbuild.text import aligned
 
 if TYPE_CHECKING:
@@ -27,11 +27,8 @@ def test(
     list_suites: bool = flag("--list-suites", "List the suites; run none."),
     image: str | None = option(
         "--image IMAGE",
-        "Test this image of the engine. Its label says what it must be, or --tf, or --expect.",
-    ),
-    expect: list[str] | None = option(
-        "--expect KEY=VALUE",
-        "The versions that an external --image must have: tf=2.2,horovod=0.19.5.",
+        "Test this image of the engine. Its label names the image of the matrix that it must "
+        "equal, or --tf and --name do.",
     ),
     jobs: int = options.JOBS,
     fail_fast: bool = flag("--fail-fast", "Stop at the first failed check."),
@@ -60,25 +57,16 @@ def test(
         return
     test_options = TestOptions(tuple(suite or ()), rerun=rerun, fail_fast=fail_fast)
     reports = report and report.absolute()
-    if expect and (image is None or selection != Selection()):
-        raise InputError(
-            "--expect describes an external image: give it with --image, and without --tf, --cpu, "
-            "--gpu, --stack, --mpi, --all, --as-documented and --name."
-        )
-    if image is not None and not expect and selection == Selection():
+    if image is not None and selection == Selection():
         images = _labelled(checkout, image)
     else:
-        images = () if expect else select(checkout, selection)
-    # What an external image has is read from the image.
-    for facts in map(known_facts, images) if images else (None,):
+        images = select(checkout, selection)
+    for facts in map(known_facts, images):
         choose_suites(checkout.suites, test_options.suites, facts)
-    if image is not None and not expect and len(images) != 1:
+    if image is not None and len(images) != 1:
         raise InputError(f"--image names one image, but {len(images)} are selected.")
     require_docker_client()
-    if expect and image is not None:
-        run = _test_external(checkout, image, expect, test_options, jobs, reports)
-    else:
-        run = _test_family(checkout, images, image, test_options, jobs, reports)
+    run = _test_family(checkout, images, image, test_options, jobs, reports)
     lines = (report_lines(run.reports, run.not_begun), f"Summary: {run.summary}")
     print_result([report.as_json() for report in run.reports], lines, as_json=as_json)
     raise_failures(run, require_gpu=require_gpu)
@@ -97,7 +85,7 @@ def _labelled(project: Project, reference: str) -> "tuple[Image, ...]":
     except InputError:
         raise InputError(
             f"--image {reference}: its label {NAME}, {name!r}, names no image of the matrix. Say "
-            "which one it must equal (--tf, --name), or which versions it must have (--expect)."
+            "which one it must equal: --tf or --name."
         ) from None
 
 
@@ -133,41 +121,6 @@ def _test_family(
             targets.append(replace(target, expected=expected))
         remove_leftovers(names, context.engine)
         return run_targets(targets, context.test_session, test_options, jobs)
-
-
-def _test_external(
-    project: Project,
-    reference: str,
-    expect: list[str],
-    test_options: "TestOptions",
-    jobs: int,
-    reports: Path | None,
-) -> "TestRun":
-    from imgbuild.build.context import image_locks
-    from imgbuild.build.display import BuildDisplay
-    from imgbuild.engine.client import open_engine
-    from imgbuild.matrix.load import load_matrix
-    from imgbuild.settings import load_settings
-    from imgbuild.suites.container import read_contents, remove_leftovers
-    from imgbuild.suites.expectation import external_target, parse_expect
-    from imgbuild.suites.results import ReportStore
-    from imgbuild.suites.runner import TestSession, folder_name
-    from imgbuild.suites.session import run_targets
-
-    option = parse_expect(expect, load_matrix(project.matrix))
-    state = state_dir()
-    with open_engine(load_settings(project.settings).engine) as engine:
-        image_id = engine.need(reference).id
-        with (
-            image_locks([folder_name(reference)], engine.host, state / "locks"),
-            BuildDisplay([reference]) as display,
-        ):
-            remove_leftovers([reference], engine)
-            contents = read_contents(reference, image_id, engine)
-            target = external_target(option, reference, image_id, contents, project)
-            store, folder = ReportStore(state / "reports"), reports or state / "runs"
-            session = TestSession(project, engine, store, folder, display.on_event)
-            return run_targets([target], session, test_options, jobs)
 
 
 def raise_failures(run: "TestRun", *, require_gpu: bool) -> None:

@@ -60,7 +60,7 @@ class Suite:
         return (
             expected["variant"] in self.variants
             and Version(expected["tensorflow"]) >= Version(self.since)
-            and not (self.with_mpi and expected.get("mpi_flavour", "not known") is None)
+            and not (self.with_mpi and expected["mpi_flavour"] is None)
             and not (self.of_extensions and not expected.get("requested"))
         )
 
@@ -110,20 +110,18 @@ def required(suites: Iterable[Suite], expected: Mapping[str, Any]) -> tuple[Suit
 
 
 def choose_suites(
-    folder: Path, names: tuple[str, ...], expected: Mapping[str, Any] | None
+    folder: Path, names: tuple[str, ...], expected: Mapping[str, Any]
 ) -> tuple[Suite, ...]:
     """Return the named suites of an image; all that are not on demand if none is named.
-
-    ``expected`` is None as long as it is not known: then all suites are there to choose from.
 
     InputError: a name is no suite of the image; those that are are listed.
     """
     suites = read_suites(folder)
-    known = [suite for suite in suites if expected is None or suite.is_for(expected)]
+    known = [suite for suite in suites if suite.is_for(expected)]
     unknown = {*names} - {suite.name for suite in known}
     if unknown:
-        only = expected and any(suite.name in unknown for suite in suites)
-        which = f"No suite of {expected['name']} is called" if expected and only else "No suite"
+        of_others = any(suite.name in unknown for suite in suites)
+        which = f"No suite of {expected['name']} is called" if of_others else "No suite"
         there = ", ".join(suite.name for suite in known)
         raise InputError(f"{which} {', '.join(sorted(unknown))}. There are: {there}.")
     return tuple(s for s in known if s.name in names or not (names or s.on_demand))

@@ -65,9 +65,9 @@ def _no_stub(_: Path) -> None:
 class TestTarget:
     """One image under test. ``expected`` is what the suites read with ``--expect``.
 
-    ``name`` is the image's in reports: that in the matrix, or the reference of an external image.
-    ``reference`` is how it was found. ``unspecified`` are facts that ``--expect`` leaves out.
-    ``export_stub`` makes the driver's stub, for an image that was built here.
+    ``name`` is the image's in reports: that in the matrix, or the tag of an extension.
+    ``reference`` is how it was found. ``export_stub`` makes the driver's stub, for an image that
+    was built here.
     """
 
     __test__ = False  # the name begins with Test, but pytest must not collect it
@@ -77,7 +77,6 @@ class TestTarget:
     reference: str
     variant: Variant
     expected: Mapping[str, Any]
-    unspecified: tuple[str, ...] = ()
     export_stub: ExportStub = _no_stub
 
     @property
@@ -223,7 +222,6 @@ class ImageContents:
     mpirun: _Text
     cuda: Annotated[tuple[_Release, ...], Field(max_length=1000)]
     os: tuple[_OsId, _OsId]
-    horovodrun: bool = False
     packages: Annotated[Mapping[_PackageName, _PackageVersion], Field(max_length=20_000)] = field(
         default_factory=dict
     )

@@ -10,7 +10,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import struct
 import subprocess
 import sys
@@ -115,7 +114,6 @@ if __name__ == "__main__":
         "python": platform.python_version(),
         "mpirun": mpirun(),
         "cuda": cuda_runtimes(),
-        "horovodrun": shutil.which("horovodrun") is not None,
         "os": [system.get("ID", ""), system.get("VERSION_ID", "")],
     }
     sys.stdout.write(json.dumps(answer))

@@ -48,8 +48,6 @@ class Verdict(StrEnum):
     INCOMPLETE = "incomplete"
     #: Every check was skipped.
     SKIPPED = "skipped"
-    #: No expectation was given for an external image.
-    NOT_ASKED = "not asked"
     #: The suites were not run, or not in their present form.
     UNKNOWN = "unknown"
 
@@ -100,9 +98,8 @@ class SuiteResult:
     """One suite's outcome. ``seconds`` is the time of its checks.
 
     ``timed_out`` are checks that reached their limit of time, with what each waited for.
-    ``not_asked`` are checks whose expectation was not given: there are none in an image of the
-    matrix. ``before`` is the ISO 8601 time of the result, if the suite was not run again; ``found``
-    is the repository that has it from another engine.
+    ``before`` is the ISO 8601 time of the result, if the suite was not run again; ``found`` is the
+    repository that has it from another engine.
     """
 
     suite: str
@@ -110,7 +107,6 @@ class SuiteResult:
     failures: tuple[TestFailure, ...]
     skips: tuple[TestSkip, ...]
     seconds: float
-    not_asked: tuple[TestSkip, ...] = ()
     before: str | None = None
     found: str | None = None
     timed_out: tuple[TestFailure, ...] = ()
@@ -120,11 +116,11 @@ class SuiteResult:
         """The suite's outcome; one without any check has failed."""
         if self.timed_out and not self.failures:
             return Verdict.TIMED_OUT
-        if self.failures or not (self.passed or self.skips or self.not_asked):
+        if self.failures or not (self.passed or self.skips):
             return Verdict.FAILED
         if self.skips:
             return Verdict.INCOMPLETE if self.passed else Verdict.SKIPPED
-        return Verdict.PASSED if self.passed else Verdict.NOT_ASKED
+        return Verdict.PASSED
 
     @property
     def word(self) -> str:
@@ -137,7 +133,7 @@ class SuiteResult:
         """Whether this suite lets the image be tagged."""
         skipped = self.verdict in {Verdict.SKIPPED, Verdict.INCOMPLETE}
         lacks_gpu = skipped and self.suite == NEEDS_GPU
-        return lacks_gpu or self.verdict in {Verdict.PASSED, Verdict.NOT_ASKED}
+        return lacks_gpu or self.verdict is Verdict.PASSED
 
     @property
     def skip_notes(self) -> list[str]:
@@ -167,7 +163,6 @@ class SuiteResult:
             "failures": [asdict(one) for one in self.failures],
             "timed_out": [asdict(one) for one in self.timed_out],
             "skipped": [asdict(one) for one in self.skips],
-            "not_asked": [asdict(one) for one in self.not_asked],
             "before": self.before,
             "found": self.found,
         }
@@ -181,8 +176,7 @@ class Report:
     """The results of all suites in one image, and the digest of the suites' code.
 
     ``gpus`` says whether the engine offered GPUs. ``not_begun`` are suites that came after the
-    first failure, where that ends the run; ``unspecified`` are facts that ``--expect`` leaves out
-    of an external image.
+    first failure, where that ends the run.
     """
 
     image: str
@@ -192,7 +186,6 @@ class Report:
     gpus: bool = False
     reference: str = ""
     not_begun: tuple[str, ...] = ()
-    unspecified: tuple[str, ...] = ()
     #: Wall time from the start of the container to its end; what passed before takes none.
     seconds: float = 0.0
 
@@ -229,9 +222,6 @@ class Report:
         """What was not tested in the image, and why."""
         notes = [f"{suite.suite}: {note}" for suite in self.suites for note in suite.skip_notes]
         notes += [f"{one.suite}: result found in {one.found}" for one in self.suites if one.found]
-        if self.unspecified:
-            facts = ", ".join(self.unspecified)
-            notes.append(f"not checked, because --expect does not say: {facts}")
         if self.not_begun:
             notes.append(f"not started after the first failure: {', '.join(self.not_begun)}")
         return notes
@@ -248,7 +238,6 @@ class Report:
             "seconds": round(self.seconds, 1),
             "suites": [suite.as_json() for suite in self.suites],
             "not_begun": list(self.not_begun),
-            "not_given": list(self.unspecified),
         }
 
 
@@ -450,8 +439,7 @@ class ReportStore:
 def _result(suite: str, entry: Entry) -> SuiteResult | None:
     """Return an entry as a result; ``None`` if it is damaged."""
     try:
-        skips = {"skips": entry["skipped"], "not_asked": entry["not_asked"]}
-        found = _RESULT.validate_python({**entry, "suite": suite, **skips})
+        found = _RESULT.validate_python({**entry, "suite": suite, "skips": entry["skipped"]})
     except (KeyError, ValueError):
         return None
     return found if found.before and 0 <= found.seconds < _LONGEST else None

@@ -46,8 +46,6 @@ _BAD = (_FAILED, _LATE)
 #: pytest's exit codes for "all passed" and "some failed": the only ones with a verdict.
 _VERDICTS = {0, 1}
 _TESTSUITE = re.compile("<testsuite .*?</testsuite>", re.DOTALL)
-#: How the reasons begin where no expectation was given (tests/image/skip_reasons.py).
-NOT_ASKED = "not asked: "
 #: testinfra's parameter, which is between or beside those of the checks.
 _CONTAINER = re.compile(r"-?docker://[0-9a-f]+")
 
@@ -167,14 +165,12 @@ def check_name(name: str) -> str:
 
 def suite_result(suite: str, checks: Iterable[Check]) -> SuiteResult:
     own = [check for check in checks if check.suite == suite]
-    skipped = [TestSkip(c.test, c.message) for c in own if c.outcome == "skipped"]
     return SuiteResult(
         suite,
         sum(check.outcome == "passed" for check in own),
         tuple(TestFailure(c.test, c.message) for c in own if c.outcome == _FAILED),
-        tuple(skip for skip in skipped if not skip.reason.startswith(NOT_ASKED)),
+        tuple(TestSkip(c.test, c.message) for c in own if c.outcome == "skipped"),
         sum(check.seconds for check in own),
-        tuple(skip for skip in skipped if skip.reason.startswith(NOT_ASKED)),
         timed_out=tuple(TestFailure(c.test, c.message) for c in own if c.outcome == _LATE),
     )
 

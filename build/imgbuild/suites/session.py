@@ -28,7 +28,6 @@ _SIGNS = {
     Verdict.TIMED_OUT: "⏱️",
     Verdict.INCOMPLETE: "⚠️",
     Verdict.SKIPPED: "⏭️",
-    Verdict.NOT_ASKED: "❔",
 }
 
 
@@ -56,7 +55,6 @@ def report_on(target: TestTarget, session: TestSession, options: TestOptions) ->
         gpus=gpus is not None,
         suites=tuple(results[name] for name in keys if name in results),
         reference=target.reference,
-        unspecified=target.unspecified,
     )
     session.listener(ImageState(target.name, State(report.verdict)))
     write_text(folder / REPORT, json.dumps(report.as_json(), indent=2) + "\n")
@@ -159,7 +157,7 @@ def _cell(suite: SuiteResult | None) -> str:
     checks = counted(suite.passed + sum(map(len, bad.values())), "check")
     if suite.before:
         return f"{_SIGNS[suite.verdict]} {suite.verdict} before ({suite.before}), {checks}"
-    others = {**bad, "skipped": suite.skips, "not checked": suite.not_asked}
+    others = {**bad, "skipped": suite.skips}
     more = [f"{len(found)} {word}" for word, found in others.items() if found]
     words = (f"{_SIGNS[suite.verdict]} {suite.verdict}", checks, *more, f"{suite.seconds:.1f} s")
     return ", ".join(words)

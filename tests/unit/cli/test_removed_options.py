@@ -15,6 +15,7 @@ OWN = {**NO_ENGINE, "IMGBUILD_PROJECT": str(ROOT)}
         (("build", "--log-format", "json"), "--json"),
         (("build", "--log-format=text", "--plan"), "--json"),
         (("matrix", "--changed-since", "HEAD~1"), "--missing"),
+        (("test", "--expect", "tf=2.2", "--image", "me/train:1"), "--image IMAGE"),
     ],
 )
 def test_removed_option_names_replacement(words: tuple[str, ...], replacement: str) -> None:

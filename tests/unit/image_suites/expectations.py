@@ -1,4 +1,4 @@
-"""Expectations of images for tests, whole ones and a part of one, and a driver that fits."""
+"""Expectations of images for tests, and a driver that fits."""
 
 from typing import Any
 
@@ -32,15 +32,6 @@ ALONE = {
     "mpi_flavour": None,
     "horovodrun": False,
     "pins": {name: pin for name, pin in GOOD["pins"].items() if name not in {"horovod", "mpi"}},
-}
-PARTIAL: dict[str, Any] = {
-    "partial": True,
-    "name": "me/mine",
-    "tensorflow": "2.2",
-    "variant": "cpu",
-    "pins": {"tensorflow": "2.2"},
-    "horovodrun": False,
-    "gpu": {},
 }
 #: What the driver of a machine says whose GPUs an image can use, and GPUs that it cannot.
 V100 = {"name": "Tesla V100", "capability": "7.0"}

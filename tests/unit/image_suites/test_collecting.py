@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from conftest import PROGRAMS
-from expectations import ALONE, DRIVER, GOOD, GPU, INDEX, PARTIAL
+from expectations import ALONE, DRIVER, GOOD, GPU, INDEX
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -78,12 +78,11 @@ MORE = {"packages": {"ptxas-cu12": "12.2"}, "pins": {**GOOD["pins"], "miniconda"
             {**GOOD, **MORE, "tensorflow": "2.4.0"},
             {"any", "ranks", "mpi", "since", "new", "packaged", "pinned"},
         ),
-        ({**PARTIAL, "tensorflow": "2.10.1"}, {"any", "ranks", "mpi", "apt", "since", "new"}),
         (GPU, {"any", "ranks", "mpi", "apt", "gpu"}),
         (INDEX, {"any", "ranks", "mpi", "index", "gpu"}),
         ({**ALONE, "tensorflow": "2.21.0"}, {"any", "since", "new"}),
     ],
-    ids=["old", "more", "partial", "apt", "index", "no MPI"],
+    ids=["old", "more", "apt", "index", "no MPI"],
 )
 def test_there_are_checks_of_what_an_image_knows_pins_and_has(
     run: Run, expect: dict[str, Any], checks: set[str]
@@ -95,7 +94,6 @@ def test_there_are_checks_of_what_an_image_knows_pins_and_has(
 
 SKIPS = """
 def test_today(): pytest.skip('not today')
-def test_labels(): pytest.skip('not asked: labels')  # of a whole expectation
 @pytest.mark.skip(reason='slow')
 def test_slow(): pass
 @pytest.mark.parametrize('a', [])
@@ -109,27 +107,7 @@ def test_a_skip_for_another_reason_is_a_failure(run: Run) -> None:
     result = run(GOOD, pins=SKIPS)
     assert result.returncode == 1
     assert "passed" not in result.stdout.splitlines()[-1]
-    assert result.stdout.count("\nskipped, which no check may be for this reason") == 5
-
-
-ASKING = """
-def test_asks(expect): assert expect.labels
-@pytest.fixture
-def labels(expect): return expect.labels
-def test_asks_by_a_fixture(labels): pass
-def test_pin(component): assert component == "tensorflow"
-@pytest.mark.pinned("git")
-def test_git(): assert False
-@pytest.mark.usefixtures("of_a_stack")
-def test_place(): assert False
-"""
-
-
-def test_checks_are_made_of_what_was_given_only(run: Run) -> None:
-    said = run(PARTIAL, pins=ASKING).stdout
-    assert "1 passed, 3 skipped" in said, said
-    assert "not asked: labels" in said
-    assert "not asked: stack" in said
+    assert result.stdout.count("\nskipped, which no check may be for this reason") == 4
 
 
 GPUS = "def test_it(gpus): assert gpus\ndef test_other(gpus): assert gpus"

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from container import Container, Ran
 from expectation import ExpectationError, parse_expectation
-from expectations import ALONE, GOOD, GPU, INDEX, PARTIAL
-from versions import begins
+from expectations import ALONE, GOOD, GPU, INDEX
 
 from imgbuild.suites.results import TestFailure
 
@@ -26,9 +25,6 @@ from imgbuild.suites.results import TestFailure
         (GPU, {"pins": GOOD["pins"]}, r"missing \(pins\): cuda, cudnn, nccl"),
         (GPU, {"held": {}}, "empty: held"),
         (INDEX, {"variant": "cpu"}, r"unknown \(gpu\)"),
-        (PARTIAL, {"pin": {}}, "unknown: pin"),
-        (PARTIAL, {"horovodrun": "yes"}, "of a wrong type: horovodrun"),
-        (PARTIAL, {"partial": "yes"}, "unknown: partial"),
     ],
 )
 def test_an_expectation_that_would_check_nothing_is_refused(
@@ -40,13 +36,6 @@ def test_an_expectation_that_would_check_nothing_is_refused(
     without = {key: value for key, value in whole.items() if key != "tensorflow"}
     with pytest.raises(ExpectationError, match="missing: tensorflow"):
         parse_expectation(without)
-
-
-def test_a_version_may_be_given_in_short() -> None:
-    assert begins("tensorflow", "2.2", "2.2.0")
-    assert not begins("tensorflow", "2.2", "2.20.0")
-    assert not begins("tensorflow", "2.2.0", "2.2")
-    assert begins("horovod", "0.28.1", "0.28.1+imgbuild.1")
 
 
 class Host:

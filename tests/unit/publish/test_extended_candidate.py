@@ -41,6 +41,7 @@ EXPECTED: Mapping[str, Any] = {
     "name": NEW,
     "tensorflow": "2.2.3",
     "variant": "cpu",
+    "mpi_flavour": "openmpi",
     "packages": {"numpy": "1.18.5", "keras": "2.3.1"},
 }
 PASSED = SuiteResult("pins", 3, (), (), 1.0)

@@ -48,7 +48,7 @@ def test_a_suite_on_demand_is_run_only_where_it_is_named(folder: Path) -> None:
     assert list_suites(folder) == ("bare", "broken", "pins")
     assert list_suites(folder, variant="gpu") == ("bare", "broken", "gpu_runs", "pins")
     assert [suite.name for suite in choose_suites(folder, ("onnx",), image())] == ["onnx"]
-    assert "onnx" not in [suite.name for suite in choose_suites(folder, (), None)]
+    assert "onnx" not in [suite.name for suite in choose_suites(folder, (), image())]
     for name in ("nope", "gpu_runs"):
         with pytest.raises(InputError, match=f"{name}.* There are: bare, broken, onnx, pins"):
             choose_suites(folder, (name,), image())
@@ -59,8 +59,6 @@ def test_a_suite_is_for_images_with_what_it_is_about(folder: Path) -> None:
     (folder / "test_pins.py").write_text('SINCE = "2.10"\n')
     assert list_suites(folder, tensorflow="2.9.3") == ("bare", "broken")
     assert list_suites(folder, tensorflow="2.10.1", mpi_flavour=None) == ("broken", "pins")
-    external = {"name": "me/mine", "tensorflow": "2.2", "variant": "cpu"}  # its MPI is not known
-    assert [suite.name for suite in choose_suites(folder, ("bare",), external)] == ["bare"]
 
 
 def test_long_suites_have_a_process_each_and_the_others_share_the_first(folder: Path) -> None:

@@ -159,7 +159,6 @@ ANSWER: dict[str, object] = {
     "python": "3.6.15",
     "mpirun": "mpirun (Open MPI) 4.1.4",
     "cuda": ["10.1.243"],
-    "horovodrun": True,
     "os": ["debian", "12"],
 }
 

@@ -20,8 +20,8 @@ from imgbuild.suites.runner import TestOptions
     ("labels", "facts"),
     [
         ({NAME: "tf-2.2-cpu-debian"}, {"gpu_runs"}),  # which a CPU image does not have
-        ({NAME: "tf-9.9-cpu-debian"}, {"me/train:1", NAME, "tf-9.9-cpu-debian", "--expect"}),
-        ({}, {"me/train:1", NAME, "--tf", "--expect"}),
+        ({NAME: "tf-9.9-cpu-debian"}, {"me/train:1", NAME, "tf-9.9-cpu-debian", "--tf"}),
+        ({}, {"me/train:1", NAME, "--tf", "--name"}),
     ],
     ids=["known", "unknown", "none"],
 )
@@ -34,7 +34,7 @@ def test_the_label_names_the_image(
     with pytest.raises(InputError) as error:
         command(*words)
     assert {fact for fact in facts if fact in str(error.value)} == facts
-    assert ("--expect" in str(error.value)) == ("--expect" in facts)
+    assert ("--tf" in str(error.value)) == ("--tf" in facts)
 
 
 def test_packages_that_an_extension_added_are_expected(

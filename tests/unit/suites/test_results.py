@@ -20,13 +20,11 @@ from imgbuild.suites.results import (
     ReportStore,
     SuiteResult,
     TestFailure,
-    TestSkip,
     Verdict,
 )
 from imgbuild.suites.session import summary
 
 SKIPPED = replace(PINS, passed=0, skips=SKIPS)
-UNASKED = SuiteResult("contents", 0, (), (), 1.0, (TestSkip("test_x", "not asked: labels"),))
 
 
 @pytest.mark.parametrize(
@@ -47,8 +45,6 @@ UNASKED = SuiteResult("contents", 0, (), (), 1.0, (TestSkip("test_x", "not asked
         ((PINS, replace(LATE, passed=0)), False, Verdict.TIMED_OUT),
         ((FAILED, LATE), False, Verdict.FAILED),
         ((replace(FAILED, timed_out=LATE.timed_out),), False, Verdict.FAILED),
-        ((PINS, UNASKED), True, Verdict.PASSED),
-        ((UNASKED,), False, Verdict.SKIPPED),
     ],
 )
 def test_only_checks_that_ran_and_passed_count(
@@ -75,7 +71,7 @@ def test_the_summary_has_a_column_an_image_and_the_reasons() -> None:
     before = SuiteResult("tensorflow", 6, (), (), 9.0, before="2026-01-01T00:00:00Z")
     reports = [
         replace(report_of("one", PINS, FAILED, NO_GPU), not_begun=("tensorboard",)),
-        replace(report_of("two", UNASKED, before), unspecified=("labels",)),
+        report_of("two", before),
     ]
     text = summary(reports, {"three": CheckFailedError("the engine\nhas no room")})
     table = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("|")]
@@ -85,12 +81,11 @@ def test_the_summary_has_a_column_an_image_and_the_reasons() -> None:
         ("pins", 0, ("passed", "3 checks", "1.5 s")),
         ("horovod", 0, ("failed", "3 checks", "1 failed")),
         ("tensorflow", 1, ("passed before", "2026-01-01T00:00:00Z", "6 checks")),
-        ("contents", 1, ("not asked", "1 not checked")),
     ):
         assert all(fact in cells[suite][column] for fact in facts)
     assert "1 of 3 images passed" in text
     assert "\n````\na\n```\nb\n````" in text  # as a block of code, whatever is in it
-    for fact in ("1 skipped: no \\| driver", "labels", "tensorboard", "the engine has no room"):
+    for fact in ("1 skipped: no \\| driver", "tensorboard", "the engine has no room"):
         assert fact in text
 
 
@@ -170,9 +165,14 @@ GOOD: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    "key", ["key", "passed", "failures", "skipped", "not_asked", "seconds", "before"]
-)
+def test_results_with_former_keys_are_read(tmp_path: Path, store: ReportStore) -> None:
+    """Results once had a list of checks that nobody had asked for."""
+    document = {"image_id": ID, "suites": {"pins": {**GOOD, "not_asked": []}}}
+    (tmp_path / "id.json").write_text(json.dumps(document))
+    assert store.passed(ID, KEYS) == {"pins": replace(PINS, before=GOOD["before"])}
+
+
+@pytest.mark.parametrize("key", ["key", "passed", "failures", "skipped", "seconds", "before"])
 def test_a_damaged_entry_says_nothing(tmp_path: Path, store: ReportStore, key: str) -> None:
     def known(entry: object) -> set[str]:
         document = {"image_id": ID, "suites": {"pins": entry}}

@@ -31,7 +31,8 @@ OPTIONS = TestOptions(("pins",))
 
 
 def _target(name: str) -> TestTarget:
-    expected = {"name": name, "variant": "cpu", "tensorflow": "2.2.3"}
+    facts = {"variant": "cpu", "tensorflow": "2.2.3", "mpi_flavour": "openmpi"}
+    expected = {"name": name, **facts}
     return TestTarget(name, f"sha256:{name}", f"{name}:1", "cpu", expected)
 
 
