@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from imgbuild.build.prepare import needed_bytes
-from imgbuild.doctor.host_system import WITHOUT_ROOT, as_root, engine_setup, install_command
+from imgbuild.doctor.host_system import as_root, engine_setup, install_command
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import (
     DEFAULT_HOST,
@@ -39,6 +39,8 @@ T = TypeVar("T")
 WRITE = "--write"
 #: The address of the engine that ``build/setup/engine.sh`` starts.
 OWN_HOST = "unix:///run/imgbuild/docker.sock"
+#: What to do about a socket that joining a group does not open.
+OTHER_ENGINE = "run this as root, or set DOCKER_HOST to an engine that this user may use"
 ANSWER_SECONDS = 5.0
 #: A build of a few bytes takes a second; the first one on a busy machine may take ten.
 PROBE_SECONDS = 30.0
@@ -115,7 +117,7 @@ def find_engine(
 def _refusal(host: str) -> tuple[str, str]:
     """Return what keeps this user from an engine's socket, and what to do."""
     socket = host.removeprefix("unix://")
-    detail, fix = f"this user may not use its socket {socket}", WITHOUT_ROOT
+    detail = f"this user may not use its socket {socket}"
     with suppress(OSError, KeyError):  # in a closed folder; a user without a name
         group, user = grp.getgrgid(os.stat(socket).st_gid), pwd.getpwuid(os.geteuid())  # noqa: PTH116
         if user.pw_name in group.gr_mem:
@@ -123,8 +125,8 @@ def _refusal(host: str) -> tuple[str, str]:
             return detail, f"newgrp {group.gr_name}, or log in again"
         if group.gr_gid:
             join = as_root(f"usermod -aG {group.gr_name} {user.pw_name}")
-            fix = f"{join}, then log in again (this group is equivalent to root)\n{fix}"
-    return detail, fix
+            return detail, f"{join}, then log in again (this group is equivalent to root)"
+    return detail, OTHER_ENGINE
 
 
 def check_engine(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from glob import glob
 
 from imgbuild.doctor.checks import Finding, Status, answer_of
-from imgbuild.doctor.host_system import as_root, install_command, is_wsl
+from imgbuild.doctor.host_system import as_root, install_command
 from imgbuild.engine.discovery import DEFAULT_HOST
 from imgbuild.engine.types import EngineVersion
 from imgbuild.matrix.gpus import Gpu, KernelSupport, service
@@ -112,7 +112,6 @@ def _check_images(gpu: Gpu, images: Sequence[Image], selected: set[str]) -> Iter
         concerns = not selected.isdisjoint(image.name for image in alike)
         status = Status.WARNING if concerns else Status.SKIPPED
         status = Status.FINE if support is KernelSupport.NATIVE else status
-        upgrade = f"upgrade the NVIDIA driver{' in Windows' if is_wsl() else ''}, and restart"
-        fix = upgrade if concerns and "too old" in why else None
+        fix = "upgrade the NVIDIA driver, and restart" if concerns and "too old" in why else None
         detail = f"TensorFlow {names} {_VERBS[support]} on {gpu.name}"
         yield Finding(status, "GPU images", f"{detail}: {why}" if why else detail, fix)

@@ -10,17 +10,10 @@ from imgbuild.process import find_program
 _SYSTEMS = {
     "debian": ("apt-get install -y", "docker.io docker-cli docker-buildx"),
     "ubuntu": ("apt-get install -y", "docker.io docker-buildx"),
-    "fedora": ("dnf install -y", "moby-engine docker-cli docker-buildx"),
-    "arch": ("pacman -S --needed", "docker docker-buildx"),
     "macos": ("brew install", "colima docker docker-buildx"),
 }
 #: The script in a checkout that installs and starts an engine on Debian and Ubuntu.
 SETUP = "build/setup/engine.sh"
-#: What a plain user can do about an engine.
-WITHOUT_ROOT = (
-    "without root: start your own engine (https://docs.docker.com/engine/security/rootless/), or "
-    "set DOCKER_HOST to one that you may use"
-)
 
 
 def system_name() -> str:
@@ -31,14 +24,8 @@ def system_name() -> str:
         release = platform.freedesktop_os_release()
     except OSError:
         return ""
-    # RHEL and its like lack the packages of Fedora.
-    alike = release.get("ID_LIKE", "").replace("fedora", "").split()
-    return next((one for one in (release.get("ID", ""), *alike) if one in _SYSTEMS), "")
-
-
-def is_wsl() -> bool:
-    """Return whether this is Linux in Windows. Source: WSL's kernel has Microsoft in its name."""
-    return "microsoft" in platform.release().lower()
+    names = (release.get("ID", ""), *release.get("ID_LIKE", "").split())
+    return next((name for name in names if name in _SYSTEMS), "")
 
 
 def as_root(command: str) -> str:
@@ -57,19 +44,14 @@ def install_command(*packages: str) -> str:
 
 
 def engine_setup(root: Path) -> str:
-    """Return how to get an engine with buildx, by the script of a checkout if ``root`` is one.
-
-    A plain user gets a second line: what can be done without root.
-    """
+    """Return how to get an engine with buildx, by the script of a checkout if ``root`` is one."""
     system = system_name()
-    way = "install Docker Engine 24 or later with its buildx plugin, and start it"
-    if system in {"debian", "ubuntu"} and (root / SETUP).is_file():
-        way = as_root(str(root / SETUP))
-    elif system:
-        way = install_command(_SYSTEMS[system][1])
-        way += " && colima start" if system == "macos" else ", then start docker.service"
-        if system == "debian":
-            way += " (before Debian 13: https://docs.docker.com/engine/install/debian/)"
-    if is_wsl():
-        way += "; or Docker Desktop: Settings, Resources, WSL integration"
-    return way if os.geteuid() == 0 or system == "macos" else f"{way}\n{WITHOUT_ROOT}"
+    if not system:
+        return "install Docker Engine 24 or later with its buildx plugin, and start it"
+    install = install_command(_SYSTEMS[system][1])
+    if system == "macos":
+        return f"{install} && colima start"
+    if (root / SETUP).is_file():
+        return as_root(str(root / SETUP))
+    old = " (before Debian 13: https://docs.docker.com/engine/install/debian/)"
+    return f"{install}, then start docker.service{old if system == 'debian' else ''}"

@@ -16,6 +16,7 @@ from fake_engine import VERSION
 from imgbuild.build.prepare import needed_bytes
 from imgbuild.doctor import checks
 from imgbuild.doctor.checks import (
+    OTHER_ENGINE,
     OWN_HOST,
     WRITE,
     Finding,
@@ -26,7 +27,6 @@ from imgbuild.doctor.checks import (
     check_programs,
     find_engine,
 )
-from imgbuild.doctor.host_system import WITHOUT_ROOT
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.faults import DOCTOR
 from imgbuild.engine.types import EngineVersion
@@ -143,7 +143,7 @@ def test_an_engine_that_can_do_all_and_one_that_cannot(
     [
         (998, [], "sudo usermod -aG docker ann, then log in again"),
         (998, ["ann"], "newgrp docker, or log in again"),
-        (0, [], WITHOUT_ROOT),
+        (0, [], OTHER_ENGINE),
     ],
     ids=["other group", "older login", "root's"],
 )
@@ -168,9 +168,9 @@ def test_a_socket_of_others(  # noqa: PLR0913, PLR0917 - what a socket and a use
     engine = found(here)[0]
     assert (engine.status, str(socket) in engine.detail) == (Status.MISSING, True)
     assert str(engine.fix).startswith(fix)
-    assert found(gone)[0].fix == WITHOUT_ROOT
+    assert found(gone)[0].fix == OTHER_ENGINE
     monkeypatch.setattr("pwd.getpwuid", NOBODY)
-    assert found(here)[0].fix == WITHOUT_ROOT
+    assert found(here)[0].fix == OTHER_ENGINE
 
 
 def test_folders_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from imgbuild.doctor.host_system import (
     SETUP,
-    WITHOUT_ROOT,
     as_root,
     engine_setup,
     install_command,
@@ -26,7 +25,6 @@ def be(monkeypatch: pytest.MonkeyPatch, program: Callable[..., Path]) -> Be:
     def turn(release: dict[str, str], kernel: str = "Linux", user: int = 0) -> None:
         monkeypatch.setattr("platform.freedesktop_os_release", lambda: release)
         monkeypatch.setattr("platform.system", lambda: kernel)
-        monkeypatch.setattr("platform.release", lambda: "6.18-generic")
         monkeypatch.setattr("os.geteuid", lambda: user)
 
     return turn
@@ -37,8 +35,6 @@ def be(monkeypatch: pytest.MonkeyPatch, program: Callable[..., Path]) -> Be:
     [
         (DEBIAN, "apt-get install -y git", "sudo "),
         ({"ID": "linuxmint", "ID_LIKE": "ubuntu debian"}, "apt-get install -y git", "sudo "),
-        ({"ID": "fedora"}, "dnf install -y git", "sudo "),
-        ({"ID": "manjaro", "ID_LIKE": "arch"}, "pacman -S --needed git", "sudo "),
         ({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, "install git with this system's ", ""),
         ({}, "install git with this system's package manager", ""),
     ],
@@ -60,24 +56,18 @@ def test_an_engine_for_each_system(be: Be, tmp_path: Path) -> None:
     be(DEBIAN)
     packages = "docker.io docker-cli docker-buildx"
     assert engine_setup(tmp_path).startswith(f"apt-get install -y {packages}, then start ")
-    be({"ID": "arch"}, user=1000)
-    first, second = engine_setup(tmp_path).split("\n")
-    assert first.startswith("sudo pacman -S --needed docker docker-buildx, then start ")
-    assert second == WITHOUT_ROOT
+    be({"ID": "ubuntu"}, user=1000)
+    packages = "docker.io docker-buildx"
+    assert (
+        engine_setup(tmp_path) == f"sudo apt-get install -y {packages}, then start docker.service"
+    )
     be({}, user=1000)
     assert engine_setup(tmp_path).startswith("install Docker Engine 24 or later")
     be({}, kernel="Darwin", user=1000)
     assert engine_setup(tmp_path).startswith("brew install colima"), "brew refuses root"
     (tmp_path / SETUP).parent.mkdir(parents=True)
     (tmp_path / SETUP).touch()
-    be({"ID": "fedora"})
-    assert "moby-engine" in engine_setup(tmp_path), "the script is for Debian and Ubuntu"
+    be({})
+    assert SETUP not in engine_setup(tmp_path), "the script is for Debian and Ubuntu"
     be({"ID": "ubuntu"}, user=1000)
-    assert engine_setup(tmp_path) == f"sudo {tmp_path}/{SETUP}\n{WITHOUT_ROOT}"
-
-
-def test_windows(be: Be, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    be({"ID": "ubuntu"})
-    assert "WSL" not in engine_setup(tmp_path)
-    monkeypatch.setattr("platform.release", lambda: "5.15.153.1-microsoft-standard-WSL2")
-    assert "Settings, Resources, WSL integration" in engine_setup(tmp_path)
+    assert engine_setup(tmp_path) == f"sudo {tmp_path}/{SETUP}"
