@@ -163,6 +163,7 @@ class SuiteResult:
             "failures": [asdict(one) for one in self.failures],
             "timed_out": [asdict(one) for one in self.timed_out],
             "skipped": [asdict(one) for one in self.skips],
+            "not_asked": [],  # always empty; older versions of imgbuild read no result without it
             "before": self.before,
             "found": self.found,
         }
@@ -238,6 +239,7 @@ class Report:
             "seconds": round(self.seconds, 1),
             "suites": [suite.as_json() for suite in self.suites],
             "not_begun": list(self.not_begun),
+            "not_given": [],  # always empty, for programs that read the key
         }
 
 
