@@ -21,7 +21,7 @@ from imgbuild.dockerfile.render import render_all, write_all
 from imgbuild.dockerfile.requirements import lock_family, write_locks
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import work_folder, write_texts
-from imgbuild.matrix.images import Image, all_images, minor_of, whole_family
+from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix, Variant
 from imgbuild.matrix.new_row import NewRow
@@ -69,7 +69,7 @@ def add_version(project: Project, row: NewRow, sites: Sites, log: Log) -> NewVer
             raise MachineError(f"{' '.join(unread)} Nothing was changed.")
         _read_wheels(copy, _images(matrix, row), sites, log)
         matrix = load_matrix(copy.matrix)  # with the facts of its wheels
-        rendered = render_all(whole_family(matrix), copy.templates, copy.dockerfiles)
+        rendered = render_all(all_images(matrix), copy.templates, copy.dockerfiles)
         write_all(rendered | readme_texts(copy.root, matrix), copy.dockerfiles)
         changed = write_texts(*_differences(copy, project))
     return NewVersion(changed, _images(matrix, row))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from imgbuild.cli import app, register
 from imgbuild.dockerfile.render import render_all, write_all
 from imgbuild.errors import ImgbuildError
-from imgbuild.matrix.images import Image, all_images, documented_family
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
 
@@ -58,8 +58,7 @@ class ProjectCopy:
     def render(self) -> list[Path]:
         """Do what ``imgbuild render`` does; return the Dockerfiles that changed."""
         matrix = load_matrix(self.project.matrix)
-        images = (*all_images(matrix), *documented_family(matrix))
-        rendered = render_all(images, self.project.templates, self.project.dockerfiles)
+        rendered = render_all(all_images(matrix), self.project.templates, self.project.dockerfiles)
         return write_all(rendered, self.project.dockerfiles)
 
 

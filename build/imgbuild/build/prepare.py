@@ -22,7 +22,7 @@ from imgbuild.inputs.build_inputs import (
 )
 from imgbuild.inputs.download import Download, DownloadError, downloads_context, shown_progress
 from imgbuild.inputs.oci_layout import write_archive
-from imgbuild.matrix.images import Image, whole_family
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.settings import RegistryBase, Settings
 from imgbuild.sites import Sites
 from imgbuild.text import counted
@@ -170,7 +170,7 @@ def archive_base(name: str, system: str, context: BuildContext) -> BaseInput:
 
     InputError: the matrix does not have this system. Otherwise as `with_bases`.
     """
-    images = {one.os_name: one for one in whole_family(context.images[0].matrix)}
+    images = {one.os_name: one for one in all_images(context.images[0].matrix)}
     if system not in images:
         raise InputError(
             f"The system of {name} is {system!r}. imgbuild can ask only the archives of the "

@@ -48,7 +48,7 @@ from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import ContentStore, read_named, sha256, work_folder, write_text
 from imgbuild.inputs.download import Download, Kind, downloads_context, fetch_all, shown_progress
 from imgbuild.inputs.upstream_files import lock_files
-from imgbuild.matrix.images import Image, whole_family
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project, cache_dir
 from imgbuild.sites import Sites
@@ -223,7 +223,7 @@ class MetadataReader:
         """Return what containers are run with; MachineError names the package that needs one."""
         if known := self._contexts.get(target.minor):
             return known
-        images = [image for image in whole_family(self.matrix) if _has_python(image, target)]
+        images = [image for image in all_images(self.matrix) if _has_python(image, target)]
         images.sort(key=lambda image: image.python.origin == "conda")
         if not images and not self.image_id:
             raise MachineError(
@@ -231,7 +231,7 @@ class MetadataReader:
                 "which no image of the matrix has."
             )
         options = BuildOptions(make_inputs=not self.image_id)
-        image = (images or whole_family(self.matrix))[0]
+        image = (images or all_images(self.matrix))[0]
         try:
             manager = open_context(self.project, (image,), options, self.log)
             context = self._opened.enter_context(manager)

@@ -23,7 +23,7 @@ _HEADER = (
 )  # fmt: skip
 
 
-@takes_selection(without="as_documented")
+@takes_selection()
 def audit(
     selection: Selection,
     offline: bool = flag("--offline", "Compare with images/evidence.json only; use no network."),

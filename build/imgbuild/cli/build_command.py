@@ -73,12 +73,8 @@ def build(
     """Build what is missing, run the suites, and tag what passed.
 
     Without options, builds the default image of the matrix.
-
-    --as-documented lists the compatibility rules that the documented pins break, then builds them.
-    If suites fail because of that, the image is not tagged; --no-test tags it.
     """
     from imgbuild.build.context import BuildOptions, open_context
-    from imgbuild.matrix.rules import documented_warnings
     from imgbuild.settings import load_settings
     from imgbuild.suites.container import require_docker_client
 
@@ -92,9 +88,6 @@ def build(
     if offline and not offline.is_dir():
         raise InputError(f"--offline {offline}: no such folder; `imgbuild fetch` fills one.")
     images = select(checkout, selection)
-    for image in images:
-        for paragraph in documented_warnings(image) if image.documented else ():
-            info(paragraph)
     build_options = BuildOptions(
         test=not no_test,
         keep_going=selection.everything if keep_going is None else keep_going,

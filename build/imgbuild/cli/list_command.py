@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
 
 _WIDE = ("driver", "MB at most", "tags")
-NOTE = "as-documented: the documented pins that the matrix corrects (`imgbuild show`)."
 
 
 @takes_selection(without="everything")
@@ -24,16 +23,11 @@ def list_images(
 ) -> None:
     """List the images of the matrix, or those that fit the options.
 
-    There are no defaults: `--tf 2.2` lists each stack, variant and MPI, and the images as
-    documented where the matrix corrects their pins.
+    There are no defaults: `--tf 2.2` lists each stack, variant and MPI.
     """
-    from imgbuild.matrix.images import as_documented_image
     from imgbuild.matrix.tags import planned_tags
 
     images = select(checkout, selection.without_defaults)
-    if not selection.names:
-        others = map(as_documented_image, images)
-        images = (*images, *(one for one in others if one.documented and one not in images))
     result = [
         {
             **one.as_json(),
@@ -60,8 +54,6 @@ def _lines(images: "tuple[Image, ...]", *, wide: bool) -> list[str]:
     for image, line in zip(ordered, table, strict=True):
         title = f"TensorFlow {image.tensorflow}, TensorBoard {image.version_of('tensorboard')}"
         lines += [line] if title in lines else ["", title, line]
-    if any(image.documented for image in images):
-        lines += ["", NOTE]
     return lines
 
 

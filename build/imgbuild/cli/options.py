@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 #: What to say if it is not clear whose signatures count.
 WHOSE = "Which signatures do you trust? Give --key KEY, or --identity NAME --issuer URL."
 #: The name of an image, which its folder has.
-_NAME = re.compile(
-    r"tf-(?P<tf>[^-]+)-[cg]pu-(?P<stack>.+?)(-(open|intel|no-)mpi)?(-as-documented)?"
-)
+_NAME = re.compile(r"tf-(?P<tf>[^-]+)-[cg]pu-(?P<stack>.+?)(-(open|intel|no-)mpi)?")
 
 
 def option(spelling: str, help_text: str, *, default: Any = None, **more: Any) -> Any:  # noqa: ANN401
@@ -285,15 +283,12 @@ def _selection(
         autocompletion=lambda: ["openmpi", "intelmpi", "no-mpi"],
     ),
     everything: bool = flag("--all", "All images that fit, not only the defaults."),
-    as_documented: bool = flag(
-        "--as-documented", "The documented pins, even where they cannot work (--tf 2.1 --gpu)."
-    ),
     name: list[str] | None = option(
         "--name IMAGE", "The same as the argument IMAGE; repeatable.", autocompletion=completed(0)
     ),
 ) -> Selection:
     versions, names = tuple(tf or ()), (*(images or ()), *(name or ()))
-    return Selection(versions, cpu, gpu, stack, mpi, everything, as_documented, names)
+    return Selection(versions, cpu, gpu, stack, mpi, everything, names)
 
 
 def takes_selection(*, without: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:

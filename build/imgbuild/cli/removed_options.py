@@ -7,6 +7,8 @@ from imgbuild.errors import InputError
 
 #: What to do instead, by the option; no command has an option of that name.
 REMOVED_OPTIONS = {
+    "--as-documented": "Images are built with the corrected pins only; `imgbuild show IMAGE` lists "
+    "the documented ones, and why they cannot work.",
     "--changed-since": "`imgbuild matrix --missing` lists the images that are not published with "
     "their inputs, and `imgbuild build --all --plan` says what a change rebuilds, and why.",
     "--expect": "`imgbuild test --image IMAGE` expects the image of the matrix that the label of "

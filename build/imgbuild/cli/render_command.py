@@ -12,11 +12,11 @@ def render(
     """Write Dockerfiles, layers of locks, schema and table of images."""
     from imgbuild.catalog.page import readme_texts
     from imgbuild.dockerfile.render import find_drift, render_all, rules_for_images, write_all
-    from imgbuild.matrix.images import whole_family
+    from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import SCHEMA_NAME, load_matrix, schema_text
 
     matrix = load_matrix(checkout.matrix)
-    rendered = render_all(whole_family(matrix), checkout.templates, checkout.dockerfiles)
+    rendered = render_all(all_images(matrix), checkout.templates, checkout.dockerfiles)
     rendered |= readme_texts(checkout.root, matrix)
     rendered[checkout.root / "images" / SCHEMA_NAME] = schema_text()
     rendered[checkout.files / "pip" / "requirement_rules.py"] = rules_for_images()

@@ -114,7 +114,7 @@ def _asker(file: Path | None, sites: "Sites") -> Ask:
 
 def _scanned(reference: str, planned: "Image | None", ask: Ask, context: "BuildContext") -> "Scan":
     from imgbuild.dockerfile.labels import NAME
-    from imgbuild.matrix.images import whole_family
+    from imgbuild.matrix.images import all_images
     from imgbuild.trust.osv import packages_of
     from imgbuild.trust.sbom import locked_sbom, system_of
     from imgbuild.trust.scan import Scan, findings, unsupported_parts
@@ -123,7 +123,7 @@ def _scanned(reference: str, planned: "Image | None", ask: Ask, context: "BuildC
     stored, name = context.engine.need(reference, planned), planned.name if planned else reference
     matrix, today = context.images[0].matrix, datetime.now(UTC).date()
     label = stored.labels.get(NAME)
-    known = next((one for one in whole_family(matrix) if one.name == label), None)
+    known = next((one for one in all_images(matrix) if one.name == label), None)
     document = json.loads(locked_sbom(name, stored, context.engine, context.project, matrix))
     status = image_status(name, stored, context.engine)
     updates = find_updates(name, system_of(document), status, context)

@@ -27,16 +27,10 @@ def show(selection: Selection, as_json: bool = JSON, checkout: Project = PROJECT
 
 
 def described(image: "Image", locks: Path) -> dict[str, Any]:
-    """Return the image's pins with sources and reasons, its locks, its GPUs, the broken rules."""
+    """Return the image's pins with sources and reasons, its locks and its GPUs."""
     from imgbuild.dockerfile.conda import conda_packages
-    from imgbuild.matrix.images import corrections
-    from imgbuild.matrix.rules import broken_rules
     from imgbuild.matrix.tags import planned_tags
 
-    corrected = {
-        component: {"version": pin.version, "why": pin.why}
-        for component, pin in corrections(image).items()
-    }
     packages = [
         {"url": one.url, "sha256": one.sha256, "locked": one.sha256 is not None}
         for one in conda_packages(image.version_of("python"), image.python, locks)
@@ -49,7 +43,6 @@ def described(image: "Image", locks: Path) -> dict[str, Any]:
         "pins": [
             {
                 **{name: value for name, value in asdict(pin).items() if name != "key"},
-                "corrected": corrected.get(pin.component),
                 "packages": packages if pin.component == "python" else [],
                 "apt": apt if pin.component == "cuda" else [],
             }
@@ -58,10 +51,6 @@ def described(image: "Image", locks: Path) -> dict[str, Any]:
         "without_horovod": None if image.horovod else image.row.horovod.why,
         "lock": f"images/locks/{image.lock_name}",
         "provides": dict.fromkeys(image.provided, image.distribution),
-        "broken_rules": [
-            {"rule": b.rule.name, "sentence": b.sentence, "otherwise": b.rule.otherwise}
-            for b in broken_rules(image.matrix, image.keys)
-        ],
         "gpu": _gpu(image),
     }
 
@@ -107,9 +96,6 @@ def image_text(image: dict[str, Any]) -> str:
         lines += _pin_lines(pin, image["mpi"])
     if why := image["without_horovod"]:
         lines += ["horovod, mpi -", *wrapped(f"why: {why}", INDENT)]
-    for broken in image["broken_rules"]:
-        sentence = f"{broken['sentence']} What happens: {broken['otherwise']}."
-        lines += ["", *wrapped(sentence, "")]
     if gpu:
         lines += ["", f"minimum driver {gpu['minimum_driver']}"]
         lines += [*wrapped(f"source: {gpu['minimum_driver_source']}", INDENT), "", *GPU_TITLE]
@@ -127,13 +113,10 @@ def _pin_lines(pin: dict[str, Any], mpi: str) -> list[str]:
     lines = [line] if len(line) <= WIDTH else [head, *wrapped(pin["source"], INDENT)]
     notes = [f"sha256 {pin['sha256']}"] if pin["sha256"] else []
     if pin["documented"]:
-        gone = ", which is not available for this image: the corrected one stays"
+        gone = ", which is not available for this image"
         notes.append(f"documented: {pin['documented']}{'' if pin['documented_exists'] else gone}")
     if pin["why"]:
         notes.append(f"why: {pin['why']}")
-    if pin["corrected"]:
-        version, why = pin["corrected"].values()
-        notes.append(f"as documented; the family has {version}{f' ({why})' if why else ''}")
     if pin["apt"]:
         notes.append(f"packages: {' '.join(pin['apt'])}")
     if packages := pin["packages"]:

@@ -163,8 +163,7 @@ class Engine:
         hint = own_image(reference)
         hint += f"imgbuild pulls no image to test it; if a registry has it: {pull}"
         if image:
-            untested = " --no-test" if image.documented else ""
-            hint = f"Build it first: imgbuild build --name {image.name}{untested}"
+            hint = f"Build it first: imgbuild build --name {image.name}"
         where = self.host or "its default"
         raise InputError(f"The engine at {where} has no image {reference}. {hint}")
 

@@ -18,7 +18,7 @@ from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.dockerfile.requirements import uv_platform
 from imgbuild.dockerfile.resolver import Target
 from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.images import Image, whole_family
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.project import Project
 from imgbuild.registry.signing import require_trusted
 from imgbuild.suites.container import ImageContents, read_contents, remove_leftovers
@@ -192,7 +192,7 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
         remove_leftovers([reference], engine)
         found = read_contents(reference, stored.id, engine)
     packages, user = _checked_packages(found, reference), _checked_user(stored.user, reference)
-    for image in whole_family(context.images[0].matrix):
+    for image in all_images(context.images[0].matrix):
         if image.name == stored.labels.get(NAME):
             base = family_base(image, context.project)
             own = replace(base, reference=reference, user=user, id=stored.id)

@@ -24,6 +24,11 @@ from imgbuild.yaml_file import Fault, Location, Section, check, read_document
 
 #: The fields that add something.
 _ADDED = {"pip", "requirements", "conda_file", "apt", "env", "copied", "user"}
+#: The answer to a key that such files no longer have.
+_AS_DOCUMENTED = (
+    "the key 'as_documented' was removed. Images are built with the corrected pins only; `imgbuild "
+    "show IMAGE` lists the documented ones, and why they cannot work"
+)
 #: Which suites of the base run in the result: those that take seconds, all of them, or none.
 TestSet = Literal["short", "all", "none"]
 PipRequirement = Annotated[str, AfterValidator(plain_requirement)]
@@ -42,7 +47,6 @@ class Extension(Section):
     gpu: bool = False
     stack: scalars.Prose | None = None
     mpi: scalars.Prose | None = None
-    as_documented: bool = False
     name: scalars.Prose | None = None
     pip: tuple[PipRequirement, ...] = ()
     requirements: tuple[scalars.Prose, ...] = ()
@@ -63,8 +67,7 @@ class Extension(Section):
     @property
     def selection(self) -> Selection:
         tf, name = ((one,) if one else () for one in (self.tf, self.name))
-        options = (self.cpu, self.gpu, self.stack, self.mpi, False, self.as_documented)
-        return Selection(tf, *options, name)
+        return Selection(tf, self.cpu, self.gpu, self.stack, self.mpi, names=name)
 
 
 def extension_of(values: dict[str, Any]) -> Extension:
@@ -79,6 +82,8 @@ def extension_of(values: dict[str, Any]) -> Extension:
 def read_extension(path: Path) -> Extension:
     """Return what a YAML file says; InputError names every fault, and files that are not there."""
     document = read_document(path)
+    if isinstance(document.value, dict) and "as_documented" in document.value:
+        raise document.reject([Fault(("as_documented",), _AS_DOCUMENTED)])
     extension, faults = check(document, Extension)
     for place, name in _files_named(extension) if extension else ():
         if not (path.absolute().parent / name).exists():

@@ -1,6 +1,5 @@
 """The images of the matrix: a row in one variant, with every pin resolved."""
 
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -11,7 +10,7 @@ from imgbuild.matrix.components import AptCuda, Cuda, IndexCuda, Mpi, NoMpi, Pyt
 from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.matrix.model import Horovod, Matrix, OperatingSystem, Row, TensorFlow, Variant
 from imgbuild.matrix.pins import ResolvedPin, os_of, resolve_pins, usual_mpi
-from imgbuild.matrix.tags import DOCUMENTED, planned_tags
+from imgbuild.matrix.tags import planned_tags
 
 #: Before the repository of what is built from stand-ins. No host can be called so, and nothing be
 #: pushed to it. Source: RFC 2606, section 2.
@@ -20,10 +19,7 @@ STANDIN_HOST = "standin.invalid/"
 
 @dataclass(frozen=True)
 class Image:
-    """One TensorFlow version in one variant on one stack, and the pins of what is in it.
-
-    ``documented`` is true of an image with the documented pins where the family has corrected ones.
-    """
+    """One TensorFlow version in one variant on one stack, and the pins of what is in it."""
 
     tensorflow: str
     variant: Variant
@@ -33,7 +29,6 @@ class Image:
     pins: tuple[ResolvedPin, ...]
     row: Row
     matrix: Matrix
-    documented: bool = False
 
     @property
     def minor(self) -> str:
@@ -48,8 +43,8 @@ class Image:
     @cached_property
     def name(self) -> str:
         """The image's name in files, logs and reports, e.g. ``tf-2.2-cpu-debian``."""
-        ends = ("" if self.usual_mpi else self.mpi.flavour, DOCUMENTED if self.documented else "")
-        return "-".join(filter(None, ("tf", self.minor, self.variant, self.stack, *ends)))
+        ending = "" if self.usual_mpi else self.mpi.flavour
+        return "-".join(filter(None, ("tf", self.minor, self.variant, self.stack, ending)))
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -202,8 +197,8 @@ class Image:
 
     @property
     def budget(self) -> int | None:
-        """Its size budget in bytes; None without one, and for an image as documented."""
-        megabytes = None if self.documented else self.row.budget.get(self.variant)
+        """Its size budget in bytes; None without one."""
+        megabytes = self.row.budget.get(self.variant)
         return None if megabytes is None else megabytes * 1_000_000
 
     def as_json(self) -> dict[str, Any]:
@@ -215,7 +210,6 @@ class Image:
             "tags": list(self.tags),
             "os": self.os_name,
             "mpi": self.mpi_name,
-            "as_documented": self.documented,
             "pins": {pin.component: pin.version for pin in self.pins},
         }
 
@@ -243,17 +237,9 @@ def all_images(matrix: Matrix) -> tuple[Image, ...]:
     return tuple(found)
 
 
-def as_documented_image(image: Image) -> Image:
-    """Return the image with the documented pins: itself where none differs."""
-    with suppress(LookupError):  # a documented version is missing: a fault of the file
-        other = resolve_image(image.matrix, image.row, image.variant, documented=True)
-        return other if corrections(other) else image
-    return image
-
-
 # Every fault of the matrix is looked for in all images, and options are compared with them.
 @lru_cache(maxsize=1024)
-def resolve_image(matrix: Matrix, row: Row, variant: Variant, *, documented: bool = False) -> Image:
+def resolve_image(matrix: Matrix, row: Row, variant: Variant) -> Image:
     """Return one image of a row; LookupError if it lacks a pin or refers to what is not there."""
     return Image(
         tensorflow=row.tensorflow,
@@ -261,52 +247,7 @@ def resolve_image(matrix: Matrix, row: Row, variant: Variant, *, documented: boo
         stack=row.stack,
         os_name=os_of(matrix, row),
         repository=matrix.repository,
-        pins=resolve_pins(matrix, row, variant, documented=documented),
+        pins=resolve_pins(matrix, row, variant),
         row=row,
         matrix=matrix,
-        documented=documented,
     )
-
-
-def documented_family(matrix: Matrix) -> tuple[Image, ...]:
-    """Return every image as documented that differs from the family's, in the matrix's order."""
-    return tuple(
-        image for image in map(as_documented_image, all_images(matrix)) if image.documented
-    )
-
-
-def whole_family(matrix: Matrix) -> tuple[Image, ...]:
-    """Return every image that has a name: the family, then the images as documented."""
-    return (*all_images(matrix), *documented_family(matrix))
-
-
-def as_documented(images: Iterable[Image], *, each: bool) -> tuple[Image, ...]:
-    """Return the images with the documented pins; without ``each``, only those that differ."""
-    others = [as_documented_image(image) for image in images]
-    same = [image for image in others if not image.documented]
-    if each and same:
-        kept = [
-            f"{pin.component} {pin.documented} was documented and is not available for this image "
-            f"({pin.why})"
-            for pin in unavailable(same[0])
-        ]
-        why = "; ".join(kept) or "the matrix has no other documented version of any of its pins"
-        raise InputError(f"{same[0].name} has no variant as documented: {why}.")
-    found = tuple(image for image in others if image.documented)
-    if not found:
-        raise InputError("None of the selected images has a variant as documented.")
-    return found
-
-
-def corrections(image: Image) -> dict[str, ResolvedPin]:
-    """Return the family's pins, by component, that an image as documented has otherwise."""
-    family = resolve_image(image.matrix, image.row, image.variant).pins
-    own = {pin.component: pin.version for pin in image.pins}
-    return {
-        one.component: one for one in family if own.get(one.component, one.version) != one.version
-    }
-
-
-def unavailable(image: Image) -> tuple[ResolvedPin, ...]:
-    """Return the pins whose documented version the image cannot have: the corrected one stays."""
-    return tuple(pin for pin in image.pins if pin.documented and not pin.documented_exists)

@@ -8,7 +8,7 @@ from typing import Any
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.evidence import read_evidence
-from imgbuild.matrix.images import all_images, minor_of, resolve_image, whole_family
+from imgbuild.matrix.images import all_images, minor_of, resolve_image
 from imgbuild.matrix.model import NONE, Matrix
 from imgbuild.matrix.pins import NVIDIA, MissingError
 from imgbuild.matrix.rules import rule_faults
@@ -61,7 +61,7 @@ def load_matrix(path: Path) -> Matrix:
     if matrix:
         matrix = matrix.with_evidence(read_evidence(project.evidence))
         faults += [*_image_faults(matrix), *_default_faults(matrix), *_layer_faults(matrix)]
-        faults += [*rule_faults(matrix), *tag_faults(matrix, whole_family(matrix))]
+        faults += [*rule_faults(matrix), *tag_faults(matrix, all_images(matrix))]
         faults += _alias_faults(matrix)
         faults += _upstream_faults(matrix, project.keyrings)
     if matrix is None or faults:
@@ -113,13 +113,11 @@ def _broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 - what
 
 
 def _names(document: Any, pattern: Location) -> Iterator[tuple[Location, str]]:  # noqa: ANN401
-    """Yield each name with its place; a pin's documented one too, where that was published."""
+    """Yield each name with its place."""
     for at, value in _values(document, pattern):
-        pin = value if isinstance(value, dict) else {"version": value}
-        names = [(at, pin.get("version"))]
-        if pin.get("documented_exists") != "false":
-            names.append(((*at, "documented"), pin.get("documented")))
-        yield from ((place, name) for place, name in names if isinstance(name, str))
+        name = value.get("version") if isinstance(value, dict) else value
+        if isinstance(name, str):
+            yield at, name
 
 
 def _values(value: Any, pattern: Location, at: Location = ()) -> Iterator[tuple[Location, Any]]:  # noqa: ANN401
@@ -189,7 +187,7 @@ def _layer_faults(matrix: Matrix) -> Iterator[Fault]:
 
 def _alias_faults(matrix: Matrix) -> Iterator[Fault]:
     """Yield each alias that another image has already; aliases of no image count for nothing."""
-    seen = {image.name: image.name for image in whole_family(matrix)}
+    seen = {image.name: image.name for image in all_images(matrix)}
     for name, aliases in matrix.aliases.items():
         for index, alias in enumerate(aliases):
             if (owner := seen.setdefault(plain(alias), name)) != name:

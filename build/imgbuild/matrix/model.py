@@ -24,7 +24,7 @@ class Pin(Section):
     """The exact version of one component; with the documented one where that cannot work.
 
     ``documented_exists`` is false if the documented version cannot be had there, such as a package
-    of another release of the system; then ``--as-documented`` keeps the corrected one.
+    of another release of the system.
     """
 
     version: scalars.Version

@@ -75,10 +75,8 @@ def usual_mpi(matrix: Matrix, row: Row) -> str | None:
     return next((level.mpi.version for level in _levels(matrix, row)[1:] if level.mpi), None)
 
 
-def resolve_pins(
-    matrix: Matrix, row: Row, variant: Variant, *, documented: bool = False
-) -> tuple[ResolvedPin, ...]:
-    """Return the row's pins with their sources; ``documented`` takes the documented versions.
+def resolve_pins(matrix: Matrix, row: Row, variant: Variant) -> tuple[ResolvedPin, ...]:
+    """Return the row's pins with their sources.
 
     MissingError: it lacks a pin or a distribution. KeyError: it refers to what is not there.
     """
@@ -98,18 +96,16 @@ def resolve_pins(
     if matrix.python[pin_of(matrix, row, "python").version].origin == "conda":
         components.append("miniconda")
     components += ["cuda", "cudnn", "nccl"] if variant == "gpu" else []
-    return (*pins, *(_resolve(matrix, row, component, documented) for component in components))
+    return (*pins, *(_resolve(matrix, row, component) for component in components))
 
 
-def _resolve(matrix: Matrix, row: Row, component: str, documented: bool) -> ResolvedPin:
+def _resolve(matrix: Matrix, row: Row, component: str) -> ResolvedPin:
     os = matrix.operating_systems[os_of(matrix, row)]
     archive = f"{os.distribution.capitalize()} {os.suite} archive"
     if component == "os":
         source, key = os.image or archive, os_of(matrix, row)
         return ResolvedPin(component, os.version, source=source, why=os.support, key=key)
     pin = pin_of(matrix, row, component)
-    if documented and pin.documented and pin.documented_exists:
-        pin = Pin(version=pin.documented)
     version, why = pin.version, pin.why
     if component == "cuda" and version not in matrix.cuda:
         raise KeyError(version)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from imgbuild.scalars import Name, Prose, Specifier, Version
 from imgbuild.yaml_file import Section
@@ -18,7 +18,6 @@ Part = Literal[
     "os",
     "stack",
     "flavour",
-    "documented",
     "release",
 ]
 
@@ -73,7 +72,7 @@ class Rule(Section):
     minimum: dict[Version, Version] | None = None
     where: dict[Fact, Specifier] = Field(default_factory=dict)
     source: Prose
-    #: What happens to an image that breaks it; part of a warning before one is built knowingly.
+    #: What would happen to an image that breaks it; part of the error.
     otherwise: Prose
 
     @model_validator(mode="after")
@@ -83,6 +82,14 @@ class Rule(Section):
         return self
 
 
+def _without_documented(parts: object) -> object:
+    """Drop a part of older matrices that no image has: `reproduce` reads the image's own commit."""
+    return [part for part in parts if part != "documented"] if isinstance(parts, list) else parts
+
+
+Parts = Annotated[tuple[Part, ...], Field(min_length=1), BeforeValidator(_without_documented)]
+
+
 class Tags(Section):
     """The tags of every image: one that stays, for releases, and those that move.
 
@@ -90,5 +97,5 @@ class Tags(Section):
     does not apply to an image is left out, and so is the stack of ``defaults``.
     """
 
-    immutable: tuple[Part, ...] = Field(min_length=1)
-    moving: tuple[Annotated[tuple[Part, ...], Field(min_length=1)], ...] = Field(min_length=1)
+    immutable: Parts
+    moving: tuple[Parts, ...] = Field(min_length=1)

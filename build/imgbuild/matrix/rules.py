@@ -9,7 +9,7 @@ from typing import NamedTuple
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
 
-from imgbuild.matrix.images import Image, all_images, corrections, minor_of, unavailable
+from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.pins import pin_location
 from imgbuild.matrix.rule_model import Check, Rule
@@ -74,33 +74,15 @@ def rule_faults(matrix: Matrix) -> Iterator[Fault]:
     for image in all_images(matrix):
         for broken in broken_rules(matrix, image.keys):
             nearest = nearest_that_works(matrix, image.keys, broken)
-            message = f"{broken.sentence} Nearest that works: {nearest or 'none'}."
+            message = (
+                f"{broken.sentence} Consequence: {broken.rule.otherwise}. "
+                f"Nearest that works: {nearest or 'none'}."
+            )
             images.setdefault(Fault(_location(image, broken), message), []).append(image.name)
     for fault, names in images.items():
         more = len(names) - NAMED_IMAGES
         listed = ", ".join(names[:NAMED_IMAGES]) + (f" and {more} more" if more > 0 else "")
         yield Fault(fault.location, f"{listed}: {fault.message}")
-
-
-def documented_warnings(image: Image) -> list[str]:
-    """Return paragraphs on an image as documented: one on its pins, then one a broken rule."""
-    changed = [
-        f"{component} {image.version_of(component)} in place of {corrected.version}"
-        for component, corrected in corrections(image).items()
-    ]
-    kept = [
-        f"{pin.component} stays {pin.version}, since {pin.documented} is not available for this "
-        f"image ({pin.why})"
-        for pin in unavailable(image)
-    ]
-    return [
-        f"{image.name} is built as documented: {'; '.join([*changed, *kept])}.",
-        *(
-            f"Warning: {image.name}: {broken.sentence} What will happen: {broken.rule.otherwise}. "
-            "Suites that check this fail, and the image is not tagged; --no-test tags it."
-            for broken in broken_rules(image.matrix, image.keys)
-        ),
-    ]
 
 
 def nearest_that_works(matrix: Matrix, pins: Pins, broken: BrokenRule) -> str | None:

@@ -1,7 +1,7 @@
 """Select images of the matrix by version, variant, stack and MPI, or by name."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -34,7 +34,6 @@ class Selection:
     stack: str | None = None
     mpi: str | None = None
     everything: bool = False
-    as_documented: bool = False
     names: tuple[str, ...] = ()
 
     @property
@@ -54,26 +53,20 @@ class Selection:
 
 
 def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]:
-    """Return the selected images in the order of the matrix.
+    """Return the selected images in the order of the matrix."""
+    from imgbuild.matrix.images import all_images  # noqa: PLC0415
 
-    As documented, a version that is named must differ from the family's; of everything, images
-    that do not differ are left out.
-    """
-    from imgbuild.matrix.images import all_images, as_documented, whole_family  # noqa: PLC0415
-
+    images = all_images(matrix)
     if selection.names:
         if selection != Selection(names=selection.names):
             raise InputError(
                 "An image's name, as argument or with --name, cannot be combined with --tf, --cpu, "
-                "--gpu, --stack, --mpi, --all or --as-documented."
+                "--gpu, --stack, --mpi or --all."
             )
         called = {image_called(matrix, name).name for name in dict.fromkeys(selection.names)}
-        return tuple(image for image in whole_family(matrix) if image.name in called)
-    images = all_images(matrix)
+        return tuple(image for image in images if image.name in called)
     _check_options(images, matrix, selection)
-    images = _matching(images, matrix, selection)
-    every = not selection.everything
-    return as_documented(images, each=every) if selection.as_documented else images
+    return _matching(images, matrix, selection)
 
 
 def _check_options(images: tuple["Image", ...], matrix: "Matrix", selection: Selection) -> None:
@@ -122,7 +115,7 @@ def _matching(
             raise _no_image(selection, version, variant, of_version)
         found = newest_of(found) if version == LATEST else found
         if not selection.everything:
-            found = by_default(found, as_documented=selection.as_documented)
+            found = by_default(found)
         names.update(image.name for image in found)
     return tuple(image for image in images if image.name in names)
 
@@ -133,17 +126,15 @@ def newest_of(images: Sequence["Image"]) -> list["Image"]:
     return [image for image, own in zip(images, numbers, strict=True) if own == max(numbers)]
 
 
-def by_default(images: list["Image"], *, as_documented: bool = False) -> list["Image"]:
+def by_default(images: list["Image"]) -> list["Image"]:
     """Return the image that the defaults mean; each counts only where it leaves an image."""
-    from imgbuild.matrix.images import as_documented_image  # noqa: PLC0415
-
     defaults = images[0].matrix.defaults
-    for fits in (
-        lambda image: not as_documented or as_documented_image(image).documented,
+    conditions: tuple[Callable[[Image], bool], ...] = (
         lambda image: image.variant == defaults.variant,
         lambda image: image.stack == defaults.stack,
         lambda image: image.usual_mpi,
-    ):
+    )
+    for fits in conditions:
         images = [image for image in images if fits(image)] or images
     if len(images) > 1:
         names = ", ".join(image.name for image in images)
@@ -174,9 +165,9 @@ def image_called(matrix: "Matrix", text: str) -> "Image":
 
     InputError: there is none; the most similar names are listed.
     """
-    from imgbuild.matrix.images import whole_family  # noqa: PLC0415
+    from imgbuild.matrix.images import all_images  # noqa: PLC0415
 
-    family = whole_family(matrix)
+    family = all_images(matrix)
     for image in family:
         short = (tag.rpartition(":")[2] for tag in image.tags)
         if text in {image.name, *image.tags, *short} or plain(text) in map(plain, image.aliases):

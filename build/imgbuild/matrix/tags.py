@@ -14,8 +14,6 @@ from imgbuild.yaml_file import Fault, Location
 if TYPE_CHECKING:  # which has its tags from here
     from imgbuild.matrix.images import Image
 
-#: The end of the name of an image with the documented pins, and that part of its tags.
-DOCUMENTED = "as-documented"
 #: What a registry takes as a tag. Source: OCI Distribution Specification 1.1, "Pulling manifests".
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 LONGEST_TAG = 128
@@ -107,7 +105,6 @@ def parts_of(image: "Image") -> dict[Part, str]:
         "os": f"{image.os.distribution}{image.os.version}",
         "stack": stack_part(image, image.stack),
         "flavour": "" if image.usual_mpi else image.mpi.flavour,
-        "documented": DOCUMENTED if image.documented else "",
     }
 
 
@@ -126,7 +123,7 @@ def _joined(scheme: Iterable[Part], parts: Mapping[Part, str]) -> str:
 
 
 def tag_faults(matrix: Matrix, family: "Iterable[Image]") -> Iterator[Fault]:
-    """Yield every fault of the scheme of tags; ``family`` is the whole one.
+    """Yield every fault of the scheme of tags; ``family`` is all its images.
 
     Every tag is one that registries take, leaves space for its record, and belongs to one image.
     """

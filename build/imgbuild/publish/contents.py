@@ -3,9 +3,9 @@
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.components import WITHOUT_MPI
-from imgbuild.matrix.images import Image, all_images, as_documented_image, minor_of, resolve_image
+from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.rule_model import Part
-from imgbuild.matrix.tags import DOCUMENTED, parts_of, python_part, stack_part
+from imgbuild.matrix.tags import parts_of, python_part, stack_part
 from imgbuild.suites.container import NOTHING, ImageContents, joined_versions, read_contents
 
 
@@ -28,7 +28,6 @@ def parts_read(contents: ImageContents, image: Image) -> dict[Part, str]:
         "os": "".join(contents.os),
         "stack": stack_part(image, _stack(contents.os, image)),
         "flavour": "" if image.usual_mpi and flavour == image.mpi.flavour else flavour,
-        "documented": _documented(contents, image),
     }
 
 
@@ -66,27 +65,6 @@ def _stack(system: tuple[str, str], image: Image) -> str:
     images = all_images(image.matrix)
     found = {one.stack for one in images if (one.os.distribution, one.os.version) == system}
     return image.stack if image.stack in found else " or ".join(sorted(found)) or NOTHING
-
-
-def _documented(contents: ImageContents, image: Image) -> str:
-    """Return which of the two the image is by those of the corrected pins that are read here."""
-    other = (
-        resolve_image(image.matrix, image.row, image.variant)
-        if image.documented
-        else as_documented_image(image)
-    )
-    horovod = [version for name, version in contents.distributions if name == "horovod"]
-    found = {
-        "python": contents.python,
-        **({"horovod": joined_versions(horovod), "mpi": contents.mpi[1]} if image.horovod else {}),
-        **({"cuda": joined_versions(contents.cuda)} if image.cuda else {}),
-    }
-    differ = [name for name in found if image.version_of(name) != other.version_of(name)]
-    for one in (image, other):
-        pins = {name: one.version_of(name) for name in differ}
-        if all(_spelled(found[name], pin) == pin for name, pin in pins.items()):
-            return DOCUMENTED if one.documented else ""
-    return "neither as documented nor as corrected"
 
 
 def check_contents(image: Image, image_id: str, engine: Engine) -> None:

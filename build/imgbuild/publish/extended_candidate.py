@@ -20,7 +20,7 @@ from imgbuild.dockerfile.labels import (
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.files import json_sha256
-from imgbuild.matrix.images import Image, whole_family
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.tags import (
     LONGEST_RELEASE,
     LONGEST_TAG,
@@ -213,7 +213,7 @@ def approve_extended(
 
 
 def _family(recorded: RecordedExtension, context: BuildContext) -> Image | None:
-    images = whole_family(context.images[0].matrix)
+    images = all_images(context.images[0].matrix)
     return next((image for image in images if image.name == recorded.family), None)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.images import whole_family
+from imgbuild.matrix.images import all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import (
     INPUT_PREFIX,
@@ -93,7 +93,7 @@ class Inspection:
     @cached_property
     def _family_tags(self) -> set[str]:
         """The moving tags of the matrix: somebody may have deleted the record that has one."""
-        return {tag for image in whole_family(self.matrix) for tag in planned_tags(image).moving}
+        return {tag for image in all_images(self.matrix) for tag in planned_tags(image).moving}
 
     def _unrecorded_tags(self) -> Iterator[str]:
         """Yield a sentence for each tag by which images are pulled that is at an unknown one.

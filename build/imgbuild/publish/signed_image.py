@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.images import whole_family
+from imgbuild.matrix.images import all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import PLACEHOLDER, RELEASE, PlannedTags, input_tag, tags_with_pins
 from imgbuild.publish.record import (
@@ -66,7 +66,7 @@ class SignedImage:
         """
         if self.tag is not None and self.moving is not None:
             return PlannedTags(self.tag, self.moving)
-        image = next((image for image in whole_family(matrix) if image.name == self.image), None)
+        image = next((image for image in all_images(matrix) if image.name == self.image), None)
         if image is None:
             raise CheckFailedError(
                 f"its provenance is from before imgbuild signed tags, and the matrix of this "

@@ -28,7 +28,7 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
 from imgbuild.files import json_sha256
 from imgbuild.inputs.build_inputs import FILES, image_downloads
-from imgbuild.matrix.images import Image, minor_of, whole_family
+from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.changes import recorded_parts
 from imgbuild.plan.digest import DOWNLOAD, SHORT, STAGE, InputReader
@@ -87,7 +87,7 @@ def image_sbom(
             f"{name} ({stored.id}) has no dpkg-query, which says what its system is made of. An "
             "SBOM is made of images of Debian and Ubuntu; take a tool such as syft for others."
         )
-    image = next((i for i in whole_family(matrix) if i.name == stored.labels.get(NAME)), None)
+    image = next((i for i in all_images(matrix) if i.name == stored.labels.get(NAME)), None)
     origins = known_origins(stored.labels, image, project) if image else {}
     document = sbom(stored, contents, installed, origins)
     if image:

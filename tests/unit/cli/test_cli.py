@@ -16,7 +16,7 @@ from imgbuild.build.source_metadata import MetadataReader
 from imgbuild.cli import interruption, register, require_values
 from imgbuild.dockerfile import conda, requirements
 from imgbuild.errors import ImgbuildError, InputError, MachineError
-from imgbuild.matrix.images import whole_family
+from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
@@ -53,8 +53,7 @@ def _run(folder: Path, *arguments: str) -> tuple[int, str]:
     [
         ((), None),
         (("2.2", "--name", "tf-2.2-gpu-ubuntu"), 2),
-        (("--tf", "2.2", "--gpu"), 2),
-        (("--as-documented", "--gpu"), 3),
+        (("--tf", "2.2", "--gpu"), 1),
     ],
 )
 def test_list_has_all_that_fits(
@@ -63,8 +62,7 @@ def test_list_has_all_that_fits(
     text = _run(unchanged, "list", *options)[1]
     lines = [line.split() for line in text.splitlines()]
     names = [line[0] for line in lines if line[:1] and line[0].startswith("tf-")]
-    assert len(names) == (count or len(whole_family(matrix)))
-    assert ("as-documented: the documented" in text) == any("documented" in one for one in names)
+    assert len(names) == (count or len(all_images(matrix)))
     listed = json.loads(_run(unchanged, "list", *options, "--json")[1])
     assert {one["name"] for one in listed} == {*names}
     if count is None:
@@ -73,7 +71,7 @@ def test_list_has_all_that_fits(
 
 def test_a_wide_list_has_drivers_sizes_and_tags(unchanged: Path) -> None:
     lines = _run(unchanged, "list", "--wide")[1].splitlines()
-    for image in whole_family(load_matrix(unchanged / "matrix.yaml")):
+    for image in all_images(load_matrix(unchanged / "matrix.yaml")):
         (line,) = (line for line in lines if line.startswith(f"{image.name} "))
         driver, size = (image.cuda and image.cuda.driver, image.budget)
         facts = [driver or "-", f"{size / 1e6:.0f}" if size else "-", *image.tags]
@@ -90,16 +88,6 @@ def test_without_a_version_a_line_says_which_is_taken(
     said = imgbuild(unchanged, *words, env=NO_ENGINE).stderr.splitlines()[0]
     assert said.startswith(f"No version was named: taking TensorFlow 2.2 ({name}). --tf VERSION")
     assert "named" not in imgbuild(unchanged, *words, "--tf", "2.2", env=NO_ENGINE).stderr
-
-
-def test_build_as_documented_warns_first(unchanged: Path) -> None:
-    arguments = ("build", "--tf", "2.1", "--gpu", "--as-documented", "--plan", "--json")
-    result = imgbuild(unchanged, *arguments, env=NO_ENGINE)
-    paragraphs = result.stderr.splitlines()
-    assert "cuda 10.0 in place of 10.1" in paragraphs[0]
-    assert "breaks the rule tensorflow-cuda" in paragraphs[1]
-    assert "What will happen:" in paragraphs[1]
-    assert result.stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -202,7 +190,6 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("run 2.2-gup -- python x.py", "tf-2.2-gpu-ubuntu"),
         ("push", "--tf VERSION or --all"),
         ("show --tf 2.2 --gpu --stack debian", "No image of TensorFlow 2.2 fits --gpu"),
-        ("show --tf 1.10 --as-documented", "tf-1.10-cpu-debian has no"),
         ("show --tf 2.2 --stack a;b", "--stack 'a;b': there is none"),
         ("test --tf 2.2 --suite nope", "No suite nope. There are: contents"),
         (

@@ -12,6 +12,8 @@ OWN = {**NO_ENGINE, "IMGBUILD_PROJECT": str(ROOT)}
 @pytest.mark.parametrize(
     ("words", "replacement"),
     [
+        (("build", "--as-documented", "--tf", "2.1"), "imgbuild show"),
+        (("list", "--as-documented"), "imgbuild show"),
         (("build", "--log-format", "json"), "--json"),
         (("build", "--log-format=text", "--plan"), "--json"),
         (("matrix", "--changed-since", "HEAD~1"), "--missing"),

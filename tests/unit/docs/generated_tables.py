@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from imgbuild.cli import app, register
 from imgbuild.matrix.gpus import GENERATIONS, gpu_support
-from imgbuild.matrix.images import Image, all_images, corrections, documented_family
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rules import numbers
 from imgbuild.matrix.tags import planned_tags
@@ -28,7 +28,6 @@ TAGGED = (
     "tf-1.12-gpu-ubuntu",
     "tf-2.2-cpu-debian",
     "tf-2.2-cpu-debian-intelmpi",
-    "tf-2.1-gpu-ubuntu-as-documented",
 )
 
 
@@ -89,7 +88,7 @@ def _support(images: Iterable[Image]) -> str:
 
 
 def _tags(matrix: Matrix) -> str:
-    known = {i.name: i for i in (*all_images(matrix), *documented_family(matrix))}
+    known = {image.name: image for image in all_images(matrix)}
     planned = ((name, planned_tags(known[name], "20261120.1")) for name in TAGGED)
     return table(
         ("image", "its immutable tag in release 20261120.1", "moving tags"),
@@ -120,10 +119,11 @@ def _generations(matrix: Matrix) -> str:
 
 def _corrections(matrix: Matrix) -> str:
     rows: dict[tuple[str, ...], list[str]] = {}
-    for image in documented_family(matrix):
-        for component, corrected in corrections(image).items():
-            row = (component, image.version_of(component), corrected.version, corrected.why or "")
-            rows.setdefault(row, []).append(f"`{image.name.removesuffix('-as-documented')}`")
+    for image in all_images(matrix):
+        for pin in image.pins:
+            if pin.documented and pin.documented_exists:
+                row = (pin.component, pin.documented, pin.version, pin.why or "")
+                rows.setdefault(row, []).append(f"`{image.name}`")
     return table(
         ("images", "pin", "documented", "corrected", "why"),
         ((", ".join(names), *row) for row, names in rows.items()),

@@ -56,7 +56,8 @@ def test_a_file_says_what_options_say(write: Write) -> None:
 @pytest.mark.parametrize(
     ("line", "place", "says"),
     [
-        ("pips: [keras]", "1:1", "unknown key 'pips'; allowed: apt, as_documented, base"),
+        ("pips: [keras]", "1:1", "unknown key 'pips'; allowed: apt, base"),
+        ("as_documented: true", "1:1", "the key 'as_documented' was removed"),
         ("pip: ['keras @ https://x.example/k.whl']", "1:7", "cannot be locked by hash"),
         ("pip: [-e .]", "1:7", "is not a requirement"),
         ("apt: ['x; rm -rf /']", "1:7", "a package of the system's archive"),

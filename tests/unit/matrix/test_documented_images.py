@@ -1,22 +1,20 @@
-"""The images as documented: what they have, and that the documentation said so."""
+"""The documented versions: which pins have them, and that the documentation said so."""
 
 import re
 
 from conftest import ROOT
 
-from imgbuild.matrix.images import Image, all_images, as_documented, corrections, unavailable
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
 
 
-def test_a_documented_version_that_the_system_never_had_stays_corrected(
-    images: dict[str, Image],
-) -> None:
-    (image,) = as_documented([images["tf-2.1-gpu-ubuntu"]], each=True)
-    assert [(name, pin.version) for name, pin in corrections(image).items()] == [("cuda", "10.1")]
-    assert (image.version_of("cuda"), image.version_of("git")) == ("10.0", "2.17.1")
-    assert [pin.documented for pin in unavailable(image)] == ["2.7.4"]
-    old = images["tf-1.13-gpu-ubuntu"]
-    assert (old.version_of("git"), unavailable(old)) == ("2.7.4", ())
+def test_a_pin_has_its_documented_version(images: dict[str, Image]) -> None:
+    pins = {pin.component: pin for pin in images["tf-2.1-gpu-ubuntu"].pins}
+    cuda, git = pins["cuda"], pins["git"]
+    assert (cuda.version, cuda.documented, cuda.documented_exists) == ("10.1", "10.0", True)
+    assert (git.version, git.documented, git.documented_exists) == ("2.17.1", "2.7.4", False)
+    old = {pin.component: pin for pin in images["tf-1.13-gpu-ubuntu"].pins}["git"]
+    assert (old.version, old.documented) == ("2.7.4", None)
 
 
 def test_only_what_the_sources_have_is_called_documented(matrix: Matrix) -> None:

@@ -67,7 +67,8 @@ def test_a_row_that_breaks_a_rule_is_refused(
     line = next(line for line in lines if f"rule {name}, which requires" in line)
     rule = next(rule for rule in matrix.rules if rule.name == name)
     assert required in line
-    assert f"{rule.says} Source: {rule.source}. Nearest that works: {nearest}." in line
+    assert f"{rule.says} Source: {rule.source}. Consequence: {rule.otherwise}. " in line
+    assert line.endswith(f" Nearest that works: {nearest}.")
 
 
 def test_a_broken_rule_names_the_images_and_what_was_found(

@@ -12,7 +12,7 @@ from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import Selection, select_images
 from releases import release_of
 
-DEBIAN, DOCUMENTED = "debian", "tf-2.1-gpu-ubuntu-as-documented"
+DEBIAN = "debian"
 NAMED = Selection(names=("tf-2.2-cpu-debian",))
 
 
@@ -42,11 +42,6 @@ def _names(matrix: Matrix, selection: Selection) -> list[str]:
             Selection(names=(*NAMED.names, "tf-1.10-cpu-ubuntu", *NAMED.names)),
             "1.10-cpu-ubuntu 2.2-cpu-debian",
         ),
-        (Selection(("2.1",), as_documented=True), "2.1-gpu-ubuntu-as-documented"),
-        (
-            Selection(gpu=True, everything=True, as_documented=True),
-            " ".join(f"{minor}-gpu-ubuntu-as-documented" for minor in ("2.1", "2.2", "2.3")),
-        ),
     ],
 )
 def test_selected_images(matrix: Matrix, selection: Selection, names: str) -> None:
@@ -75,17 +70,12 @@ def test_the_latest_is_the_newest_that_fits(matrix: Matrix, words: dict[str, Any
             Selection(gpu=True, stack=DEBIAN, mpi="intelmpi", everything=True),
             "--mpi intelmpi : cpu-ubuntu, gpu-ubuntu, cpu-debian, gpu-debian, cpu-debian-intelmpi,",
         ),
-        (
-            Selection(("1.10",), gpu=True, as_documented=True),
-            "tf-1.10-gpu-ubuntu as documented no other",
-        ),
-        # Ubuntu 18.04 never had the documented git.
-        (Selection(("2.0",), gpu=True, as_documented=True), "tf-2.0-gpu-ubuntu git 2.7.4"),
-        (Selection(("2.0",), everything=True, as_documented=True), "None"),
         (replace(NAMED, tensorflow=("2.2",)), "--name --tf"),
         (replace(NAMED, mpi="openmpi"), "--name --mpi"),
         (Selection(names=(*NAMED.names, "9.9-gpu")), "--tf '9.9'"),
         (Selection(names=("azureml-tensorflow-2.22-gpu",)), "AzureML-TensorFlow-2.2-GPU,"),
+        # There were images with the documented pins.
+        (Selection(names=("tf-2.1-gpu-ubuntu-as-documented",)), "tf-2.1-gpu-ubuntu,"),
     ],
 )
 def test_a_selection_without_images_names_the_nearest(
@@ -121,7 +111,7 @@ def test_a_matrix_without_a_default_version(matrix: Matrix) -> None:
         ("AzureML-TensorFlow-2.2-GPU", "tf-2.2-gpu-ubuntu"),
         ("azureml_tensorflow 2.2 gpu", "tf-2.2-gpu-ubuntu"),
         (f"{release_of('2.2')}-cpu-intelmpi", "tf-2.2-cpu-debian-intelmpi"),
-        ("imgbuild/tensorflow:2.1-gpu-ubuntu-as-documented", DOCUMENTED),
+        ("imgbuild/tensorflow:2.1-gpu-ubuntu", "tf-2.1-gpu-ubuntu"),
         ("2.2", "tf-2.2-cpu-debian"),
         ("2.2-gpu", "tf-2.2-gpu-ubuntu"),
         ("tensorflow/tensorflow:1.15.2-gpu-py3", "tf-1.15-gpu-ubuntu"),

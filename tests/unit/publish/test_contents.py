@@ -10,8 +10,7 @@ from fake_engine import FakeEngine
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.matrix.images import Image, documented_family, resolve_image
-from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.images import Image, resolve_image
 from imgbuild.matrix.tags import parts_of
 from imgbuild.publish.contents import check_contents, parts_read
 from imgbuild.suites.container import CONTAINER_LABEL, PROGRAM, ImageContents
@@ -20,12 +19,6 @@ OPEN_MPI = "mpirun (Open MPI) {}\n\nReport bugs to http://www.open-mpi.org/commu
 INTEL_2021 = "Intel(R) MPI Library for Linux* OS, Version 2021.8 Build 20221129 (id: 339ec755a1)\n"
 INTEL_2018 = "Intel(R) MPI Library for Linux* OS, Version 2018 Update 3 Build 20180411 (id: 1)\n"
 INTEL = {"2021.8.0": INTEL_2021, "2018.3.222": INTEL_2018}
-
-
-@pytest.fixture(scope="module")
-def every(images: dict[str, Image], matrix: Matrix) -> dict[str, Image]:
-    """Return the family and the images as documented, by name."""
-    return {**images, **{image.name: image for image in documented_family(matrix)}}
 
 
 def contents(image: Image) -> ImageContents:
@@ -48,8 +41,8 @@ def contents(image: Image) -> ImageContents:
     )
 
 
-def test_every_image_as_planned_says_what_its_tags_say(every: dict[str, Image]) -> None:
-    for image in every.values():
+def test_every_image_as_planned_says_what_its_tags_say(images: dict[str, Image]) -> None:
+    for image in images.values():
         assert parts_read(contents(image), image) == parts_of(image)
 
 
@@ -58,7 +51,6 @@ GPU, GPU_2_0 = "tf-2.2-gpu-ubuntu", "tf-2.0-gpu-ubuntu"
 BOTH = (("tensorflow-cpu", "2.2.0"), ("tensorflow-gpu", "2.2.0"))
 TWO = {"tensorflow": "2.2.0 and 2.2.0", "variant": "cpu of tensorflow-cpu and tensorflow-gpu"}
 NOTHING = {"tensorflow": "nothing", "minor": "nothing", "variant": "cpu of nothing"}
-OTHER_PINS = {"documented": "neither as documented nor as corrected"}
 NO_INFO = "nothing by its build_info.py but gpu by its library"
 INTELMPI_READ = {"mpi": "intelmpi2021.8", "flavour": "intelmpi"}
 OPENMPI_READ = {"mpi": "openmpi4.1.4", "flavour": "openmpi"}
@@ -74,7 +66,7 @@ OTHER_TENSORFLOW = {"tensorflow": "2.3.0", "minor": "2.3"}
         (CPU, {"distributions": (("tensorflow-cpu", "2.3.0"),)}, OTHER_TENSORFLOW),
         (CPU, {"distributions": BOTH}, TWO),
         (CPU, {"distributions": ()}, NOTHING),
-        ("tf-2.3-cpu-debian", {"distributions": (("horovod", "0.19.5"),)}, NOTHING | OTHER_PINS),
+        ("tf-2.3-cpu-debian", {"distributions": (("horovod", "0.19.5"),)}, NOTHING),
         (CPU, {"built_with_cuda": True, "kernels": True}, {"variant": "gpu of tensorflow-cpu"}),
         (GPU, {"kernels": False}, {"variant": "gpu by its build_info.py but cpu by its library"}),
         (GPU, {"built_with_cuda": None}, {"variant": NO_INFO}),
@@ -92,9 +84,9 @@ OTHER_TENSORFLOW = {"tensorflow": "2.3.0", "minor": "2.3"}
     ],
 )
 def test_each_part_is_read(
-    every: dict[str, Image], name: str, change: dict[str, Any], different: dict[str, str]
+    images: dict[str, Image], name: str, change: dict[str, Any], different: dict[str, str]
 ) -> None:
-    image = every[name]
+    image = images[name]
     read = parts_read(replace(contents(image), **change), image)
     planned: dict[str, str] = {str(part): text for part, text in parts_of(image).items()}
     assert read == planned | different
@@ -110,13 +102,6 @@ def test_stacks_may_share_an_operating_system(images: dict[str, Image]) -> None:
     matrix = image.matrix.model_copy(update=changed)
     for one in (resolve_image(matrix, its, "cpu") for its in (image.row, row)):
         assert parts_read(contents(one), one) == parts_of(one)
-
-
-@pytest.mark.parametrize("name", ["tf-2.1-gpu-ubuntu", "tf-2.3-cpu-debian", "tf-2.3-gpu-ubuntu"])
-def test_an_image_with_the_other_pins_says_so(every: dict[str, Image], name: str) -> None:
-    corrected, documented = every[name], every[f"{name}-as-documented"]
-    assert parts_read(contents(documented), corrected)["documented"] == "as-documented"
-    assert parts_read(contents(corrected), documented)["documented"] == ""
 
 
 ID = "sha256:id"
