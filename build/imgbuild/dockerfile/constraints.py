@@ -6,6 +6,7 @@ work with some versions of TensorFlow.
 """
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -64,8 +65,8 @@ def package_bounds(image: Image, locks: Path) -> dict[str, str]:
 def _kept(image: Image) -> set[str]:
     matrix = image.matrix
     marked = (one for one in (*matrix.requirements, *matrix.constraints) if one.keep)
-    names = [Requirement(one.require).name for one in marked if applies(one, image)]
-    names += [Requirement(text).name for text in image.cuda_requirements]
+    names = [_parsed(one.require).name for one in marked if applies(one, image)]
+    names += [_parsed(text).name for text in image.cuda_requirements]
     return {*KEPT, image.distribution, *image.provided, *map(canonicalize_name, names)}
 
 
@@ -73,10 +74,16 @@ def _narrowing(image: Image) -> dict[str, list[str]]:
     """Return the bounds of the matrix that are no exact versions, by package."""
     found: dict[str, list[str]] = {}
     for one in image.matrix.constraints:
-        required = Requirement(one.require)
+        required = _parsed(one.require)
         if applies(one, image) and not any(s.operator == "==" for s in required.specifier):
             found.setdefault(canonicalize_name(required.name), []).append(str(required.specifier))
     return found
+
+
+@cache
+def _parsed(text: str) -> Requirement:
+    """Return a requirement of the matrix, which every image reads again."""
+    return Requirement(text)
 
 
 def applies(one: Condition | Companion, image: Image) -> bool:
@@ -105,7 +112,7 @@ def companion_bounds(image: Image, packages: Iterable[str]) -> dict[str, str]:
     """
     bounds: dict[str, str] = {}
     for one in image.matrix.companions:
-        required = Requirement(one.require)
+        required = _parsed(one.require)
         name = canonicalize_name(required.name)
         if name in packages:
             continue
@@ -139,7 +146,7 @@ def _needed_tensorflow(name: str, image: Image) -> str:
 
     It does not depend on other images, so that a new one does not change the digest of this one.
     """
-    rows = [one for one in image.matrix.companions if Requirement(one.require).name == name]
+    rows = [one for one in image.matrix.companions if _parsed(one.require).name == name]
     bounds = [bound for row in rows for bound in SpecifierSet(row.tensorflow or "")]
     lowest = min((_version(bound) for bound in bounds if bound.operator == ">="), default=None)
     if lowest and Version(image.tensorflow) < lowest:
