@@ -16,6 +16,7 @@ from imgbuild.dockerfile.render import render_all, write_all
 from imgbuild.errors import ImgbuildError
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 
 #: The tests' own checkout.
@@ -23,6 +24,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 #: Variables with which no engine is found.
 NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "HOME": "/dev/null"}
+
+
+#: Matrices of copies, by their content and that of the evidence; many copies have the same.
+_LOADED: dict[tuple[bytes, bytes], Matrix] = {}
+
+
+def loaded(project: Project) -> Matrix:
+    """Return the matrix of a copy; equal files are loaded once."""
+    content = (project.matrix.read_bytes(), project.evidence.read_bytes())
+    if content not in _LOADED:
+        _LOADED[content] = load_matrix(project.matrix)
+    return _LOADED[content]
 
 
 class ProjectCopy:
@@ -33,7 +46,7 @@ class ProjectCopy:
     @property
     def images(self) -> tuple[Image, ...]:
         """Every image that the copy's matrix has now."""
-        return all_images(load_matrix(self.project.matrix))
+        return all_images(loaded(self.project))
 
     def named(self, wanted: Callable[[Image], bool]) -> set[str]:
         """Return the names of the images that ``wanted`` is true of: some, or the test is void."""
@@ -57,7 +70,7 @@ class ProjectCopy:
 
     def render(self) -> list[Path]:
         """Do what ``imgbuild render`` does; return the Dockerfiles that changed."""
-        matrix = load_matrix(self.project.matrix)
+        matrix = loaded(self.project)
         rendered = render_all(all_images(matrix), self.project.templates, self.project.dockerfiles)
         return write_all(rendered, self.project.dockerfiles)
 

@@ -20,6 +20,12 @@ from imgbuild.suites.results import ReportStore, SuiteResult
 
 BASE = "registry.example.org/debian@sha256:"
 SETTINGS = {"base": {"debian-12": {"from": "registry", "image": BASE + "a" * 64}}}
+#: An image of each kind: both stacks, three Pythons, MPI of each origin and none, CUDA of each
+#: origin, two images of one lock.
+KINDS = {
+    *("tf-1.10-cpu-ubuntu", "tf-2.2-gpu-ubuntu", "tf-1.12-cpu-debian", "tf-2.2-cpu-debian"),
+    *("tf-2.2-cpu-debian-intelmpi", "tf-2.12-gpu-debian", "tf-2.21-cpu-debian-no-mpi"),
+}
 
 
 @dataclass
@@ -95,8 +101,26 @@ class Checkout(ProjectCopy):
 
 
 def built_checkout(project: Project, folder: Path) -> Checkout:
-    """Return a copy of the project whose images are all built, tested and tagged."""
+    """Return a copy with the rows of `KINDS`, whose images are all built, tested and tagged."""
     store = ReportStore(folder / "state" / "imgbuild" / "reports")
     made = Checkout(copied(project, folder / "checkout"), folder / "cache" / "imgbuild", store)
+    _keep_kinds(made)
     made.build()
     return made
+
+
+def _keep_kinds(checkout: Checkout) -> None:
+    """Remove the other rows from a copy, with their Dockerfiles and locks."""
+    rows = checkout.images[0].matrix.images
+    kept = [rows.index(image.row) for image in checkout.images if image.name in KINDS]
+    assert len(kept) == len(KINDS)
+
+    def keep(document: dict[str, Any]) -> None:
+        document["images"] = [document["images"][index] for index in kept]
+
+    checkout.edit_matrix(keep)
+    checkout.render()
+    locks = {name for image in checkout.images for name in image.lock_names}
+    for lock in checkout.project.locks.glob("tf-*.txt"):
+        if lock.name not in locks:
+            lock.unlink()

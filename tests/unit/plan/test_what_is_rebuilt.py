@@ -1,6 +1,7 @@
 """Each kind of change rebuilds exactly the images that it is an input of, and the plan names it.
 
 The images that are expected are found by the matrix, the committed Dockerfiles and the locks alone.
+There is an image of each kind (``checkout_copy.KINDS``); ``test_golden.py`` has all images.
 """
 
 import re
@@ -15,7 +16,6 @@ from checkout_copy import BASE, Checkout, built_checkout
 from imgbuild.errors import InputError
 from imgbuild.inputs import build_inputs as inputs
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.digest import InputReader
 from imgbuild.project import Project
 
@@ -59,7 +59,7 @@ def _replace(name: str, old: str, new: str) -> Callable[[Checkout], None]:
 
 def _change_package(checkout: Checkout) -> None:
     """Change a package of the first image's lock that no condition of the matrix is about."""
-    matrix = load_matrix(checkout.project.matrix)
+    matrix = checkout.images[0].matrix
     bound = {re.split("[=<>!~]", c.require)[0] for c in (*matrix.requirements, *matrix.constraints)}
     bound |= {package for layer in matrix.package_layers.values() for package in layer}
     lock = f"images/locks/{checkout.images[0].lock_name}"
