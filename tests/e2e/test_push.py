@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import subprocess
 import uuid
 from collections import Counter
@@ -97,7 +98,7 @@ def test_two_images_in_one_go_and_then_nothing_to_do(
     beside = {*client.tags()} - immutable - records - moving
     kinds = Counter(tag.partition("-")[0] for tag in beside)
     # The list of what refers to an image, its SBOM and its provenance.
-    assert kinds == {**dict.fromkeys(("input", "push", "verdicts"), len(NAMES)), "sha256": 6}
+    assert kinds == {**dict.fromkeys(("input", "push"), len(NAMES)), "sha256": 6}
     again = _push(project, registry, "--json")
     assert [one["done"] for one in json.loads(again.stdout)["published"]] == [[], []]
     for text in (result.stderr, result.stdout, again.stderr):
@@ -116,24 +117,30 @@ def test_two_images_in_one_go_and_then_nothing_to_do(
     assert points >= moving
 
 
-def test_another_machine_takes_what_is_published(
+def test_another_machine_pulls_and_tests_what_is_published(
     project: PublishingProject, registry: OwnRegistry
 ) -> None:
-    """Nothing is built and no suite is run there: the record has what was found."""
+    """Nobody has signed the results. What was pulled is published only after it is built there."""
     _push(project, registry)
     with own_dockerd() as engine, forwarded(registry.port, engine.pid):
         other = replace(project, state=project.state.parent / "another", host=engine.host)
         other.set_up(engine={"host": engine.host})
         source = ("--pull", "--from", f"{registry.host}/{project.repository}")
         plan = other.run("build", *TWO, *source, "--plan")
-        assert plan.stdout.count("would be taken from") == 2, plan.stdout + plan.stderr
+        assert plan.stdout.count("would be pulled from") == 2, plan.stdout + plan.stderr
         result = other.run("build", *TWO, *source)
         assert "building" not in result.stderr
-        assert "testing" not in result.stderr
+        assert "testing" in result.stderr
         names = other.printed("images", "--format", "{{.Repository}}:{{.Tag}}").split()
         assert len([name for name in names if name.startswith(LOCAL)]) == 4
         assert not [name for name in names if name.startswith(registry.host)]
         assert other.plan("1.10")["action"] == "nothing"
+        refused = _push(other, registry, selection=ONE, code=1).stderr
+        (remedy,) = re.findall("no record that this machine built it: run `docker (.+?)`", refused)
+        other.docker(*remedy.split(), code=0)
+        (made,) = other.json("build", *ONE)
+        assert (made["action"], made["state"]) == ("build", "done")
+        _push(other, registry, "--plan", selection=ONE)
 
 
 def _digests(client: RegistryClient) -> dict[str, str | None]:

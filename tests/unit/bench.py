@@ -9,7 +9,7 @@ import pytest
 from fake_engine import FakeEngine
 
 from imgbuild.build.context import BuildContext, BuildOptions
-from imgbuild.build.remote import RemoteStores
+from imgbuild.build.pull import PullSource
 from imgbuild.build.result import Build, BuildResult
 from imgbuild.build.run import build_images
 from imgbuild.dockerfile.labels import INPUT_DIGEST
@@ -63,7 +63,7 @@ class Bench:
     tested: list[str] = field(default_factory=list)
     suites_run: list[tuple[str, ...]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
-    stores: RemoteStores | None = None
+    source: PullSource | None = None
     fault: BuildFault | None = None
     part: str = ""
     suite_error: BaseException | None = None
@@ -97,7 +97,7 @@ class Bench:
 
     def run(self, **options: object) -> Build:
         chosen = replace(self.context.options, **options)  # type: ignore[arg-type]
-        return build_images(replace(self.opened(), options=chosen), self.stores)
+        return build_images(replace(self.opened(), options=chosen), self.source)
 
     def opened(self) -> BuildContext:
         """Return the context that a command opens now."""

@@ -366,7 +366,7 @@ def _published(candidate: Candidate, tag: str) -> dict[str, Any]:
         return registry.tagged[name]
 
     sbom = json.dumps(SBOM).encode()
-    push = Push(registry, (), RELEASE, print, Attachments(registry), now=lambda: DAY)
+    push = Push(registry, (), RELEASE, Attachments(registry), now=lambda: DAY)
     push.push(candidate, upload, lambda *_: {"cyclonedx": sbom, "slsaprovenance1": b"{}"})
     artifact = registry.read_artifact(record_tag(tag), ARTIFACT_TYPE)
     assert artifact

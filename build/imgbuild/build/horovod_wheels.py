@@ -12,7 +12,6 @@ from io import BytesIO
 from pathlib import Path
 
 from imgbuild.build.targets import PACKAGES
-from imgbuild.dockerfile.labels import TAKEN_WHEEL
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage, needed
@@ -33,8 +32,6 @@ UNPACKED_LIMIT = 1 << 28
 #: Limit for the file WHEEL, in bytes.
 _TEXT_LIMIT = 1 << 20
 _PIECE = 1 << 20
-#: The folder of the cache with wheels from remote stores.
-TAKEN = "taken"
 #: Stages that the compiler's stage stands on or copies from, known by more than their instructions:
 #: the system by its release, the interpreter by its ABI, the packages by those that matter.
 _KNOWN_OTHERWISE = ("os", "python", "cpython", "cuda", "installer", "framework", *SUPPLIED)
@@ -92,32 +89,26 @@ def _digest(path: Path) -> str:
 
 @dataclass(frozen=True)
 class WheelCache:
-    """The wheels in this user's cache; ``taken`` ones, of remote stores, only where it says so."""
+    """The wheels in this user's cache folder, a folder for each key."""
 
     folder: Path
-    taken: bool = False
 
     def find(self, key: str) -> Path | None:
         """Return the folder that holds only the wheel of ``key``, if it is there and whole."""
-        kinds = (False, True) if self.taken else (False,)
-        folders = (self._folder(key, taken=kind) for kind in kinds)
-        return next(filter(_is_whole, folders), None)
+        folder = self._folder(key)
+        return folder if _is_whole(folder) else None
 
-    def is_taken(self, folder: Path) -> bool:
-        return folder.is_relative_to(self.folder / TAKEN)
-
-    def keep(self, key: str, wheel: bytes, *, taken: bool = False) -> None:
-        """Keep a wheel that was compiled here, or was ``taken``, unless it is damaged."""
+    def keep(self, key: str, wheel: bytes) -> None:
+        """Keep a wheel that was compiled here, unless it is damaged."""
         if name := wheel_file_name(wheel):
 
             def write(folder: Path) -> None:
                 (folder / name).write_bytes(wheel)
 
-            stored_folder(self._folder(key, taken=taken), write, _is_whole)
+            stored_folder(self._folder(key), write, _is_whole)
 
-    def _folder(self, key: str, *, taken: bool) -> Path:
-        store = self.folder / TAKEN if taken else self.folder
-        return store / "horovod-wheels" / key[:KEY_DIGITS]
+    def _folder(self, key: str) -> Path:
+        return self.folder / "horovod-wheels" / key[:KEY_DIGITS]
 
 
 def _is_whole(folder: Path) -> bool:
@@ -161,8 +152,7 @@ def with_wheels(
             key = keys.get(target.name)
             kept = wheels.find(key) if key else None
             contexts = {**target.contexts, STAGE: str(kept)} if kept else target.contexts
-            taken = {TAKEN_WHEEL: kept.name} if kept and wheels.is_taken(kept) else {}
-            mounted.append(replace(target, contexts=contexts, labels={**target.labels, **taken}))
+            mounted.append(replace(target, contexts=contexts))
             if key and not kept:
                 name, output = f"{target.name}-{STAGE}", f"type=local,dest={folder / key}"
                 export = replace(target, name=name, target=STAGE, labels={}, output=output)

@@ -1,4 +1,4 @@
-"""Do what the plan of a build says: take from stores, build, test, tag, and keep in stores."""
+"""Do what the plan of a build says: pull, build, test, tag."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,7 @@ from imgbuild.build.context import BuildContext
 from imgbuild.build.gate import open_gate
 from imgbuild.build.horovod_wheels import WheelCache
 from imgbuild.build.prepare import full_disk, prepare, require_disk_space, with_bases
-from imgbuild.build.remote import RemoteStores, store_results, take_from_stores, untag_pulled
+from imgbuild.build.pull import PullSource, pull_images, untag_pulled
 from imgbuild.build.result import Build, BuildResult, CancelledBuildError
 from imgbuild.errors import ImgbuildError
 from imgbuild.events import ImagesPlanned, ImageState, Listener, State
@@ -17,11 +17,13 @@ from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.container import remove_leftovers
 
 
-def carry_out(planned: Sequence[PlanItem], stores: RemoteStores, context: BuildContext) -> Build:
+def carry_out(
+    planned: Sequence[PlanItem], source: PullSource | None, context: BuildContext
+) -> Build:
     """As `build_images`. MachineError: there is no buildx, or the disk has too little space."""
     names = [item.image.name for item in planned]
     remove_leftovers(names, context.engine)
-    items = take_from_stores(planned, stores, context)
+    items = pull_images(planned, source, context)
     if images := [item.image for item in _with(items, Action.BUILD)]:
         context.builders  # noqa: B018 - a missing one ends the build before anything is fetched
         require_disk_space(images, context.engine)
@@ -29,31 +31,24 @@ def carry_out(planned: Sequence[PlanItem], stores: RemoteStores, context: BuildC
         if inputs is not context.inputs:  # another base is another input
             context = replace(context, settings=settings, inputs=inputs)
             planned = context.plan(test=context.options.test)
-            items = take_from_stores(planned, stores, context)
+            items = pull_images(planned, source, context)
     context.display.on_event(ImagesPlanned({item.image.name: str(item.action) for item in items}))
     results = _Results(context.display.on_event, context.options.keep_going)
     stop: ImgbuildError | OSError | None = None
     try:
         with context.display:
-            _work(items, results, context, taken=bool(stores.sources))
+            _work(items, results, context)
     except (ImgbuildError, OSError) as error:
         stop = error
     finally:
-        untag_pulled(items, stores, context.engine)
+        untag_pulled(items, source, context.engine)
     ordered = sorted(results.results, key=lambda result: names.index(result.name))
-    store_results(ordered, stores, context)
     disk = "" if all(result.ok for result in ordered) else full_disk(context.engine)
     return Build(tuple(ordered), len(items), stop, disk)
 
 
-def _work(
-    items: Sequence[PlanItem], results: "_Results", context: BuildContext, *, taken: bool
-) -> None:
-    """Do what the plan says; after a result that ends the build, no further step begins.
-
-    With ``taken``, wheels of remote stores are used.
-    """
-    wheels = WheelCache(context.cache, taken)
+def _work(items: Sequence[PlanItem], results: "_Results", context: BuildContext) -> None:
+    """Do what the plan says; after a result that ends the build, no further step begins."""
     for item in _with(items, Action.NOTHING):
         results.add(BuildResult(item, item.image_id, tagged=True))
     with open_gate(context, results.add, results.must_stop) as submit:
@@ -68,7 +63,8 @@ def _work(
             results.add(BuildResult(item, error=error))
     ready = [item for item in to_build if item.image.name not in failed]
     with open_gate(context, results.add, results.must_stop) as submit:
-        build_all(ready, BakeJob(downloads, wheels, context, submit), results.must_stop)
+        job = BakeJob(downloads, WheelCache(context.cache), context, submit)
+        build_all(ready, job, results.must_stop)
 
 
 def _with(items: Sequence[PlanItem], *actions: Action) -> list[PlanItem]:

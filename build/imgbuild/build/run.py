@@ -6,11 +6,13 @@ from imgbuild.build.context import BuildContext
 from imgbuild.build.result import Build, BuildResult
 
 if TYPE_CHECKING:
-    from imgbuild.build.remote import RemoteStores
+    from imgbuild.build.pull import PullSource
 
 
-def build_images(context: BuildContext, stores: "RemoteStores | None" = None) -> Build:
+def build_images(context: BuildContext, source: "PullSource | None" = None) -> Build:
     """Build, test and tag the images of a context that holds their locks.
+
+    Published images with the same inputs are pulled from ``source`` instead of built.
 
     What is finished is kept also if the build stops.
 
@@ -18,11 +20,10 @@ def build_images(context: BuildContext, stores: "RemoteStores | None" = None) ->
     MachineError: this machine cannot build.
     """
     items = context.plan(test=context.options.test)
-    if not stores and not any(item.has_work for item in items):
+    if not source and not any(item.has_work for item in items):
         done = (BuildResult(item, item.image_id, tagged=True) for item in items)
         return Build(tuple(done), len(items))
     # What is slow to import is so only for a build that has something to do.
     from imgbuild.build.pipeline import carry_out  # noqa: PLC0415
-    from imgbuild.build.remote import RemoteStores  # noqa: PLC0415
 
-    return carry_out(items, stores or RemoteStores(), context)
+    return carry_out(items, source, context)

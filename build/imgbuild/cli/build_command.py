@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imgbuild.build.context import BuildContext
-    from imgbuild.build.remote import RemoteStores
+    from imgbuild.build.pull import PullSource
     from imgbuild.build.result import Build, BuildResult
     from imgbuild.matrix.images import Image
     from imgbuild.plan.plan import PlanItem
@@ -45,21 +45,12 @@ def build(
         "Time limit of one build step: 90s, 30m, 1h, or 0 for none. Default: 1h.",
     ),
     builder: list[str] | None = options.BUILDER,
-    cache_from: list[str] | None = option(
-        "--cache-from REPOSITORY",
-        "Take images, Horovod wheels and suite results from HOST[:PORT]/REPOSITORY; repeatable.",
-    ),
-    cache_to: list[str] | None = option(
-        "--cache-to REPOSITORY",
-        "Store images that passed, Horovod wheels and suite results in "
-        "HOST[:PORT]/REPOSITORY; repeatable.",
-    ),
     buildkit_cache: str | None = option(
         "--buildkit-cache REPOSITORY",
         "Let BuildKit take steps from HOST[:PORT]/REPOSITORY, and keep all of its steps there.",
     ),
     pull: bool = flag(
-        "--pull", "Take published images with the same inputs instead of building them."
+        "--pull", "Pull published images with the same inputs instead of building them."
     ),
     source: str | None = options.repository("--from", "The repository of --pull."),
     report: Path | None = option(
@@ -102,21 +93,19 @@ def build(
     if not (plan or no_test):
         require_docker_client()
     with ExitStack() as stack:
-        stores = None
-        if pull or cache_from or cache_to:
-            from imgbuild.build.remote import open_stores
+        repository = None
+        if pull:
+            from imgbuild.build.pull import open_source
 
-            settings, published = load_settings(checkout.settings), [source] if pull else []
-            stores = stack.enter_context(
-                open_stores(settings, info, published, cache_from or (), cache_to or ())
-            )
+            settings = load_settings(checkout.settings)
+            repository = stack.enter_context(open_source(source, settings, info))
         context = stack.enter_context(
             open_context(checkout, images, build_options, info, lock=not plan)
         )
         if plan:
-            _plan(context, stores, as_json=as_json)
+            _plan(context, repository, as_json=as_json)
         else:
-            _build(context, stores, as_json=as_json)
+            _build(context, repository, as_json=as_json)
 
 
 def _repository(name: str | None) -> str | None:
@@ -125,22 +114,22 @@ def _repository(name: str | None) -> str | None:
     return str(parse_repository(name, "--buildkit-cache")) if name else None
 
 
-def _plan(context: "BuildContext", stores: "RemoteStores | None", *, as_json: bool) -> None:
+def _plan(context: "BuildContext", source: "PullSource | None", *, as_json: bool) -> None:
     items = context.plan(test=context.options.test)
-    if stores:
-        from imgbuild.build.remote import predicted
+    if source:
+        from imgbuild.build.pull import predicted
 
-        items = tuple(predicted(item, stores) for item in items)
+        items = tuple(predicted(item, source) for item in items)
     rows = [(item.image.name, f"{item.action:<7}", item.reason) for item in items]
     with_work = sum(item.has_work for item in items)
     last = f"Something to do for {with_work} of {len(items)}." if with_work else _idle_line(items)
     print_result([item.as_json() for item in items], [*aligned(rows), last], as_json=as_json)
 
 
-def _build(context: "BuildContext", stores: "RemoteStores | None", *, as_json: bool) -> None:
+def _build(context: "BuildContext", source: "PullSource | None", *, as_json: bool) -> None:
     from imgbuild.build.run import build_images
 
-    made = build_images(context, stores)
+    made = build_images(context, source)
     print_result([one.as_json() for one in made.results], [build_lines(made)], as_json=as_json)
     if failure := made.failure():
         raise failure

@@ -12,18 +12,16 @@ def prune(
         "--keep COUNT", "How many releases of each image stay, the latest.", default=..., min=1
     ),
     source: str | None = repository("--from", "The repository."),
-    cache: bool = flag(
-        "--cache", "Also cached wheels, results and images that no release which stays needs."
-    ),
     yes: bool = flag("--yes", "Delete what is listed."),
     as_json: bool = JSON,
     checkout: Project = PROJECT,
 ) -> None:
     """List the old releases of a repository; with --yes, delete them.
 
-    An image stays as long as a moving tag is at it, with its signatures, its record and its
-    results. Do not run it beside a push. The registry must allow deletions, and frees the space by
-    its own garbage collection.
+    An image stays as long as a moving tag is at it, with its signatures and its record. Images of
+    interrupted pushes go as well, and so do wheels, suite results and unpublished images that
+    earlier versions stored. Do not run it beside a push. The registry must allow deletions, and
+    frees the space by its own garbage collection.
     """
     from imgbuild.publish.life_cycle import Pruning
     from imgbuild.registry.repository_client import connect
@@ -31,7 +29,7 @@ def prune(
 
     settings = load_settings(checkout.settings)
     with closing(connect(source, settings, info, "--from")) as registry:
-        pruning = Pruning(registry, keep, cache)
+        pruning = Pruning(registry, keep)
         going = pruning.tags()
         deleted = [*pruning.run()] if yes else []
     result = {"repository": registry.name, "tags": going, "deleted": deleted}

@@ -36,11 +36,6 @@ def push(
         "--allow-skipped SUITE",
         "Also images that skipped this suite, such as gpu_runs; repeatable.",
     ),
-    allow_cached: bool = flag(
-        "--allow-cached",
-        "Also images, Horovod wheels and suite results that were not made here; their record "
-        "says so.",
-    ),
     sign_key: str | None = options.SIGN_KEY,
     sign_keyless: bool = options.SIGN_KEYLESS,
     jobs: int = option(
@@ -56,12 +51,12 @@ def push(
     an image of `imgbuild extend`: me/train:1 is published as train:1 and under the immutable tag
     train:1-RELEASE. Log in with `docker login HOST`.
     """
-    from imgbuild.publish.candidate import ALLOW_CACHED, ALLOW_SKIPPED, ALLOW_SUBSTITUTED
+    from imgbuild.publish.candidate import ALLOW_SKIPPED, ALLOW_SUBSTITUTED
     from imgbuild.publish.push import PushOptions, push_images
 
     allowed = {f"{ALLOW_SKIPPED} {suite}" for suite in allow_skipped or ()}
-    flags = {ALLOW_SUBSTITUTED: allow_substituted, ALLOW_CACHED: allow_cached}
-    allowed |= {name for name, is_set in flags.items() if is_set}
+    if allow_substituted:
+        allowed.add(ALLOW_SUBSTITUTED)
     if not selection.named:  # a published tag cannot be taken back
         raise InputError("Say which images to publish: IMAGE, --tf VERSION or --all.")
     options.check_signer(sign_key, sign_keyless)

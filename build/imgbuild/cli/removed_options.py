@@ -7,8 +7,15 @@ from imgbuild.errors import InputError
 
 #: What to do instead, by the option; no command has an option of that name.
 REMOVED_OPTIONS = {
+    "--allow-cached": "Push only what this machine built or what `verify` of the settings trusts: "
+    "run `docker rmi --force IMAGE`, then `imgbuild build`.",
     "--as-documented": "Images are built with the corrected pins only; `imgbuild show IMAGE` lists "
     "the documented ones, and why they cannot work.",
+    "--cache": "`prune` always deletes the tags that no release needs.",
+    "--cache-from": "Use `--pull` for published images, or `--buildkit-cache` for build steps. "
+    "Horovod's wheels stay in the cache of this machine.",
+    "--cache-to": "Use `imgbuild push` for images, or `--buildkit-cache` for build steps. "
+    "Horovod's wheels stay in the cache of this machine.",
     "--changed-since": "`imgbuild matrix --missing` lists the images that are not published with "
     "their inputs, and `imgbuild build --all --plan` says what a change rebuilds, and why.",
     "--expect": "`imgbuild test --image IMAGE` expects the image of the matrix that the label of "

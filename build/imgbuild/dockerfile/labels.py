@@ -17,7 +17,7 @@ STANDIN = f"{NAMESPACE}.standin"
 ADDED = f"{NAMESPACE}.added.pip"
 #: The sha256 of the lock of these packages.
 ADDED_LOCK = f"{NAMESPACE}.added.lock"
-#: Says that the Horovod wheel came from a remote store; its value is the key of the wheel.
+#: Earlier versions wrote it if the Horovod wheel came from a repository, with the wheel's key.
 TAKEN_WHEEL = f"{NAMESPACE}.input.taken-wheel"
 #: Written by build/targets.py, in the words of inputs/build_inputs.py.
 BASE = f"{NAMESPACE}.input.base"

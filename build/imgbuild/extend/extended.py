@@ -244,8 +244,8 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             size = image_size(engine.history(image_id)) - image_size(engine.history(stored.id))
             before = engine.inspect(tag)
             family = base.image.name if base.image else ""
-            cached = _is_cached(stored.id, context)
-            context.store.record_extension(image_id, family, report, expected, cached_base=cached)
+            unknown = _is_of_unknown_origin(stored.id, context)
+            context.store.record_extension(image_id, family, report, expected, cached_base=unknown)
             engine.tag(image_id, tag)
             made |= {before.id} if before and EXTENDS in before.labels else set()
         finally:
@@ -254,7 +254,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
     return Extended(tag, size, time.monotonic() - started, report)
 
 
-def _is_cached(base_id: str, context: BuildContext) -> bool:
+def _is_of_unknown_origin(base_id: str, context: BuildContext) -> bool:
     """Return whether nothing says who made a base, or the base that it extends."""
     if before := context.store.extension(base_id):
         return before.cached_base

@@ -32,7 +32,6 @@ from imgbuild.suites.results import NEEDS_GPU, Entry, Verdict
 _NOT_SAID = "nowhere that its labels say"
 #: The options that publish an image in spite of an objection; of the second only with `NEEDS_GPU`.
 ALLOW_SUBSTITUTED, ALLOW_SKIPPED = "--allow-substituted", "--allow-skipped"
-ALLOW_CACHED = "--allow-cached"
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def snapshots_of(stored: StoredImage) -> dict[str, str]:
 
 def check_allowed(allowed: Collection[str]) -> None:
     """Raise InputError for leaving out a suite that every machine can run."""
-    known = {ALLOW_CACHED, ALLOW_SUBSTITUTED, f"{ALLOW_SKIPPED} {NEEDS_GPU}"}
+    known = {ALLOW_SUBSTITUTED, f"{ALLOW_SKIPPED} {NEEDS_GPU}"}
     for option in sorted({*allowed} - known):
         raise InputError(
             f"{option}: this suite cannot be left out. Only {NEEDS_GPU} can, since not every "
@@ -162,7 +161,7 @@ def objections(  # noqa: PLR0913 - the image, and what is known of it
     yield from substitutes(item.image, stored.labels, stored.labels.get(BASE_DIGEST, ""))
     entries = {suite: report[suite] for suite in keys if isinstance(report.get(suite), dict)}
     if not signed_by:
-        yield from _cached(stored, built=built)
+        yield from _not_made_here(stored, built=built)
     yield from taken_results(entries, signed_by, "run `imgbuild test --rerun`")
     yield from _unproved(stored.id, entries, keys)
     if item.action is Action.TAG:
@@ -182,21 +181,25 @@ def _absent(item: PlanItem, stored: StoredImage | None) -> str:
     return ""
 
 
-def _cached(stored: StoredImage, *, built: bool) -> Iterator[Objection]:
-    """Yield what was not made here: who can write a cache, or an engine, must not publish by it."""
-    anew = (
-        f"`docker rmi --force {stored.id}`, then `imgbuild build` without --cache-from and --pull"
-    )
+def _not_made_here(stored: StoredImage, *, built: bool) -> Iterator[Objection]:
+    """Yield what was not made here: who can write to a repository must not publish by it."""
+    anew = f"run `docker rmi --force {stored.id}`, then `imgbuild build`"
     if not built:
-        yield Objection(f"nothing says that it was built here: run {anew}", ALLOW_CACHED)
+        yield Objection(
+            f"there is no record that this machine built it: {anew}, or `imgbuild build --pull` "
+            "with `verify` in the settings"
+        )
     else:
         yield from taken_wheel(stored.labels, anew)
 
 
 def taken_wheel(labels: Mapping[str, str], anew: str) -> Iterator[Objection]:
-    """Yield that Horovod's wheel was not made here; ``anew`` is what to run."""
+    """Yield that an earlier version took Horovod's wheel from a repository.
+
+    ``anew`` says how to compile one.
+    """
     if TAKEN_WHEEL in labels:
-        yield Objection(f"its Horovod wheel was taken from a cache: run {anew}", ALLOW_CACHED)
+        yield Objection(f"its Horovod wheel was not compiled on this machine: {anew}")
 
 
 def taken_results(
@@ -212,8 +215,7 @@ def taken_results(
     if found:
         yield Objection(
             f"results of suites that did not run here were found in "
-            f"{', '.join(sorted({*found.values()}))} ({', '.join(found)}): {again}",
-            ALLOW_CACHED,
+            f"{', '.join(sorted({*found.values()}))} ({', '.join(found)}): {again}"
         )
 
 

@@ -27,10 +27,10 @@ from imgbuild.matrix.tags import (
     PLACEHOLDER,
     RECORD_SUFFIX,
     RELEASE,
+    RESERVED_PREFIXES,
     PlannedTags,
 )
 from imgbuild.publish.candidate import (
-    ALLOW_CACHED,
     Objection,
     PushCandidate,
     refusals,
@@ -40,7 +40,6 @@ from imgbuild.publish.candidate import (
     taken_wheel,
     unproved_suite,
 )
-from imgbuild.publish.life_cycle import CACHED
 from imgbuild.publish.record import PublishedRepository
 from imgbuild.registry.repository import split_reference
 from imgbuild.suites.catalog import read_suites, required, suite_keys
@@ -152,8 +151,8 @@ def check_names(references: Sequence[str], repository: str) -> None:
 
 def _tag_refusal(tag: str) -> str:
     """Return why a repository has no such tag of an extended image; empty if it may."""
-    if tag.startswith((*CACHED, _SIGNATURE_PREFIX)) or tag.endswith(RECORD_SUFFIX):
-        return "is reserved for caches, signatures or records"
+    if tag.startswith((*RESERVED_PREFIXES, _SIGNATURE_PREFIX)) or tag.endswith(RECORD_SUFFIX):
+        return "is reserved for pushes, signatures or records"
     if RELEASE.search(tag):
         return "contains a release, but a push adds its own"
     longest = LONGEST_TAG - len(f"-{LONGEST_RELEASE}{RECORD_SUFFIX}")
@@ -252,11 +251,10 @@ def extension_objections(
     if recorded.cached_base:
         yield Objection(
             "nothing says who made its base: build the base here, or set `verify` to a key that "
-            f"signs it, then {_AGAIN}",
-            ALLOW_CACHED,
+            f"signs it, then {_AGAIN}"
         )
     # Also without a family: somebody may have installed more on an image of it.
-    yield from taken_wheel(stored.labels, f"the base, then {_AGAIN}")
+    yield from taken_wheel(stored.labels, f"build the base again, then {_AGAIN}")
     if family:
         yield from substitutes(family, stored.labels)
         if not recorded.suites:

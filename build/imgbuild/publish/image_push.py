@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from imgbuild.build.artifact_store import ArtifactStore
 from imgbuild.errors import CheckFailedError
 from imgbuild.files import parse_json
 from imgbuild.matrix.tags import input_tag, push_tag
@@ -66,7 +65,6 @@ class Push:
     registry: RegistryClient
     tags: tuple[str, ...]
     release: str | None
-    log: Callable[[str], None]
     attachments: Attachments
     trust: Trust | None = None
     machine: str = ""
@@ -102,9 +100,7 @@ class Push:
         if record != existing.record:
             self._require_own(record, None, existing.record)
             put_record(self.registry, record, manifest)
-        if record != existing.record or existing.input != manifest.digest:
-            store = ArtifactStore(self.registry, self.log)
-            store.keep_verdicts(record.input_digest, image.stored.layers, record.report, manifest)
+        if existing.input != manifest.digest:
             self._point(input_tag(record.input_digest), manifest)
         for tag in existing.to_move(manifest):
             self._require_unmoved(record, {tag: existing.moving[tag]})

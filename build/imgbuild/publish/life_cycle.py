@@ -1,4 +1,4 @@
-"""Retire published images, which deletes nothing, and delete old releases and cached artifacts.
+"""Retire published images, which deletes nothing, and delete old releases and what none needs.
 
 Deletions are by digest, which takes every tag that is there with it; so nothing is deleted whose
 digest a tag has that is to stay. What a registry does with the blobs is its own business.
@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 
-from imgbuild.build.artifact_store import VERDICTS_PREFIX, WHEEL_PREFIX
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.matrix.tags import INPUT_PREFIX, PUSH_PREFIX, record_tag
+from imgbuild.matrix.tags import INPUT_PREFIX, PUSH_PREFIX, VERDICTS_PREFIX, record_tag
 from imgbuild.parallel import in_parallel
 from imgbuild.publish.record import PublishedRepository, Record, put_record, read_published
 from imgbuild.publish.signed_image import read_provenances
@@ -24,8 +23,11 @@ from imgbuild.registry.signing import RETIREMENT, Signer, Trust
 #: the list of what refers to it. Source: cosign, "Signature specification"; OCI distribution
 #: specification 1.1, "Referrers Tag Schema".
 _OF_DIGEST = re.compile(r"sha256-([0-9a-f]{64})(\.[a-z]+)?")
-#: What a push leaves is no longer of use to anybody once the image has its record.
-CACHED = (INPUT_PREFIX, PUSH_PREFIX, VERDICTS_PREFIX, WHEEL_PREFIX)
+#: The tags that a push writes beside those of the matrix, and `verdicts-` and `wheel-`, which
+#: earlier versions wrote. Other tags that begin alike are somebody's own.
+_WRITTEN = re.compile("(input|verdicts|wheel)-[0-9a-f]{16,64}|push(-[0-9a-f]{16,64}){2}")
+#: Stands for the image of a tag that no release needs.
+_NO_RELEASE = "no release"
 
 
 def retire(  # noqa: PLR0913 - which images, why, and who signs that
@@ -131,12 +133,11 @@ def _require_provenance(trust: Trust, repository: str, record: Record) -> None:
 class Pruning:
     """What of a repository is old: all but the latest ``keep`` releases of every image.
 
-    ``cache`` also takes wheels, verdicts and cached images that no release which stays needs.
+    With them go the tags of `_WRITTEN` that no release needs.
     """
 
     registry: RegistryClient
     keep: int
-    cache: bool = False
 
     @cached_property
     def found(self) -> PublishedRepository:
@@ -153,7 +154,7 @@ class Pruning:
         for record in reversed(self.found.whole):
             latest.setdefault(record.image, []).append(record)
         stay = {one.digest for records in latest.values() for one in records[: self.keep]}
-        stay |= {digest for tag, digest in self.digests.items() if self._is_anothers(tag)}
+        stay |= self._held
         return tuple(one for one in self.found.records if one.digest not in stay)
 
     def tags(self) -> dict[str, str]:
@@ -173,7 +174,7 @@ class Pruning:
                 images[tag] = gone[digest]
         images |= {one.tag: one.tag for one in self.old if self.digests.get(one.tag) == one.digest}
         records = {record_tag(one.tag): one.tag for one in self.old}
-        return {**beside, **self._cached(subjects, {*beside, *images}), **images, **records}
+        return {**beside, **self._unneeded(subjects, {*beside, *images}), **images, **records}
 
     def run(self) -> Iterator[str]:
         """Delete what `tags` says; yield each tag when its manifest is gone."""
@@ -186,28 +187,31 @@ class Pruning:
                 self.registry.delete(digest)
                 yield tag
 
-    def _is_anothers(self, tag: str) -> bool:
-        """Return whether a tag holds its manifest: a moving one, or one that is not imgbuild's."""
+    @cached_property
+    def _held(self) -> set[str]:
+        """The digests that stay for a tag: a moving one, or one that is not imgbuild's."""
         ours = {one.tag for one in self.found.records}
-        made = tag in ours or tag.removesuffix(".record") in ours or _OF_DIGEST.fullmatch(tag)
-        return not made and not tag.startswith(CACHED)
+        ours |= {record_tag(tag) for tag in ours}
+        return {
+            digest
+            for tag, digest in self.digests.items()
+            if tag not in ours and not _OF_DIGEST.fullmatch(tag) and not _WRITTEN.fullmatch(tag)
+        }
 
     def _subjects(self) -> dict[str, str]:
-        """Return the digest of the image that verdicts are of, by their tag."""
+        """Return the digest of the image that results of suites are of, by their tag."""
         tags = [tag for tag in self.digests if tag.startswith(VERDICTS_PREFIX)]
         found = in_parallel(self.registry.manifest, tags, REQUESTS)
         return {tag: one.subject for tag, one in zip(tags, found, strict=True) if one}
 
-    def _cached(self, subjects: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-        """Return what can be made again, and no release that stays needs."""
-        if not self.cache:
-            return {}
+    def _unneeded(self, subjects: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+        """Return the tags that no release needs, except ``known`` ones, which go with theirs."""
         old = {one.tag for one in self.old}
-        stay = {one.digest for one in self.found.whole if one.tag not in old}
+        stay = {one.digest for one in self.found.whole if one.tag not in old} | self._held
         return {
-            tag: "the cache"
+            tag: _NO_RELEASE
             for tag, digest in self.digests.items()
-            if tag.startswith(CACHED)
+            if _WRITTEN.fullmatch(tag)
             and tag not in known
             and digest not in stay
             and subjects.get(tag) not in stay

@@ -7,7 +7,7 @@ nothing incomplete is visible:
    then the immutable tag, if it is free and no other push has announced it;
 2. its SBOM and its provenance, and with a signer the signatures of all three;
 3. its record, under the immutable tag with ``.record``: from now on it counts as published;
-4. its suites' verdicts and its input tag, by which ``imgbuild build --pull`` and CI find it;
+4. its input tag, by which ``imgbuild build --pull`` and CI find it;
 5. its moving tags.
 
 A push leaves existing content as it is, so another push completes one that was cut off. In the end
@@ -142,7 +142,6 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
             registry,
             registry.tags(),
             options.release,
-            log,
             attachments,
             trust=trust,
             machine=place_of(context.state),

@@ -205,12 +205,10 @@ class RegistryClient(RegistryConnection):
         }
         self.put_manifest(tag, json.dumps(index).encode(), repository.INDEXES[0])
 
-    def read_artifact(
-        self, tag: str, kind: str, most: int = LARGEST_DOCUMENT
-    ) -> repository.Artifact | None:
+    def read_artifact(self, tag: str, kind: str) -> repository.Artifact | None:
         """Return the file under a tag, or ``None``; DamagedError if it is of another type.
 
-        MachineError: it has more than ``most`` bytes.
+        MachineError: it has more than `LARGEST_DOCUMENT` bytes.
         """
         manifest = self.manifest(tag)
         if manifest is None:
@@ -224,7 +222,7 @@ class RegistryClient(RegistryConnection):
             raise repository.DamagedError(f"{where} is not an artifact of imgbuild.") from error
         if found != kind:
             raise repository.DamagedError(f"{where} is of the type {found}, not {kind}.")
-        return repository.Artifact(self.blob(digest, most), manifest.subject, where)
+        return repository.Artifact(self.blob(digest, LARGEST_DOCUMENT), manifest.subject, where)
 
     def _read(self, method: str, path: str, what: str, most: int = LARGEST_ANSWER) -> Answer | None:
         """Return the answer 200 to a request, or None for 404."""

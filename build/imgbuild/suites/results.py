@@ -99,7 +99,7 @@ class SuiteResult:
 
     ``timed_out`` are checks that reached their limit of time, with what each waited for.
     ``before`` is the ISO 8601 time of the result, if the suite was not run again; ``found`` is the
-    repository that has it from another engine.
+    repository in which a signed provenance has it.
     """
 
     suite: str
@@ -314,8 +314,15 @@ class ReportStore:
         return self._path(image_id).is_file()
 
     def document(self, image_id: str) -> dict[str, Any]:
+        """Return the entries of an image, by suite.
+
+        Earlier versions also kept results of a repository that nobody had signed. These are left
+        out, so their suites run again.
+        """
         suites = self._read(image_id).get("suites")
-        return suites if isinstance(suites, dict) else {}
+        if not isinstance(suites, dict):
+            return {}
+        return {suite: entry for suite, entry in suites.items() if not _is_unsigned(entry)}
 
     def import_results(  # noqa: PLR0913 - what was found, and of whom
         self,
@@ -327,11 +334,12 @@ class ReportStore:
         seconds: float = 0.0,
         signed_by: str = "",
     ) -> None:
-        """Take over results of the same image, found in a repository; those of this machine win.
+        """Keep results of the image's signed provenance; those of this machine win.
 
-        Incomplete results are left out, and so is what an entry itself says about its signer.
-        Without any it is kept that this machine is to test the image, and if so, ``built`` it, with
-        how much work. ``signed_by`` is the fingerprint of who signed the image with its results.
+        ``found`` is the repository, ``signed_by`` the fingerprint of who signed the image with its
+        results. Incomplete results are left out, and so is what an entry itself says about its
+        signer. Without any it is kept that this machine is to test the image, and if so, ``built``
+        it, with how much work.
         """
         signature = {"signed_by": signed_by} if signed_by else {}
         theirs = {}
@@ -436,6 +444,13 @@ class ReportStore:
 
     def _path(self, image_id: str) -> Path:
         return self.folder / f"{image_id.removeprefix('sha256:')}.json"
+
+
+def _is_unsigned(entry: object) -> bool:
+    """Return whether an entry was found in a repository, without a signature."""
+    if not isinstance(entry, Mapping):
+        return False
+    return entry.get("found") is not None and not entry.get("signed_by")
 
 
 def _result(suite: str, entry: Entry) -> SuiteResult | None:

@@ -18,6 +18,10 @@ OWN = {**NO_ENGINE, "IMGBUILD_PROJECT": str(ROOT)}
         (("build", "--log-format=text", "--plan"), "--json"),
         (("matrix", "--changed-since", "HEAD~1"), "--missing"),
         (("test", "--expect", "tf=2.2", "--image", "me/train:1"), "--image IMAGE"),
+        (("build", "--cache-from", "registry.example.org/ci/cache"), "--pull"),
+        (("build", "--cache-to=registry.example.org/ci/cache"), "--buildkit-cache"),
+        (("prune", "--cache", "--keep", "3"), "always deletes"),
+        (("push", "--allow-cached", "--all"), "imgbuild build"),
     ],
 )
 def test_removed_option_names_replacement(words: tuple[str, ...], replacement: str) -> None:

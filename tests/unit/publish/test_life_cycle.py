@@ -8,7 +8,6 @@ from memory_registry import MemoryRegistry
 from published_images import publish
 from test_verification import NAME, OTHER, Bench, before_issue
 
-from imgbuild.build.artifact_store import ArtifactStore
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag, record_tag
@@ -19,7 +18,8 @@ from imgbuild.registry.repository import OCI_MANIFEST
 from imgbuild.registry.signing import RETIREMENT, Signer, Trust
 
 DAY = date(2026, 11, 25)
-LAYERS = ("sha256:" + "5" * 64,)
+#: The tag of a wheel that an earlier version stored.
+WHEEL = f"wheel-{'a' * 64}"
 
 
 @pytest.fixture
@@ -27,8 +27,16 @@ def registry() -> MemoryRegistry:
     return MemoryRegistry()
 
 
+def verdicts_tag(record: Record) -> str:
+    """Return a tag as that of suite results which an earlier version stored."""
+    return f"verdicts-{record.input_digest[-32:]}"
+
+
 def release(registry: MemoryRegistry, number: int, image: str = "tf-2.2-cpu-debian") -> Record:
-    """Publish one release of an image, with all that a push puts beside it, and a signature."""
+    """Publish one release of an image, with all that a push puts beside it, and a signature.
+
+    Earlier versions also put the results of its suites there.
+    """
     name = f"sha256:{image.encode().hex()[:40]:0>60}{number:04}"
     record = publish(
         registry,
@@ -41,8 +49,7 @@ def release(registry: MemoryRegistry, number: int, image: str = "tf-2.2-cpu-debi
     )
     registry.tagged[input_tag(name)] = record.digest
     manifest = registry.manifest(record.digest)
-    store = ArtifactStore(registry, print)
-    store.keep_verdicts(name, LAYERS, {"pins": {"verdict": "passed", "key": "k"}}, manifest)
+    registry.put_artifact(verdicts_tag(record), "application/vnd.test", b"{}", manifest)
     signed = record.digest.replace(":", "-")
     for tag in (signed, f"{signed}.sig", f"{signed}.att"):
         registry.add_manifest(tag, {"annotations": {"of": tag}}, OCI_MANIFEST)
@@ -94,17 +101,40 @@ def test_a_tag_that_moves_to_an_old_image_meanwhile_keeps_it(registry: MemoryReg
     assert registry.tagged["2.2-cpu"] == registry.tagged[old.tag] == old.digest
 
 
-def test_of_the_cache_only_what_no_release_needs_goes(registry: MemoryRegistry) -> None:
+def test_tags_that_no_release_needs_go(registry: MemoryRegistry) -> None:
+    """Earlier versions kept wheels, results and unpublished images in repositories."""
     kept = release(registry, 1)
-    store = ArtifactStore(registry, print)
-    store.keep_wheel("abc", b"a wheel")
-    registry.tagged["input-unpublished"] = registry.add_image("x").digest
+    before = dict(registry.tagged)
+    image = registry.add_image("x")
+    unneeded = {f"input-{'b' * 64}", f"verdicts-{'c' * 32}", f"push-{'d' * 24}-{'e' * 24}", WHEEL}
+    registry.tagged |= dict.fromkeys(unneeded, image.digest)
+    registry.put_artifact(f"verdicts-{'c' * 32}", "application/vnd.test", b"{}", image)
+    registry.put_artifact(WHEEL, "application/vnd.test", b"a wheel")
     del registry.tagged["x"]
-    assert Pruning(registry, 1).tags() == {}
-    assert {*Pruning(registry, 1, cache=True).tags()} == {"wheel-abc", "input-unpublished"}
-    [*Pruning(registry, 1, cache=True).run()]
-    assert store.verdicts(kept.input_digest, LAYERS)
+    assert {*Pruning(registry, 1).tags()} == unneeded
+    assert {*Pruning(registry, 1).run()} <= unneeded
+    assert registry.tagged == before
+    assert verdicts_tag(kept) in before
     assert registry.head(input_tag(kept.input_digest)) == kept.digest
+    assert Pruning(registry, 1).tags() == {}
+
+
+def test_tags_of_somebody_else_stay(registry: MemoryRegistry) -> None:
+    """Those that only begin as ours, and ours that are at the same image as theirs."""
+    release(registry, 1)
+    for tag in ("input-data", "wheel-of-fortune", "verdicts-1", "push-1", "mine"):
+        registry.add_image(tag)
+    registry.tagged[f"input-{'b' * 64}"] = registry.tagged["mine"]
+    registry.put_artifact(
+        f"verdicts-{'c' * 32}",
+        "application/vnd.test",
+        b"{}",
+        registry.manifest(registry.tagged["mine"]),
+    )
+    before = dict(registry.tagged)
+    assert Pruning(registry, 1).tags() == {}
+    assert [*Pruning(registry, 1).run()] == []
+    assert registry.tagged == before
 
 
 def test_a_retired_image_says_so_and_stays(registry: MemoryRegistry) -> None:

@@ -22,7 +22,6 @@ KEYS = {"pins": "k1", "horovod": "k2"}
 GPU_KEYS = {**KEYS, "gpu_runs": "k3"}
 REASON = "no NVIDIA driver: the engine offers none to containers"
 SUBSTITUTED, NO_GPU = "--allow-substituted", "--allow-skipped gpu_runs"
-CACHED = "--allow-cached"
 PASSED = (SuiteResult("pins", 3, (), (), 1.0), SuiteResult("horovod", 2, (), (), 1.0))
 SKIPPED = SuiteResult("gpu_runs", 0, (), (TestSkip("a", REASON), TestSkip("b", REASON)), 0.1)
 FAILED = SuiteResult("horovod", 1, (TestFailure("test_two_ranks", "boom"),), (), 1.0)
@@ -147,24 +146,28 @@ def test_a_stand_in_build_is_never_published(good: Judged) -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "value", "option", "fact"),
+    ("label", "value", "fact"),
     [
-        ("base", "bootstrapped", SUBSTITUTED, "base image debian-12 is substituted: bootstrapped"),
-        ("cpython", "local prefix", SUBSTITUTED, "CPython is substituted: local prefix"),
-        ("substitutes", "SHA256_A, SHA256_B", SUBSTITUTED, "SHA256_A, SHA256_B"),
-        ("taken-wheel", "0123456789abcdef", CACHED, f"docker rmi --force {ID}"),
-        ("", "", CACHED, f"docker rmi --force {ID}"),  # nothing says that it was built here
+        ("base", "bootstrapped", "base image debian-12 is substituted: bootstrapped"),
+        ("cpython", "local prefix", "CPython is substituted: local prefix"),
+        ("substitutes", "SHA256_A, SHA256_B", "SHA256_A, SHA256_B"),
     ],
 )
 def test_an_input_of_elsewhere_needs_its_option(
-    good: Judged, label: str, value: str, option: str, fact: str
+    good: Judged, label: str, value: str, fact: str
 ) -> None:
-    labelled = good.labelled(**{f"imgbuild.input.{label}": value})
-    judged = labelled if label else replace(good, built=False)
-    (reason,) = judged.refusals(NO_GPU, *{SUBSTITUTED, CACHED} - {option})
+    judged = good.labelled(**{f"imgbuild.input.{label}": value})
+    (reason,) = judged.refusals(NO_GPU)
     assert fact in reason
-    assert option in reason
-    assert judged.refusals(option) == []
+    assert SUBSTITUTED in reason
+    assert judged.refusals(SUBSTITUTED) == []
+
+
+def test_what_was_not_made_here_is_refused(good: Judged) -> None:
+    """Also a wheel that an earlier version took from a repository; the reason says what to do."""
+    for judged in (good.labelled(**{TAKEN_WHEEL: "0123456789abcdef"}), replace(good, built=False)):
+        (reason,) = judged.refusals(NO_GPU, SUBSTITUTED)
+        assert f"`docker rmi --force {ID}`, then `imgbuild build`" in reason
 
 
 def test_a_verdict_proves_only_what_it_says_of_itself(good: Judged) -> None:
@@ -216,7 +219,7 @@ def test_what_a_trusted_key_has_signed_counts_as_made_here(good: Judged) -> None
     """Image and results, and of results only those that this very signature is of."""
     entries = {name: {**one, "found": "r.example/x"} for name, one in good.report.items()}
     taken = replace(good, built=False, report=entries)
-    assert {one.allowed_by for one in taken.objections()} == {CACHED}
+    assert len(taken.refusals(SUBSTITUTED, NO_GPU)) == 2
     signed = {name: {**one, "signed_by": "me"} for name, one in entries.items()}
     mine = replace(taken, report=signed, signed_by="me")
     assert mine.objections() == mine.labelled(**{TAKEN_WHEEL: "x"}).objections() == []
@@ -226,4 +229,4 @@ def test_what_a_trusted_key_has_signed_counts_as_made_here(good: Judged) -> None
     assert "horovod" in left.text
     assert "pins" not in left.text
     failed = {**signed, "pins": {**signed["pins"], "verdict": "failed"}}
-    assert replace(mine, report=failed).refusals(CACHED)
+    assert replace(mine, report=failed).refusals()

@@ -205,7 +205,7 @@ def test_a_damaged_file_says_nothing_and_is_replaced(
 
 
 THEIRS = {**GOOD, "passed": 9}
-CACHE = "example.org/cache"
+PLACE = "example.org/ml/tensorflow"
 
 
 @pytest.mark.parametrize("forged", [{"found": None}, {"found": ""}, {"found": "here"}, {}])
@@ -214,18 +214,18 @@ def test_a_verdict_cannot_say_that_it_was_found_here_or_replace_one_of_here(
 ) -> None:
     store.save(ID, KEYS, [HOROVOD])
     theirs = {**THEIRS, **forged}
-    store.import_results(ID, {"pins": theirs, "horovod": theirs}, CACHE)
-    assert store.document(ID)["pins"]["found"] == store.passed(ID, KEYS)["pins"].found == CACHE
+    store.import_results(ID, {"pins": theirs, "horovod": theirs}, PLACE, signed_by="whose")
+    assert store.document(ID)["pins"]["found"] == store.passed(ID, KEYS)["pins"].found == PLACE
     assert store.document(ID)["horovod"]["found"] is None
     assert store.passed(ID, KEYS)["horovod"].passed == HOROVOD.passed
 
 
 def test_a_verdict_cannot_say_who_signed_it(store: ReportStore) -> None:
     """The fingerprint of a public key is no secret."""
-    store.import_results(ID, {"pins": {**THEIRS, "signed_by": "whose"}}, CACHE)
-    assert "signed_by" not in store.document(ID)["pins"]
+    store.import_results(ID, {"pins": {**THEIRS, "signed_by": "whose"}}, PLACE)
+    assert "pins" not in store.document(ID)
     other = {**THEIRS, "signed_by": "other"}
-    store.import_results(ID, {"horovod": other}, CACHE, signed_by="whose")
+    store.import_results(ID, {"horovod": other}, PLACE, signed_by="whose")
     assert store.document(ID)["horovod"]["signed_by"] == "whose"
 
 
@@ -233,8 +233,22 @@ def test_a_verdict_cannot_say_who_signed_it(store: ReportStore) -> None:
 def test_a_damaged_verdict_is_not_taken(store: ReportStore, key: str) -> None:
     """Whatever its verdict is: who publishes the image reads all of it."""
     for verdict in ("failed", "passed"):
-        store.import_results(ID, {"pins": {**THEIRS, "verdict": verdict, key: "x"}}, CACHE)
+        damaged = {**THEIRS, "verdict": verdict, key: "x"}
+        store.import_results(ID, {"pins": damaged}, PLACE, signed_by="whose")
         assert store.document(ID) == {}
+
+
+def test_unsigned_results_of_a_repository_do_not_count(store: ReportStore, tmp_path: Path) -> None:
+    """Earlier versions kept them; signed ones, or those of a run here, replace them."""
+    unsigned = {**GOOD, "found": PLACE}
+    suites = {"pins": unsigned, "horovod": unsigned}
+    (tmp_path / "id.json").write_text(json.dumps({"built": True, "suites": suites}))
+    assert store.document(ID) == {}
+    assert store.passed(ID, KEYS) == {}
+    store.import_results(ID, {"pins": THEIRS}, PLACE, signed_by="whose")
+    store.save(ID, KEYS, [HOROVOD])
+    assert {*store.passed(ID, KEYS)} == {"pins", "horovod"}
+    assert store.was_built_here(ID)
 
 
 def test_that_it_was_built_here_is_kept_and_is_no_other_word(
@@ -243,7 +257,7 @@ def test_that_it_was_built_here_is_kept_and_is_no_other_word(
     assert not store.was_built_here(ID)
     store.import_results(ID, {}, built=True, seconds=61.5)
     store.save(ID, KEYS, [PINS])
-    store.import_results(ID, {"pins": THEIRS}, CACHE)
+    store.import_results(ID, {"pins": THEIRS}, PLACE, signed_by="whose")
     assert (store.was_built_here(ID), store.work_seconds(ID)) == (True, 61.5)
     for word in ("true", 1, {"a": 1}):
         text = json.dumps({"built": word, "seconds": word, "suites": {}})
@@ -254,9 +268,9 @@ def test_that_it_was_built_here_is_kept_and_is_no_other_word(
 def test_records_say_which_images_are_own(store: ReportStore) -> None:
     """Neither a test of an image, nor results found elsewhere, nor an extension makes it own."""
     store.save("sha256:tested", {}, ())
-    store.import_results("sha256:found", {"pins": THEIRS}, CACHE)
+    store.import_results("sha256:found", {"pins": THEIRS}, PLACE, signed_by="whose")
     store.record_extension("sha256:extended")
-    store.record_pull("sha256:pulled", CACHE, "fingerprint")
+    store.record_pull("sha256:pulled", PLACE, "fingerprint")
     store.import_results("sha256:built", {}, built=True)
     names = ("tested", "found", "extended", "pulled", "built", "unknown")
     own = [name for name in names if store.is_own(f"sha256:{name}")]
@@ -266,7 +280,7 @@ def test_records_say_which_images_are_own(store: ReportStore) -> None:
     assert store.verified_by("sha256:built") is None
     # Later results keep the record.
     store.save("sha256:pulled", {}, ())
-    store.import_results("sha256:pulled", {"pins": THEIRS}, CACHE)
+    store.import_results("sha256:pulled", {"pins": THEIRS}, PLACE, signed_by="whose")
     assert store.is_own("sha256:pulled")
 
 

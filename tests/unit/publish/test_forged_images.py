@@ -1,42 +1,40 @@
-"""Who can write a cache publishes nothing: what was taken from it does not pass the push gate."""
+"""Who can write to a repository publishes nothing: what was pulled does not pass the push gate."""
 
+import json
 from dataclasses import dataclass, replace
 
 import pytest
 from bench import EPOCH, EPOCH_SECONDS, NEW, OLD, Bench
 from memory_registry import MemoryRegistry
 
-from imgbuild.build.artifact_store import ArtifactStore
-from imgbuild.build.remote import RemoteStore, RemoteStores
-from imgbuild.dockerfile.lockfile import locked_packages
+from imgbuild.build.pull import PullSource
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import input_tag
-from imgbuild.publish.candidate import ALLOW_CACHED, approve
+from imgbuild.publish.candidate import approve
 from imgbuild.registry.repository import OCI_MANIFEST
-from imgbuild.suites.results import Report, ReportStore, SuiteResult
+from imgbuild.suites.results import ReportStore
 
-NOT_BUILT, RERUN = "nothing says that it was built here", "--rerun"
+NOT_BUILT = "there is no record that this machine built it"
 LAYERS = ("sha256:" + "e" * 64,)
 LISTS = dict.fromkeys(("failures", "skipped", "not_asked"), ())
 PASSED = {"verdict": "passed", "passed": 9, "seconds": 1.0, "before": EPOCH, **LISTS}
 
 
 @dataclass
-class ForgedCache:
-    """A repository with images that nobody built; ``suites`` says whether with verdicts."""
+class ForgedRepository:
+    """A repository with images that nobody built."""
 
     bench: Bench
     server: MemoryRegistry
 
-    def put(self, *, suites: bool = True) -> None:
+    def put(self) -> None:
         """Put images there, made from nothing but the checkout."""
-        store = ArtifactStore(self.server, print)
         for number, item in enumerate(self.bench.plan()):
             image, total, tag = item.image, item.digest.total, input_tag(item.digest.total)
             config = f"sha256:{number:063}f"
             document = {"config": {"digest": config}, "layers": []}
-            manifest = self.server.add_manifest(tag, document, OCI_MANIFEST)
+            self.server.add_manifest(tag, document, OCI_MANIFEST)
             labels = {
                 "imgbuild.name": image.name,
                 "imgbuild.input-digest": total,
@@ -50,9 +48,6 @@ class ForgedCache:
             self.bench.engine.registry[reference] = StoredImage(
                 config, (reference,), labels, 10**9, EPOCH_SECONDS, LAYERS
             )
-            keys = self.bench.context.suite_keys[image.name] if suites else {}
-            report = {suite: {**PASSED, "key": key} for suite, key in keys.items()}
-            store.keep_verdicts(total, LAYERS, report, manifest)
 
     def refusal(self, *allowed: str) -> str:
         with pytest.raises(CheckFailedError) as caught:
@@ -61,46 +56,49 @@ class ForgedCache:
 
 
 @pytest.fixture
-def forged(bench: Bench) -> ForgedCache:
-    cache = ForgedCache(bench, MemoryRegistry("registry.example.org/ci/cache"))
-    bench.stores = RemoteStores((RemoteStore(cache.server, bench.said.append),))
-    return cache
+def forged(bench: Bench) -> ForgedRepository:
+    made = ForgedRepository(bench, MemoryRegistry("registry.example.org/ml/tensorflow"))
+    bench.source = PullSource(made.server, bench.said.append)
+    made.put()
+    return made
 
 
-def test_a_forged_cache_is_tagged_here_and_not_published(forged: ForgedCache) -> None:
-    """Not even after `imgbuild test --rerun`; where it is allowed, it says where it came from."""
-    forged.put()
-    bench, place = forged.bench, forged.server.name
-    assert {str(one.item.action) for one in bench.build()} == {"tag"}
-    assert not bench.tested
-    lines = forged.refusal().splitlines()
+def test_forged_images_are_tagged_here_and_not_published(forged: ForgedRepository) -> None:
+    """Suites that ran here prove no image that was not built here; the refusal says what to do."""
+    bench = forged.bench
+    assert {one.state for one in bench.build()} == {"done"}
+    assert sorted(bench.tested) == [OLD, NEW]
+    lines = forged.refusal("--allow-substituted").splitlines()
     assert [line.partition(" ")[0] for line in lines] == [OLD, NEW]
     for line in lines:
-        for fact in (NOT_BUILT, "`docker rmi", place, RERUN, "--allow-cached"):
+        for fact in (NOT_BUILT, "`docker rmi --force", "`imgbuild build`", "`verify`"):
             assert fact in line
-    context = bench.opened()
-    for image in approve(context, {ALLOW_CACHED}):
-        assert {one["found"] for one in image.report.values()} == {place}
-        assert len(image.allowed) == 2
-        assert image.packages == locked_packages(image.image, context.project.locks)
-        passed = context.store.passed(image.stored.id, context.suite_keys[image.name])
-        report = Report(image.name, image.stored.id, "", tuple(passed.values()))
-        assert {one["found"] for one in report.as_json()["suites"]} == {place}
-        assert f"pins: result found in {place}" in report.notes
-    for item in bench.plan():
-        keys = bench.context.suite_keys[item.image.name]
-        results = [SuiteResult(suite, 1, (), (), 1.0) for suite in keys]
-        bench.context.store.save(item.image_id or "", keys, results)
-    refusal = forged.refusal()
-    assert (NOT_BUILT in refusal, RERUN in refusal) == (True, False)
+
+
+def test_unsigned_results_of_an_earlier_version_count_as_none(forged: ForgedRepository) -> None:
+    """It kept results that it found in a repository: the suites run here instead."""
+    bench = forged.bench
+    bench.build()
+    store = bench.context.store
+    for image_id in bench.engine.stored:
+        path = store.folder / f"{image_id.removeprefix('sha256:')}.json"
+        document = json.loads(path.read_text())
+        for entry in document["suites"].values():
+            entry["found"] = forged.server.name
+        path.write_text(json.dumps({**document, "built": True}))
+    refusal = forged.refusal("--allow-substituted")
+    assert refusal.count("no suite was run on this image") == len(bench.engine.stored)
+    bench.tested.clear()
+    bench.build()
+    assert sorted(bench.tested) == [OLD, NEW]
+    assert len(approve(bench.opened(), {"--allow-substituted"})) == len(bench.engine.stored)
 
 
 @pytest.mark.parametrize("tagged", [True, False])
-def test_an_image_with_forged_labels_is_built(forged: ForgedCache, tagged: bool) -> None:
+def test_an_image_with_forged_labels_is_built(forged: ForgedRepository, tagged: bool) -> None:
     """After `docker pull` or `docker load` of it: imgbuild does not know where it is from."""
-    forged.put(suites=False)
     bench = forged.bench
-    bench.stores = None
+    bench.source = None
     foreign = [*bench.engine.registry.values()]
     for item, image in zip(bench.plan(), foreign, strict=True):
         bench.engine.stored[image.id] = replace(image, tags=item.image.tags if tagged else ())
@@ -114,38 +112,25 @@ def test_an_image_with_forged_labels_is_built(forged: ForgedCache, tagged: bool)
         assert bench.context.store.was_built_here(found.id)
 
 
-def test_suites_that_ran_here_prove_no_image_that_was_not_built_here(forged: ForgedCache) -> None:
-    forged.put(suites=False)
-    bench = forged.bench
-    assert {one.state for one in bench.build()} == {"done"}
-    assert sorted(bench.tested) == [OLD, NEW]
-    refusal = forged.refusal("--allow-substituted")
-    assert refusal.count(NOT_BUILT) == len(bench.engine.stored)
-    assert RERUN not in refusal
-
-
-def test_an_image_that_is_built_here_instead_is_published(forged: ForgedCache) -> None:
-    forged.put()
+def test_an_image_that_is_built_here_instead_is_published(forged: ForgedRepository) -> None:
     bench = forged.bench
     bench.build()
     store = bench.context.store
     assert not any(map(store.was_built_here, bench.engine.stored))
     bench.engine.stored.clear()
-    bench.stores = None
-    same_id = f"sha256:{0:064}"  # a build may give an image the id of one that was taken
-    store.import_results(same_id, {"pins": {}}, forged.server.name)
+    bench.source = None
+    same_id = f"sha256:{0:064}"  # a build may give an image the id of one that was pulled
+    store.record_pull(same_id, forged.server.name)
     bench.build()
     assert same_id in bench.engine.stored
     assert all(map(store.was_built_here, bench.engine.stored))
-    refusal = forged.refusal()  # the bench's inputs are substituted
-    assert "--allow-cached" not in refusal
+    assert NOT_BUILT not in forged.refusal()  # the bench's inputs are substituted
     assert len(approve(bench.opened(), {"--allow-substituted"})) == len(bench.engine.stored)
 
 
 def test_an_interrupt_after_a_pull_does_not_make_an_image_one_of_here(
-    forged: ForgedCache, monkeypatch: pytest.MonkeyPatch
+    forged: ForgedRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forged.put()
     bench = forged.bench
 
     def interrupted(*_: object, **_more: object) -> None:
@@ -163,9 +148,8 @@ def test_an_interrupt_after_a_pull_does_not_make_an_image_one_of_here(
 
 @pytest.mark.parametrize("config", ["", "sha256:../../elsewhere", 7])
 def test_a_manifest_with_an_odd_configuration_writes_no_report_elsewhere(
-    forged: ForgedCache, config: object
+    forged: ForgedRepository, config: object
 ) -> None:
-    forged.put()
     document = {"config": {"digest": config}, "layers": []}
     for tag in [tag for tag in forged.server.tagged if tag.startswith("input-")]:
         forged.server.add_manifest(tag, document, OCI_MANIFEST)

@@ -1,0 +1,67 @@
+"""What builds reuse, with a real engine: a kept wheel, and published images if they can be read.
+
+The wheel is no Horovod, but it comes out of the stage that Horovod's wheel comes from.
+"""
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from copied_checkout import remove_images
+from own_registry import free_port
+from publishing_project import ONE, PublishingProject, publishing_project
+
+from imgbuild.engine.client import Engine
+
+REPOSITORY = "imgbuild-reuse/tensorflow"
+WHEEL = "horovod-0.0.0-py3-none-any.whl"
+_TEMPLATE = f"""\
+FROM base AS os
+FROM os AS compiled
+COPY files/{WHEEL} /
+RUN --network=none echo the wheel is compiled
+FROM scratch AS horovod-wheel
+COPY --from=compiled /{WHEEL} /
+FROM os AS final
+RUN --network=none head -c 60000 /dev/urandom > /bytes
+RUN --network=none --mount=type=bind,from=horovod-wheel,target=/run/wheels ls /run/wheels > /wheels
+ENV WORD=first
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[PublishingProject]:
+    """Give a checkout of one image, on a machine with a cache with a base image at most."""
+    made = publishing_project(tmp_path, host, local=REPOSITORY, template=_TEMPLATE)
+    with zipfile.ZipFile(made.root / "images" / "files" / WHEEL, "w") as wheel:
+        wheel.writestr("horovod-0.0.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+    made.render()
+    remove_images(engine, REPOSITORY)
+    yield made
+    remove_images(engine, REPOSITORY)
+
+
+def test_wheel_is_compiled_once(project: PublishingProject) -> None:
+    project.run("build", *ONE, timeout=300)
+    assert "the wheel is compiled" in project.log()
+    assert project.cache
+    (wheel,) = project.cache.rglob(WHEEL)
+    assert "horovod-wheels" in wheel.as_posix()
+    later = replace(project, state=project.state.parent / "later")
+    later.say("second")  # another image with the same wheel
+    (outcome,) = later.json("build", *ONE, timeout=300)
+    assert (outcome["action"], outcome["state"]) == ("build", "done")
+    assert "ls /run/wheels" in later.log()
+    assert "the wheel is compiled" not in later.log()
+
+
+def test_repository_that_is_not_there_ends_no_build(
+    project: PublishingProject, engine: Engine
+) -> None:
+    repository = f"127.0.0.1:{free_port()}/ml/tensorflow"
+    project.set_up(publishing={"attempts": 1})
+    said = project.run("build", *ONE, "--pull", "--from", repository, timeout=300).stderr
+    assert said.count(f"The repository {repository} cannot be read") == 1, said
+    assert engine.named(REPOSITORY)
