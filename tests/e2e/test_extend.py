@@ -87,6 +87,16 @@ def test_what_is_added_is_there(base: Bases, checkout: Checkout, folder: Path, t
     assert _config(checkout, tag)["User"] == "1000"
 
 
+def test_a_replaced_package_leaves_nothing_behind(
+    base: Bases, checkout: Checkout, tmp_path: Path, tag: str
+) -> None:
+    """No lock of uv; and the keys with which `future` tests are no secret."""
+    base(NAME)
+    options = ("-t", tag, "--lock", str(tmp_path / "x.lock.txt"), "--test", "short")
+    checkout.run("extend", "--name", NAME, "--pip", "absl-py==0.9.0", "--pip", "future", *options)
+    assert _printed(checkout, tag, "python", "-c", "import absl, future") == ""
+
+
 def test_what_does_not_fit_changes_nothing(
     base: Bases, checkout: Checkout, tmp_path: Path, tag: str
 ) -> None:

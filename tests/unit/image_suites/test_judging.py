@@ -14,7 +14,7 @@ from image_files import (
     secrets,
     toolkit,
 )
-from image_secrets import KINDS, in_texts
+from image_secrets import KINDS, in_files, in_texts
 from pickling import fault_of_model, fault_of_module
 from tensorboard_content import wrong_buckets
 from test_gpu_loadable import ALWAYS_OPENED, refused
@@ -105,6 +105,13 @@ def test_secrets_are_found_by_their_texts(
         name: {name} for name in EXAMPLES
     }
     assert EXAMPLES.keys() == {kind.name for kind in KINDS} - {"private key"}
+
+
+def test_a_key_that_a_package_tests_with_is_no_secret() -> None:
+    test_key = f"{SITE}/future/backports/test/badkey.pem"
+    keys = [f"{SITE}/mine/key.pem", "/srv/tests/key.pem", f"{SITE}/test/key.pem"]
+    found = in_files({"private key": [test_key, *keys]})
+    assert found == sorted(f"private key: {path}" for path in keys)
 
 
 @pytest.mark.parametrize(
