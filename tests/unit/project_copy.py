@@ -5,10 +5,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from imgbuild.cli import app, register
@@ -101,14 +104,22 @@ def imgbuild(
     )
 
 
+@cache
+def _commands() -> Any:
+    """Return the commands, which typer would make anew for each call."""
+    if not app.registered_commands:
+        register(app)
+    return get_command(app)
+
+
 def command(*words: str, env: Mapping[str, str] | None = None) -> Result:
     """Run a command line in this process, which must succeed; an error of imgbuild's is raised.
 
     It works on the tests' own checkout, unless a word names another.
     """
-    if not app.registered_commands:
-        register(app)
-    result = CliRunner().invoke(app, words, env={"IMGBUILD_PROJECT": str(ROOT), **(env or {})})
+    variables = {"IMGBUILD_PROJECT": str(ROOT), **(env or {})}
+    with patch("typer.testing._get_command", lambda _: _commands()):
+        result = CliRunner().invoke(app, words, env=variables)
     if isinstance(result.exception, ImgbuildError):
         raise result.exception
     assert result.exit_code == 0, result.output
