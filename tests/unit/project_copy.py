@@ -112,14 +112,18 @@ def _commands() -> Any:
     return get_command(app)
 
 
+def invoke(*words: str, env: Mapping[str, str]) -> Result:
+    """Run a command line in this process, however it ends."""
+    with patch("typer.testing._get_command", lambda _: _commands()):
+        return CliRunner().invoke(app, words, env=env)
+
+
 def command(*words: str, env: Mapping[str, str] | None = None) -> Result:
     """Run a command line in this process, which must succeed; an error of imgbuild's is raised.
 
     It works on the tests' own checkout, unless a word names another.
     """
-    variables = {"IMGBUILD_PROJECT": str(ROOT), **(env or {})}
-    with patch("typer.testing._get_command", lambda _: _commands()):
-        result = CliRunner().invoke(app, words, env=variables)
+    result = invoke(*words, env={"IMGBUILD_PROJECT": str(ROOT), **(env or {})})
     if isinstance(result.exception, ImgbuildError):
         raise result.exception
     assert result.exit_code == 0, result.output

@@ -6,14 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-import typer
 from conftest import ROOT
 from fake_uv import write_fake_uv
-from project_copy import NO_ENGINE, copied, imgbuild
-from typer.testing import CliRunner
+from project_copy import NO_ENGINE, copied, imgbuild, invoke
 
 from imgbuild.build.source_metadata import MetadataReader
-from imgbuild.cli import interruption, register, require_values
+from imgbuild.cli import interruption, require_values
 from imgbuild.dockerfile import conda, requirements
 from imgbuild.errors import ImgbuildError, InputError, MachineError
 from imgbuild.matrix.images import all_images
@@ -38,10 +36,8 @@ def checkout(project: Project, tmp_path: Path) -> Path:
 
 def _run(folder: Path, *arguments: str) -> tuple[int, str]:
     """Run a command in this process; return its exit code, and its error or its output."""
-    app = typer.Typer(rich_markup_mode=None)
-    register(app)
-    words = [arguments[0], "--project", str(folder), *arguments[1:]]
-    result = CliRunner().invoke(app, words, env={"COLUMNS": "200", **NO_ENGINE})
+    words = (arguments[0], "--project", str(folder), *arguments[1:])
+    result = invoke(*words, env={"COLUMNS": "200", **NO_ENGINE})
     if isinstance(result.exception, ImgbuildError):
         return result.exception.exit_code, str(result.exception)
     assert result.exception is None or isinstance(result.exception, SystemExit)
