@@ -128,9 +128,9 @@ def test_a_command_that_is_ended(
 def test_kill_at_many_moments_and_build_again(
     project: SmallProject, dockerd: OwnDockerd, moments: int
 ) -> None:
-    whole = min(_seconds(project) for _ in range(2))  # one may have been disturbed
-    alive = 0
+    whole, alive = _seconds(project), 0
     for moment in range(moments):
+        whole = min(whole, _seconds(project))  # earlier ones may have been disturbed
         project.say(uuid.uuid4().hex)
         process = project.start(*ONE)
         time.sleep(whole * (moment + RANDOM.random()) / moments)
