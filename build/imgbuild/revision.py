@@ -14,7 +14,7 @@ from imgbuild.files import work_folder
 from imgbuild.process import NOT_FOUND, TIMED_OUT, Finished, run
 from imgbuild.project import Project
 
-#: What decides the input digests of a checkout.
+#: The files and folders that decide the input digests of a checkout.
 PARTS = ("matrix.yaml", "images")
 _SECONDS = 120
 #: No refreshing of the index, no question to a person, and English.

@@ -120,7 +120,7 @@ def test_two_images_in_one_go_and_then_nothing_to_do(
 def test_another_machine_pulls_and_tests_what_is_published(
     project: PublishingProject, registry: OwnRegistry
 ) -> None:
-    """Nobody has signed the results. What was pulled is published only after it is built there."""
+    """The results are unsigned, so that machine publishes the image only after it builds it."""
     _push(project, registry)
     with own_dockerd() as engine, forwarded(registry.port, engine.pid):
         other = replace(project, state=project.state.parent / "another", host=engine.host)

@@ -1,4 +1,4 @@
-"""What builds reuse, with a real engine: a kept wheel, and published images if they can be read.
+"""A real engine reuses a kept wheel, and published images if the repository can be read.
 
 The wheel is no Horovod, but it comes out of the stage that Horovod's wheel comes from.
 """

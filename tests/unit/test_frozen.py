@@ -65,7 +65,7 @@ FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH = (
 )
 INPUT = "sha256:" + "1" * 64
 TAG = f"1.10.0-cpu-py36-ubuntu16.04-intelmpi2018.3.222-{RELEASE}"
-#: What the suites found in the frozen images: each kind of outcome.
+#: The results of suites in the frozen images: each kind of outcome.
 RESULTS = (
     SuiteResult("pins", 12, (), (), 1.5),
     SuiteResult("tensorflow", 5, (TestFailure("test_adds[2]", "E   assert 1 == 2"),), (), 2.0),
@@ -297,7 +297,7 @@ def test_stored_report_of_a_pulled_image_is_read(tmp_path: Path) -> None:
 # Records
 
 
-#: What the report of an image that may be published says.
+#: The report of an image that may be published.
 PUBLISHED = {
     "pins": {
         **RESULTS[0].as_json(),

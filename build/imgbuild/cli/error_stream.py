@@ -10,7 +10,7 @@ from imgbuild.text import without_logins
 class ErrorStream(io.TextIOBase):
     """Standard error, on which no login of an address is shown: Typer quotes arguments.
 
-    What cannot be written, such as on a full disk, is lost: the exit code says the same.
+    Output that cannot be written, for example on a full disk, is lost; the exit code stays right.
     """
 
     encoding = "utf-8"

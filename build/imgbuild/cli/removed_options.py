@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from imgbuild.errors import InputError
 
-#: What to do instead, by the option; no command has an option of that name.
+#: The replacement, by the option; no command has an option of that name.
 REMOVED_OPTIONS = {
     "--allow-cached": "Push only what this machine built or what `verify` of the settings trusts: "
     "run `docker rmi --force IMAGE`, then `imgbuild build`.",

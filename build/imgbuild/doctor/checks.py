@@ -39,7 +39,7 @@ T = TypeVar("T")
 WRITE = "--write"
 #: The address of the engine that ``build/setup/engine.sh`` starts.
 OWN_HOST = "unix:///run/imgbuild/docker.sock"
-#: What to do about a socket that joining a group does not open.
+#: The fix for a socket that joining a group does not open.
 OTHER_ENGINE = "run this as root, or set DOCKER_HOST to an engine that this user may use"
 ANSWER_SECONDS = 5.0
 #: A build of a few bytes takes a second; the first one on a busy machine may take ten.

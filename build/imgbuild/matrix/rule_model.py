@@ -72,7 +72,7 @@ class Rule(Section):
     minimum: dict[Version, Version] | None = None
     where: dict[Fact, Specifier] = Field(default_factory=dict)
     source: Prose
-    #: What would happen to an image that breaks it; part of the error.
+    #: The consequence for an image that breaks it; part of the error.
     otherwise: Prose
 
     @model_validator(mode="after")

@@ -28,7 +28,7 @@ RECORD_SUFFIX = ".record"
 INPUT_PREFIX = "input-"
 #: Of the tags under which pushes send an image before it has its immutable tag.
 PUSH_PREFIX = "push-"
-#: Of tags with results of suites and with Horovod wheels, which earlier versions wrote.
+#: The tags with suite results and Horovod wheels, which earlier versions wrote, begin so.
 VERDICTS_PREFIX, WHEEL_PREFIX = "verdicts-", "wheel-"
 #: No tag of an extended image begins with one of these.
 RESERVED_PREFIXES = (INPUT_PREFIX, PUSH_PREFIX, VERDICTS_PREFIX, WHEEL_PREFIX)

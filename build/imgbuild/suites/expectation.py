@@ -1,4 +1,4 @@
-"""What an image must have, as the JSON that the in-image suites read."""
+"""The facts that an image must have, as JSON for the in-image suites."""
 
 from collections.abc import Mapping
 from typing import Any

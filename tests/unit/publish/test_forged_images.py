@@ -1,4 +1,4 @@
-"""Who can write to a repository publishes nothing: what was pulled does not pass the push gate."""
+"""Write access to a repository publishes nothing: the push gate refuses pulled images."""
 
 import json
 from dataclasses import dataclass, replace
