@@ -28,7 +28,7 @@ from measure import (
 )
 from plain_builds import build_options, one_stage, supplied
 
-from imgbuild.engine.bake import BakeTarget
+from imgbuild.engine.build import BuildTarget
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project, cache_dir
@@ -56,7 +56,7 @@ class Yard:
         }
         self._folder = folder
 
-    def _alone(self, target: BakeTarget, image: Image, folder: Path) -> BakeTarget:
+    def _alone(self, target: BuildTarget, image: Image, folder: Path) -> BuildTarget:
         """Return a target whose contexts are folders, not other targets."""
         contexts = dict(target.contexts)
         for need in target.needs:
@@ -86,7 +86,7 @@ class Yard:
         names = [word for image in self.images for word in ("--name", image.name)]
         return [IMGBUILD, "build", "--no-test", *names]
 
-    def build(self, target: BakeTarget, *words: str) -> list[str]:
+    def build(self, target: BuildTarget, *words: str) -> list[str]:
         """Return the command that builds a target by itself."""
         (image,) = (one for one in self.images if one.name == target.name)
         return [DOCKER, "buildx", "build", *words, *build_options(target, image)]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.build.prepare import fetch_downloads, load_base
-from imgbuild.build.targets import bake_target
+from imgbuild.build.targets import image_target
 from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds, variables
-from imgbuild.engine.bake import BakeTarget
+from imgbuild.engine.build import BuildTarget
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
@@ -32,7 +32,7 @@ def surroundings(env: Mapping[str, str]) -> Iterator[None]:
 
 def supplied(
     images: Sequence[Image], project: Project, env: Mapping[str, str]
-) -> dict[str, BakeTarget]:
+) -> dict[str, BuildTarget]:
     """Return each image's build by its name, with everything brought that it needs.
 
     The base images are loaded into the engine that the settings of ``env`` name.
@@ -46,14 +46,14 @@ def supplied(
             load_base(context.inputs.bases[os_name], context.engine)
         downloads, _ = fetch_downloads(images, context)
         return {
-            item.image.name: bake_target(
+            item.image.name: image_target(
                 item, context.inputs, downloads[item.image.name], project, None
             )
             for item in items
         }
 
 
-def build_options(target: BakeTarget, image: Image) -> list[str]:
+def build_options(target: BuildTarget, image: Image) -> list[str]:
     """Return the options of ``docker buildx build`` for a target, its tags and outputs aside."""
     given = {**target.args, "SOURCE_DATE_EPOCH": str(epoch_seconds(image))}
     words = ["--builder=default", "--progress=plain", "--file", str(target.dockerfile.absolute())]
@@ -66,7 +66,7 @@ def build_options(target: BakeTarget, image: Image) -> list[str]:
     return [*words, str(target.context.absolute())]
 
 
-def one_stage(image: Image, target: BakeTarget, project: Project, folder: Path) -> BakeTarget:
+def one_stage(image: Image, target: BuildTarget, project: Project, folder: Path) -> BuildTarget:
     """Return the same image as one single-stage Dockerfile with pip, written to ``folder``."""
     template = template_environment(project.templates, HERE).get_template("one_stage.j2")
     text = template.render(variables(image, project.locks))

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from imgbuild.build.bake_images import TEMPORARY_NAMES
 from imgbuild.build.context import image_locks
+from imgbuild.build.image_build import TEMPORARY_NAMES
 from imgbuild.dockerfile.labels import NAME, REPOSITORY
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import Buildx, cache_size, empty_cache

@@ -3,15 +3,13 @@
 The paragraph names what is wrong, where (``file:line`` in a file) and what to do.
 """
 
-from typing import ClassVar
-
 from imgbuild.text import printable, without_logins
 
 
 class ImgbuildError(Exception):
     """Base of every error that is shown to the user as a paragraph, without a traceback."""
 
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
 
     def __str__(self) -> str:
         """Return the paragraph, without logins of addresses and for any terminal."""

@@ -4,15 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from imgbuild.engine.progress import BakeEvent
-
 
 class State(StrEnum):
     """What is being done for an image, or how it ended."""
 
     WAITING = "waiting"
     BUILDING = "building"
-    EXPORTING = "exporting"
     BUILT = "built"
     TESTING = "testing"
     CHECKING = "checking"
@@ -35,7 +32,6 @@ class State(StrEnum):
 _MOVING = {
     State.WAITING,
     State.BUILDING,
-    State.EXPORTING,
     State.BUILT,
     State.TESTING,
     State.CHECKING,
@@ -52,7 +48,7 @@ class ImagesPlanned:
 
 @dataclass(frozen=True)
 class ImageState:
-    """What is done for an image outside a bake, or how it ended."""
+    """What is done for an image, or how it ended."""
 
     image: str
     state: State
@@ -67,6 +63,6 @@ class ImageNote:
     text: str
 
 
-Event = BakeEvent | ImagesPlanned | ImageState | ImageNote
+Event = ImagesPlanned | ImageState | ImageNote
 #: Gets every event, from whichever thread.
 Listener = Callable[[Event], None]

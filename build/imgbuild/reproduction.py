@@ -16,7 +16,7 @@ from imgbuild.addresses import has_registry
 from imgbuild.build.context import BuildContext, BuildOptions, Say, open_context
 from imgbuild.build.display import BuildDisplay
 from imgbuild.build.prepare import prepare, require_disk_space, with_bases
-from imgbuild.build.targets import bake_target
+from imgbuild.build.targets import image_target
 from imgbuild.catalog.comparison import differing
 from imgbuild.dockerfile.labels import (
     BASE,
@@ -31,8 +31,9 @@ from imgbuild.dockerfile.labels import (
 from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.dockerfile.variables import epoch_seconds
-from imgbuild.engine.bake import BakeTarget, forget_cache, run_bake
+from imgbuild.engine.build import BuildTarget, build_image, forget_cache
 from imgbuild.engine.client import Engine, open_engine
+from imgbuild.engine.steps import Step
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import ImgbuildError, InputError
 from imgbuild.files import work_folder
@@ -257,25 +258,30 @@ def _rebuilt(item: PlanItem, commit: str | None, context: BuildContext, stack: E
         raise error
     buildx, folders = context.builders[0], downloads[image.name]
     own, inputs, project = buildx.builder is None, context.inputs, context.project
-    target = bake_target(item, inputs, folders, project, commit, in_engine=own)
+    target = image_target(item, inputs, folders, project, commit, in_engine=own)
     before = {stored.id for stored in context.stored}  # the same again has the same id
     stack.callback(lambda: [context.engine.discard(one) for one in made - before])
     stack.callback(forget_cache, f"description~={mark}", buildx, context.host)
     with work_folder("reproduce") as folder, BuildDisplay([image.name]) as display:
-        built = run_bake(
+
+        def show(step: Step) -> None:
+            display.show_step(image.name, step)
+            if step.image_id:  # there, though an interrupt may come before the end
+                made.add(step.image_id)
+
+        built = build_image(
             buildx,
             context.host,
-            [_anew(target, folder, mark)],
+            _anew(target, folder, mark),
             log=context.log_path(image.name),
-            listener=display.on_event,
+            show=show,
             epoch=epoch_seconds(image),
-            exported=lambda _, one: made.add(one.image_id),
         )
-    made.add(built[image.name].image_id)
-    return built[image.name].image_id
+    made.add(built.image_id)
+    return built.image_id
 
 
-def _anew(target: BakeTarget, folder: Path, mark: str) -> BakeTarget:
+def _anew(target: BuildTarget, folder: Path, mark: str) -> BuildTarget:
     """Return the target so that it takes neither a step nor a cache mount of another build.
 
     What limits how many steps compile at once stays shared.

@@ -89,6 +89,7 @@ ENDED = [
     )
     for place, command in (
         ("middle", ONE),
+        ("export", ONE),
         ("suite", ONE),
         ("suite", ("test", "--tf", "1.10", "--rerun")),
         ("suite", ("extend", "--tf", "1.10", "-t", "me/other:1", "--env", "N=1")),
@@ -108,6 +109,8 @@ def test_a_command_that_is_ended(
 ) -> None:
     """A step and a suite that would go on for minutes end at once; a rerun clears up."""
     before, images = project.ids(), project.images()
+    if place == "export":
+        project.edit(TEMPLATE, FINAL, FINAL + HEAVY)
     process = _waiting_build(project, place, 300, *command)
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
@@ -121,6 +124,8 @@ def test_a_command_that_is_ended(
         project.run("clean", "--yes")
     assert project.ids() == before
     assert project.docker("image", "inspect", "me/other:1").returncode != 0
+    if place == "export":
+        project.edit(TEMPLATE, HEAVY, "")
     _build_again(project, place, *ONE)
 
 

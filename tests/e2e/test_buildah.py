@@ -12,7 +12,7 @@ import pytest
 from checkout import Checkout
 
 from imgbuild.build.context import BuildOptions, open_context
-from imgbuild.build.targets import bake_target
+from imgbuild.build.targets import image_target
 from imgbuild.engine.client import Engine
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import image_called
@@ -57,7 +57,7 @@ def test_buildah_builds_a_dockerfile(checkout: Checkout, engine: Engine, tmp_pat
     image = image_called(matrix, NAME)
     with open_context(checkout.project, (image,), BuildOptions(), lambda _: None) as context:
         (item,) = context.plan(test=False)
-        target = bake_target(item, context.inputs, {}, context.project, None)
+        target = image_target(item, context.inputs, {}, context.project, None)
         layout = context.inputs.bases[image.os_name].layout
         secrets = context.inputs.secrets
     assert layout

@@ -9,8 +9,8 @@ from checkout import COPY_REPOSITORY, Checkout
 
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.build.prepare import load_base
-from imgbuild.build.targets import bake_target
-from imgbuild.engine.bake import BakeTarget
+from imgbuild.build.targets import image_target
+from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.client import Engine
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import image_called
@@ -19,16 +19,16 @@ NAME = "tf-1.15-cpu-debian"
 REFERENCE = f"{COPY_REPOSITORY}:by-docker-alone"
 
 
-def _target(checkout: Checkout) -> BakeTarget:
+def _target(checkout: Checkout) -> BuildTarget:
     """Return what imgbuild gives the image, whose base the engine has."""
     image = image_called(load_matrix(checkout.project.matrix), NAME)
     with open_context(checkout.project, (image,), BuildOptions(), lambda _: None) as context:
         load_base(context.inputs.bases[image.os_name], context.engine)
         (item,) = context.plan(test=False)
-        return bake_target(item, context.inputs, {}, context.project, None)
+        return image_target(item, context.inputs, {}, context.project, None)
 
 
-def _docker_build(target: BakeTarget, checkout: Checkout, *words: str) -> None:
+def _docker_build(target: BuildTarget, checkout: Checkout, *words: str) -> None:
     secrets = [f"--secret=id={name},src={path}" for name, path in target.secrets.items()]
     checkout.printed("build", f"--file={target.dockerfile}", *secrets, *words, str(target.context))
 

@@ -1,6 +1,5 @@
 """Builds without an engine: what they tag, and what they leave alone."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,14 +12,9 @@ from imgbuild.build.pull import PullSource
 from imgbuild.build.result import Build, BuildResult
 from imgbuild.build.run import build_images
 from imgbuild.dockerfile.labels import INPUT_DIGEST
-from imgbuild.engine.bake import BakeTarget, BuiltImage
+from imgbuild.engine.build import BuildTarget, BuiltImage
 from imgbuild.engine.discovery import Buildx
-from imgbuild.engine.failure import (
-    BuildFailedError,
-    BuildFailure,
-    BuildFault,
-    BuildStoppedError,
-)
+from imgbuild.engine.failure import BuildFailedError, BuildFailure, BuildFault
 from imgbuild.engine.types import StoredImage
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, ImageDownloads, InterpreterInput
 from imgbuild.matrix.images import Image, standin_image
@@ -51,21 +45,20 @@ EPOCH, EPOCH_SECONDS = "2026-11-01T00:00:00Z", 1793491200
 class Bench:
     """A machine; ``broken`` images do not build, ``faulty`` ones do not pass their suites.
 
-    ``fault`` is why they do not build, ``part`` ends the name of the target that fails; without a
-    fault it is the image's own. ``suite_error`` ends the suites of the older image.
+    ``fault`` is why they do not build; without one it is the image's own. ``suite_error`` ends the
+    suites of the older image. ``targets`` are all that was built, ``baked`` those that are images.
     """
 
     context: BuildContext
     broken: set[str] = field(default_factory=set)
     faulty: set[str] = field(default_factory=set)
-    baked: list[list[str]] = field(default_factory=list)
-    targets: list[BakeTarget] = field(default_factory=list)
+    baked: list[str] = field(default_factory=list)
+    targets: list[BuildTarget] = field(default_factory=list)
     tested: list[str] = field(default_factory=list)
     suites_run: list[tuple[str, ...]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     source: PullSource | None = None
     fault: BuildFault | None = None
-    part: str = ""
     suite_error: BaseException | None = None
 
     @property
@@ -118,22 +111,28 @@ class Bench:
             return {tag for image in self.engine.stored.values() for tag in image.tags}
         return {tag for image in self.context.images if image.name == name for tag in image.tags}
 
-    def bake(
-        self, _buildx: object, _host: object, targets: Sequence[BakeTarget], **more: object
-    ) -> dict[str, BuiltImage]:
+    def make_image(
+        self, _buildx: object, _host: object, target: BuildTarget, **more: object
+    ) -> BuiltImage:
         assert more["epoch"] == EPOCH_SECONDS
-        self.targets = [*targets]
-        images = [one for one in targets if one.output == "type=docker"]
-        self.baked.append([target.name for target in images])
-        failed = tuple(t.name + self.part for t in images if t.name in self.broken)
-        if failed:
-            rest = tuple(t.name for t in images if t.name not in self.broken)
-            what = ("[horovod 2/2] RUN", "exit code 1", (), Path("log"), self.fault)
-            kind = BuildStoppedError if self.fault else BuildFailedError
-            raise kind(BuildFailure(failed, rest, *what))
-        return {target.name: self._store(target) for target in images}
+        self.targets.append(target)
+        self.baked.append(target.name)
+        if target.name in self.broken:
+            raise self.build_error(target.name)
+        return self._store(target)
 
-    def _store(self, target: BakeTarget) -> BuiltImage:
+    def build_error(self, name: str) -> BuildFailedError:
+        what = (name, "[horovod 2/2] RUN", "exit code 1", (), Path("log"), self.fault)
+        return BuildFailedError(BuildFailure(*what))
+
+    def export(
+        self, _buildx: object, _host: object, target: BuildTarget, _: Path, **_more: object
+    ) -> float:
+        """Export a stage, which has no files here."""
+        self.targets.append(target)
+        return 0.0
+
+    def _store(self, target: BuildTarget) -> BuiltImage:
         image_id = f"sha256:{len(self.engine.stored):064}"
         made = {"imgbuild.name": target.name, "org.opencontainers.image.created": EPOCH}
         labels = {**made, **target.labels}
@@ -182,6 +181,9 @@ def bench(
     made = Bench(context, said=said)
     engine_has(monkeypatch, root_dir=str(tmp_path / "elsewhere"))
     monkeypatch.setattr("imgbuild.engine.discovery.find_buildx", lambda *_: Buildx(Path("/b"), "0"))
-    monkeypatch.setattr("imgbuild.build.bake_images.run_bake", made.bake)
+    # One image after the other; tests of several at a time say so.
+    monkeypatch.setattr("imgbuild.build.workers.WORKERS", 1)
+    monkeypatch.setattr("imgbuild.build.image_build.build_image", made.make_image)
+    monkeypatch.setattr("imgbuild.build.image_build.export_files", made.export)
     monkeypatch.setattr("imgbuild.suites.session.run_suites", made.suites)
     return made

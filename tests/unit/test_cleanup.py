@@ -13,8 +13,8 @@ from conftest import ROOT
 from fake_engine import FakeEngine
 from typer.testing import CliRunner, Result
 
-from imgbuild.build.bake_images import TEMPORARY_NAMES
 from imgbuild.build.context import image_locks
+from imgbuild.build.image_build import TEMPORARY_NAMES
 from imgbuild.cleanup import Cleanup, CleanupKind
 from imgbuild.cli import app, register
 from imgbuild.engine.types import StoredImage

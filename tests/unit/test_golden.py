@@ -16,11 +16,10 @@ import pytest
 from conftest import ROOT
 from project_copy import command as run
 
-from imgbuild.build.targets import bake_target, share_packages
+from imgbuild.build.targets import image_target
 from imgbuild.cli import COMMANDS
 from imgbuild.dockerfile.variables import epoch_seconds
-from imgbuild.engine.bake import bake_definition
-from imgbuild.engine.progress import bake_name
+from imgbuild.engine.build import bake_definition
 from imgbuild.files import sha256
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, InterpreterInput, image_downloads
 from imgbuild.matrix.images import Image, all_images
@@ -90,16 +89,15 @@ def test_input_digests(digests: list[tuple[Image, InputDigest]]) -> None:
 def test_bake_definition(
     digests: list[tuple[Image, InputDigest]], project: Project, inputs: BuildInputs
 ) -> None:
-    targets = [
-        bake_target(PlanItem(i, d, Action.BUILD, ""), inputs, {}, project, None) for i, d in digests
-    ]
-    shared = share_packages(targets, {i.name: i.stack for i, _ in digests})
-    definition = _json(bake_definition(shared, epoch_seconds(digests[0][0])))
-    whole = json.loads(definition.replace(str(ROOT), "."))
-    targets_by_name = whole.pop("target")
-    whole["in full"] = {name: targets_by_name[name] for name in map(bake_name, IN_FULL)}
-    whole["digests"] = {n: sha256(_json(t).encode()) for n, t in targets_by_name.items()}
-    _compare("bake_definition.json", _json(whole))
+    made = {}
+    for image, digest in digests:
+        item = PlanItem(image, digest, Action.BUILD, "")
+        target = image_target(item, inputs, {}, project, None)
+        text = _json(bake_definition(target, epoch_seconds(image))).replace(str(ROOT), ".")
+        made[image.name] = json.loads(text)
+    in_full = {name: made[name] for name in IN_FULL}
+    hashes = {name: sha256(_json(definition).encode()) for name, definition in made.items()}
+    _compare("bake_definition.json", _json({"in full": in_full, "digests": hashes}))
 
 
 def test_tags(digests: list[tuple[Image, InputDigest]]) -> None:

@@ -22,7 +22,8 @@ from imgbuild.build.context import BuildContext
 from imgbuild.cli import register
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAME, REPOSITORY
 from imgbuild.dockerfile.render import dockerfile_path
-from imgbuild.engine.bake import BakeTarget, BuiltImage
+from imgbuild.engine.build import BuildTarget, BuiltImage
+from imgbuild.engine.steps import Step
 from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs
@@ -54,7 +55,7 @@ class Reproducing:
     new_id: str = NEW_ID
     fails: BaseException | None = None
     variables: list[str] = field(default_factory=lambda: ["PATH=/bin"])
-    targets: list[BakeTarget] = field(default_factory=list)
+    targets: list[BuildTarget] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
     before: dict[str, StoredImage] = field(default_factory=dict)
@@ -92,19 +93,18 @@ class Reproducing:
         self.settings = settings
         return self.bench.context.inputs
 
-    def bake(
-        self, _b: object, _h: object, targets: Sequence[BakeTarget], **more: Any
-    ) -> dict[str, BuiltImage]:
-        self.targets = [*targets]
-        self.texts = [one.dockerfile.read_text() for one in (*targets, *targets[0].needs)]
+    def make(self, _b: object, _h: object, target: BuildTarget, **more: Any) -> BuiltImage:
+        self.targets = [target]
+        self.texts = [one.dockerfile.read_text() for one in (target, *target.needs)]
         assert more["epoch"] == EPOCH_SECONDS
         built = BuiltImage(self.new_id)
         if self.new_id == NEW_ID:
             self.store(NEW_ID, self.built)
-        more["exported"](NEW, built)
+        export = Step(1, "exporting to image", "done", written={"writing image": self.new_id})
+        more["show"](export)
         if self.fails:
             raise self.fails
-        return {NEW: built}
+        return built
 
     def configuration(self, image_id: str) -> Mapping[str, Any]:
         env = self.variables if image_id == self.new_id else ["PATH=/bin"]
@@ -151,7 +151,7 @@ def reproducing(bench: Bench, project: Project, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(reproduction, "prepare", lambda *_: ({NEW: {}}, {}))
     monkeypatch.setattr(reproduction, "with_bases", lambda _, one: (one.settings, one.inputs))
     monkeypatch.setattr(reproduction, "prepare_inputs", made.prepare_inputs)
-    monkeypatch.setattr(reproduction, "run_bake", made.bake)
+    monkeypatch.setattr(reproduction, "build_image", made.make)
     monkeypatch.setattr(reproduction, "forget_cache", lambda one, *_: made.forgotten.append(one))
     monkeypatch.setattr(made.engine, "configuration", made.configuration)
     monkeypatch.setattr(made.engine, "save", made.save)

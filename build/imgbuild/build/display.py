@@ -1,4 +1,4 @@
-"""Show the events of a build: a live table on a terminal, else plain lines."""
+"""Show how far images are: a live table on a terminal, else plain lines."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 import sys
 import threading
 import time
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, TextIO
 
-from imgbuild.build.status import BuildStatus, ImageStatus
-from imgbuild.engine.progress import BuildEvent
-from imgbuild.events import ImageState, State
-from imgbuild.text import clock_time, printable, size_text
+from imgbuild.events import ImageNote, ImagesPlanned, ImageState, State
+from imgbuild.text import clock_time, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
 
+    from imgbuild.engine.steps import Step
     from imgbuild.events import Event
 
 #: How often the table is drawn, and lines are looked after, in seconds.
@@ -44,7 +45,6 @@ _STYLES = {
 _URGENCY = (
     State.FAILED,
     State.TIMED_OUT,
-    State.EXPORTING,
     State.BUILDING,
     State.TESTING,
     State.BUILT,
@@ -53,6 +53,37 @@ _URGENCY = (
 )
 _OPTIONS = re.compile(r"\b(RUN|COPY|ADD)(?:\s+--\S+)+")
 _HERE_DOCUMENT = re.compile(r"\s*<<'?\w+'?(?: \(.*\))?$")
+
+
+@dataclass
+class ImageLine:
+    """One image of the table. ``steps`` are those that run, by number.
+
+    Its clock runs from ``since``, when the work on it began, to ``until``.
+    """
+
+    image: str
+    has_work: bool = True
+    state: State = State.WAITING
+    text: str = ""
+    since: float | None = None
+    until: float | None = None
+    steps: dict[int, Step] = field(default_factory=dict)
+
+    @property
+    def step(self) -> Step | None:
+        """The step that runs for longest; BuildKit runs several side by side."""
+        return next(iter(self.steps.values()), None)
+
+    @property
+    def said(self) -> str:
+        return shortened(self.step.name) if self.step else self.text
+
+    def clock(self, now: float) -> str:
+        """Return how long the image has been, or was, worked on; empty before that."""
+        if self.since is None:
+            return ""
+        return clock_time((now if self.until is None else self.until) - self.since)
 
 
 class BuildDisplay:
@@ -66,12 +97,10 @@ class BuildDisplay:
     ) -> None:
         self._stream = stream or sys.stderr
         self._clock = clock
-        self._now = self._latest = clock()
-        self._status = BuildStatus(images, self._now)
-        self._states: dict[str, State] = {}
-        self._written: set[tuple[str | None, int, str, str]] = set()
+        self._started = self._latest = clock()
+        self._lines = {image: ImageLine(image) for image in images}
         self._live: Live | None = None
-        self._lock = threading.RLock()  # images are tested side by side, and a thread draws
+        self._lock = threading.RLock()  # images are worked on side by side, and a thread draws
         self._over = threading.Event()
         self._beats: threading.Thread | None = None
 
@@ -89,26 +118,94 @@ class BuildDisplay:
     def on_event(self, event: Event) -> None:
         """Show an event; may be called from any thread."""
         with self._lock:
-            self._now = self._clock()
-            image = self._status.apply(event, self._now)
-            if image is None or not isinstance(event, BuildEvent | ImageState):
+            match event:
+                case ImagesPlanned():
+                    for image, action in event.actions.items():
+                        self._lines[image].has_work = action != "nothing"
+                case ImageNote():
+                    self._lines[event.image].text = event.text
+                case ImageState():
+                    self._set_state(self._lines[event.image], event)
+
+    def show_step(self, image: str, step: Step) -> None:
+        """Show a step that begins or ends; may be called from any thread."""
+        with self._lock:
+            line = self._lines.get(image)
+            if line is None:  # a stage that is built for something else
                 return
-            changed = self._states.get(image.image, State.WAITING) != image.state
-            self._states[image.image] = image.state
-            if image.action != "nothing":
-                self._begin()
-                if not self._live:
-                    self._write_lines(event, image, changed)
+            self._begin()
+            line.since = self._clock() if line.since is None else line.since
+            line.steps.pop(step.number, None)
+            if step.state == "running":
+                line.steps[step.number] = step
+            long = step.state == "failed" or step.elapsed >= LONG_SECONDS
+            if not self._live and (long or self._is_alone):
+                words = {"running": "starts", "done": clock_time(step.elapsed)}
+                self._write(line, words.get(step.state, step.state), shortened(step.name))
 
     def beat(self) -> None:
         """Draw the table anew, or write about all images if that is due."""
         with self._lock:
-            self._now = self._clock()
+            now = self._clock()
             if self._live:
                 height = self._live.console.size.height
-                self._live.update(picture(self._status, height, self._now), refresh=True)
-            elif self._beats and self._now - self._latest >= QUIET_SECONDS:
-                self._print(_standing(self._status, self._now))
+                self._live.update(self.picture(height), refresh=True)
+            elif self._beats and now - self._latest >= QUIET_SECONDS:
+                self._print(self._standing())
+
+    def picture(self, height: int) -> Group:
+        """Return a line for each image, as far as ``height`` allows; of many, one that sums up.
+
+        Each line has the state, the elapsed time and the step.
+        """
+        from rich.console import Group  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        now, order = self._clock(), {state: number for number, state in enumerate(_URGENCY)}
+        urgent = sorted(self._lines.values(), key=lambda line: order.get(line.state, len(order)))
+        shown = {line.image for line in urgent[: max(height - 2, 1)]}
+        width = max(map(len, self._lines))
+        rows = [
+            Text.assemble(
+                f"{line.image:<{width}} ",
+                (f"{line.state:<10}", _STYLES.get(line.state, "cyan")),
+                f" {line.clock(now):>6} {line.said}",
+                no_wrap=True,
+                overflow="ellipsis",
+            )
+            for line in self._lines.values()
+            if line.image in shown
+        ]
+        if len(self._lines) > 1:
+            done = round(self._done / max(len(self._with_work), 1) * BAR_WIDTH)
+            bar = ("━" * done, "green"), ("━" * (BAR_WIDTH - done), "dim")
+            rows.append(Text.assemble(*bar, f" {self._standing()}", no_wrap=True))
+        return Group(*rows)
+
+    @property
+    def _with_work(self) -> list[ImageLine]:
+        return [line for line in self._lines.values() if line.has_work]
+
+    @property
+    def _done(self) -> int:
+        return sum(line.state.final for line in self._with_work)
+
+    @property
+    def _is_alone(self) -> bool:
+        return len(self._with_work) == 1
+
+    def _set_state(self, line: ImageLine, event: ImageState) -> None:
+        changed, now = line.state is not event.state, self._clock()
+        if not (line.state.final and event.state.final):  # a tag that is set later takes no time
+            line.until = now if event.state.final else None
+        line.state, line.text, line.steps = event.state, event.text, {}
+        if not line.has_work:
+            return
+        line.since = now if line.since is None else line.since
+        self._begin()
+        bad = event.text.startswith(("FAILED", "TIMED OUT"))
+        if not self._live and (changed or (self._is_alone and event.text) or bad):
+            self._write(line, event.state, event.text)
 
     def _begin(self) -> None:
         """Begin to draw or to write, with the first event that is shown."""
@@ -130,87 +227,32 @@ class BuildDisplay:
         while not self._over.wait(BEAT_SECONDS):
             self.beat()
 
-    def _write_lines(
-        self, event: BuildEvent | ImageState, image: ImageStatus, changed: bool
-    ) -> None:
-        """Write each step of a single image; of many, their states and long steps."""
-        alone = len(self._status.with_work) == 1
-        if isinstance(event, ImageState):
-            bad = event.text.startswith(("FAILED", "TIMED OUT"))
-            if changed or (alone and event.text) or bad:
-                self._line(image, event.state, event.text)
-            return
-        if alone or (event.state == "done" and event.elapsed >= LONG_SECONDS):
-            self._step(image, event)
-        if changed and not alone and image.state is not State.EXPORTING:
-            took = clock_time(image.elapsed(self._now) or 0)
-            texts = {State.BUILT: f"in {took}", State.FAILED: shortened(event.step)}
-            self._line(image, image.state, texts.get(image.state, ""))
-
-    def _step(self, image: ImageStatus, event: BuildEvent) -> None:
-        """Write a step once, with the first of its images that tells of it."""
-        key = (image.builder, event.number, event.step, event.state)
-        if key not in self._written:
-            self._written.add(key)
-            words = {"running": "starts", "done": clock_time(event.elapsed)}
-            others = self._status.sharers(event, image.builder) - 1
-            more = f" (and for {others} more)" if others > 0 else ""
-            self._line(image, words.get(event.state, event.state), shortened(event.step) + more)
-
-    def _line(self, image: ImageStatus, column: str, text: str) -> None:
-        width = max(map(len, self._status.images))
-        where = f"{image.builder}  " if image.builder else ""
-        self._print(f"{image.image:<{width}}  {where}{column:>10}  {text}".rstrip())
+    def _write(self, line: ImageLine, column: str, text: str) -> None:
+        width = max(map(len, self._lines))
+        self._print(f"{line.image:<{width}}  {column:>10}  {text}".rstrip())
 
     def _print(self, line: str) -> None:
-        self._latest = self._now
+        self._latest = self._clock()
         print(printable(line), file=self._stream, flush=True)
 
-
-def picture(status: BuildStatus, height: int, now: float) -> Group:
-    """Return a line for each image, as far as ``height`` allows; of many, then one that sums up.
-
-    Each line has the state, the elapsed time, the bytes moved and the step.
-    """
-    from rich.console import Group  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    def line(*parts: str | tuple[str, str]) -> Text:
-        return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
-
-    images = [*status.images.values()]
-    order = {state: number for number, state in enumerate(_URGENCY)}
-    urgent = sorted(images, key=lambda one: order.get(one.state, len(order)))
-    shown = {one.image for one in urgent[: max(height - 2, 1)]}
-    width = max(map(len, status.images))
-    lines = []
-    for one in (one for one in images if one.image in shown):
-        elapsed, moved = one.elapsed(now), sum(one.moved.values())
-        clock = "" if elapsed is None else clock_time(elapsed)
-        where = f" {one.builder}" if one.builder else ""
-        rest = f"{where} {clock:>6} {size_text(moved) if moved else '':>9} {shortened(one.step)}"
-        state = (f"{one.state:<10}", _STYLES.get(one.state, "cyan"))
-        lines.append(line(f"{one.image:<{width}} ", state, rest))
-    if len(images) > 1:
-        done = round(status.fraction * BAR_WIDTH)
-        bar = ("━" * done, "green"), ("━" * (BAR_WIDTH - done), "dim")
-        lines.append(line(*bar, f" {_standing(status, now)}"))
-    return Group(*lines)
-
-
-def _standing(status: BuildStatus, now: float) -> str:
-    """Return ``12 of 34 done, 2 testing, 310 of 640 steps, 3m12s, longest: 2/2 RUN make of …``."""
-    counts, (done, steps) = status.counts(), status.steps
-    parts = [f"{status.done} of {len(status.with_work)} done"]
-    for state in (State.BUILDING, State.EXPORTING, State.TESTING, State.WAITING, State.FAILED):
-        parts += [f"{counts[state]} {state}"] if counts[state] else []
-    parts += [f"{done} of {steps} steps"] if steps else []
-    parts.append(clock_time(now - status.started))
-    if longest := status.longest():
-        image, step = longest
-        running = clock_time(now - step.since)
-        parts.append(f"longest: {shortened(step.text, 40)} of {image.image} {running}")
-    return ", ".join(parts)
+    def _standing(self) -> str:
+        """Return ``12 of 34 done, 2 building, 1 testing, 3m12s, longest: 2/2 RUN make of …``."""
+        counts, now = Counter(line.state for line in self._lines.values()), self._clock()
+        parts = [f"{self._done} of {len(self._with_work)} done"]
+        for state in (State.BUILDING, State.TESTING, State.WAITING, State.FAILED):
+            parts += [f"{counts[state]} {state}"] if counts[state] else []
+        parts.append(clock_time(now - self._started))
+        running = [
+            (step.since, step, line)
+            for line in self._lines.values()
+            for step in line.steps.values()
+            if step.since is not None
+        ]
+        if running:
+            since, step, line = min(running, key=lambda entry: entry[0])
+            took = clock_time(max(0.0, now - since))
+            parts.append(f"longest: {shortened(step.name, 40)} of {line.image} {took}")
+        return ", ".join(parts)
 
 
 def shortened(step: str, width: int = STEP_WIDTH) -> str:

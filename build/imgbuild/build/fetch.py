@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imgbuild.build.bake_images import export_stage
 from imgbuild.build.context import BuildContext
+from imgbuild.build.image_build import export_stage
 from imgbuild.build.prepare import load_base
 from imgbuild.build.targets import stage_target
 from imgbuild.dockerfile.render import render_dockerfile

@@ -1,25 +1,21 @@
 """The gate: images within their budget whose suites passed get their tags, and no others."""
 
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from imgbuild.build.bake_images import export_stage
 from imgbuild.build.context import BuildContext
+from imgbuild.build.image_build import export_stage
 from imgbuild.build.prepare import fetch_downloads, load_base
 from imgbuild.build.result import BuildResult
 from imgbuild.build.targets import stage_target
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import HistoryEntry
-from imgbuild.errors import CheckFailedError, ImgbuildError
+from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
-from imgbuild.parallel import background
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import ReportStore
@@ -91,46 +87,7 @@ def export_stub(image: Image, image_id: str, context: BuildContext, folder: Path
     export_stage(target, folder, context, buildx)
 
 
-@contextmanager
-def open_gate(
-    context: BuildContext, done: Callable[[BuildResult], None], must_stop: Callable[[], bool]
-) -> Iterator[Callable[[BuildResult], None]]:
-    """Give the function that images are submitted to; ``jobs`` at a time are tested and tagged.
-
-    Once ``must_stop()``, no further image begins. Leaving waits for all. An interrupt ends all of
-    them: pytest removes what its suites started, then the containers go, and nothing is tagged.
-    """
-    jobs, running = context.options.jobs, list[Future[None]]()
-    slots, options = threading.Semaphore(jobs), TestOptions(slots=threading.Semaphore(jobs))
-
-    def work(built: BuildResult) -> None:
-        with slots:
-            if not must_stop() and not options.stop.is_set():
-                try:
-                    result = _test_and_tag(built, context, options)
-                except ImgbuildError as error:  # its own, not the whole build's
-                    result = replace(built, error=error)
-                done(result)
-
-    def submit(built: BuildResult) -> None:
-        if built.error:
-            done(built)
-            return
-        own = built.item.action is Action.BUILD
-        seconds = built.work_seconds
-        context.store.import_results(built.image_id or "", {}, built=own, seconds=seconds)
-        running.append(background(partial(work, built)))
-
-    try:
-        yield submit
-        for one in running:
-            one.result()
-    finally:
-        options.stop.set()
-        wait(running)
-
-
-def _test_and_tag(built: BuildResult, context: BuildContext, options: TestOptions) -> BuildResult:
+def test_and_tag(built: BuildResult, context: BuildContext, options: TestOptions) -> BuildResult:
     """Test the image if that is to be done, and tag it if it passed.
 
     An image that is larger than its budget is not tested, and gets no tag.

@@ -3,11 +3,11 @@
 import hashlib
 import json
 import re
+import threading
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 
@@ -15,8 +15,7 @@ from imgbuild.build.targets import PACKAGES
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage, needed
-from imgbuild.engine.bake import BakeTarget
-from imgbuild.files import file_sha256, sha256, stored_folder, work_folder
+from imgbuild.files import file_sha256, sha256, stored_folder
 from imgbuild.inputs.build_inputs import SUPPLIED, BuildInputs
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
@@ -92,6 +91,11 @@ class WheelCache:
     """The wheels in this user's cache folder, a folder for each key."""
 
     folder: Path
+    _turns: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+
+    def compiling(self, key: str) -> threading.Lock:
+        """Return the lock that one build holds while it compiles the wheel of ``key``."""
+        return self._turns[key]
 
     def find(self, key: str) -> Path | None:
         """Return the folder that holds only the wheel of ``key``, if it is there and whole."""
@@ -134,31 +138,3 @@ def wheel_file_name(wheel: bytes) -> str | None:
         return None
     name = f"{path.partition('.dist-info')[0]}-{tag[1]}.whl" if tag else ""
     return name if name and Path(name).name == name else None
-
-
-@contextmanager
-def with_wheels(
-    targets: Iterable[BakeTarget], keys: Mapping[str, str | None], wheels: WheelCache
-) -> Iterator[list[BakeTarget]]:
-    """Give the targets with the kept wheels in them, and targets that export the missing ones.
-
-    ``keys`` are those of the wheels, by target. A named context replaces the stage of a kept wheel.
-    What the block exports is kept, also if it fails later.
-    """
-    exports: dict[str, BakeTarget] = {}
-    mounted = []
-    with work_folder("wheels") as folder:
-        for target in targets:
-            key = keys.get(target.name)
-            kept = wheels.find(key) if key else None
-            contexts = {**target.contexts, STAGE: str(kept)} if kept else target.contexts
-            mounted.append(replace(target, contexts=contexts))
-            if key and not kept:
-                name, output = f"{target.name}-{STAGE}", f"type=local,dest={folder / key}"
-                export = replace(target, name=name, target=STAGE, labels={}, output=output)
-                exports.setdefault(key, export)
-        try:
-            yield [*mounted, *exports.values()]
-        finally:
-            for wheel in folder.glob("*/*.whl"):
-                wheels.keep(wheel.parent.name, wheel.read_bytes())

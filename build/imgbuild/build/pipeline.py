@@ -1,20 +1,21 @@
 """Do what the plan of a build says: pull, build, test, tag."""
 
+import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from imgbuild.build.bake_images import BakeJob
-from imgbuild.build.builders import build_all
 from imgbuild.build.context import BuildContext
-from imgbuild.build.gate import open_gate
 from imgbuild.build.horovod_wheels import WheelCache
 from imgbuild.build.prepare import full_disk, prepare, require_disk_space, with_bases
 from imgbuild.build.pull import PullSource, pull_images, untag_pulled
-from imgbuild.build.result import Build, BuildResult, CancelledBuildError
+from imgbuild.build.result import Build, BuildResult
+from imgbuild.build.workers import ImageQueue, in_build_order, work_through
 from imgbuild.errors import ImgbuildError
 from imgbuild.events import ImagesPlanned, ImageState, Listener, State
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.container import remove_leftovers
+from imgbuild.suites.runner import TestOptions
 
 
 def carry_out(
@@ -51,20 +52,26 @@ def _work(items: Sequence[PlanItem], results: "_Results", context: BuildContext)
     """Do what the plan says; after a result that ends the build, no further step begins."""
     for item in _with(items, Action.NOTHING):
         results.add(BuildResult(item, item.image_id, tagged=True))
-    with open_gate(context, results.add, results.must_stop) as submit:
-        for item in _with(items, Action.TEST, Action.TAG):
-            submit(BuildResult(item, item.image_id))
+    queue = ImageQueue(
+        items=deque(_with(items, Action.TEST, Action.TAG)),
+        downloads={},
+        context=context,
+        done=results.add,
+        must_stop=results.must_stop,
+        wheels=WheelCache(context.cache),
+        test_options=TestOptions(slots=threading.Semaphore(context.options.jobs)),
+    )
+    work_through(queue, [None])
     to_build = _with(items, Action.BUILD)
-    if results.must_stop() or not to_build:
+    if not to_build or results.must_stop():
         return
-    downloads, failed = prepare([item.image for item in to_build], context)
+    queue.downloads, failed = prepare([item.image for item in to_build], context)
     for item in to_build:
         if error := failed.get(item.image.name):
             results.add(BuildResult(item, error=error))
     ready = [item for item in to_build if item.image.name not in failed]
-    with open_gate(context, results.add, results.must_stop) as submit:
-        job = BakeJob(downloads, WheelCache(context.cache), context, submit)
-        build_all(ready, job, results.must_stop)
+    queue.items.extend(in_build_order(ready))
+    work_through(queue, context.builders)
 
 
 def _with(items: Sequence[PlanItem], *actions: Action) -> list[PlanItem]:
@@ -85,10 +92,10 @@ class _Results:
 
     def must_stop(self) -> bool:
         """Whether one ends the build: a failure unless ``keep_going``, or one of the engine."""
-        return any(one.ends_build(keep_going=self.keep_going) for one in self.results)
+        return any(result.ends_build(keep_going=self.keep_going) for result in self.results)
 
 
 def _state(result: BuildResult) -> State:
     if result.ok:
         return State.UP_TO_DATE if result.item.action is Action.NOTHING else State.TAGGED
-    return State.CANCELLED if isinstance(result.error, CancelledBuildError) else State.FAILED
+    return State.CANCELLED if result.cancelled else State.FAILED

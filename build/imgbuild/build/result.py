@@ -9,18 +9,14 @@ from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.results import Report
 
 
-class CancelledBuildError(ImgbuildError):
-    """An image was not built since others of its bake failed, which have the error."""
-
-
 def concerns_all(error: ImgbuildError) -> bool:
     """Return whether no image can be built: the engine cannot be used, or its disk is full.
 
     Another `MachineError`, such as an upstream that cannot be reached, may concern one image only.
     """
-    from imgbuild.engine.failure import BuildStoppedError  # noqa: PLC0415 - only where one failed
+    from imgbuild.engine.failure import BuildFailedError  # noqa: PLC0415 - only where one failed
 
-    if isinstance(error, BuildStoppedError):
+    if isinstance(error, BuildFailedError):
         return error.failure.fault is not None and error.failure.fault.stops_all
     return isinstance(error, EngineUnusableError)
 
@@ -29,9 +25,9 @@ def concerns_all(error: ImgbuildError) -> bool:
 class BuildResult:
     """One image after a build. Times are wall seconds, ``size`` is in bytes.
 
-    ``build_seconds`` is the image's own time: from its first step that was not cached to its
-    export, with what is built beside it; ``work_seconds`` is the sum of the times of its steps.
-    ``builder`` built it, unless that was the engine.
+    ``build_seconds`` is how long its build took, beside others; ``work_seconds`` is the sum of the
+    times of its steps. ``builder`` built it, unless that was the engine. Its build was
+    ``cancelled`` if another image's failure ended it.
     """
 
     item: PlanItem
@@ -44,6 +40,7 @@ class BuildResult:
     error: ImgbuildError | None = None
     work_seconds: float = 0.0
     builder: str | None = None
+    cancelled: bool = False
 
     @property
     def name(self) -> str:
@@ -59,6 +56,8 @@ class BuildResult:
             return f"suites {self.report.verdict}"
         if self.error:
             return "failed"
+        if self.cancelled:
+            return "cancelled"
         return "up to date" if self.item.action is Action.NOTHING else "done"
 
     def ends_build(self, *, keep_going: bool) -> bool:
@@ -106,13 +105,21 @@ class Build:
         # One paragraph a reason, with all images that it concerns.
         names: dict[str, list[str]] = {}
         for name, error in errors.items():
-            names.setdefault(str(error), []).append(name)
+            names.setdefault(_cause(error), []).append(name)
         reasons = [
-            f"{', '.join(of)} {'was' if len(of) == 1 else 'were'} not tagged: {text}"
-            for text, of in names.items()
+            f"{', '.join(of)} {'was' if len(of) == 1 else 'were'} not tagged: {errors[of[0]]}"
+            for of in names.values()
         ]
         text = "\n".join(filter(None, (*reasons, str(self.stop or ""), self.full_disk)))
-        own = [e for e in errors.values() if not isinstance(e, CancelledBuildError)]
-        of_machine = all(error.exit_code == MachineError.exit_code for error in own)
+        of_machine = all(error.exit_code == MachineError.exit_code for error in errors.values())
         machine = self.full_disk or self.stop or of_machine
         return MachineError(text) if machine else CheckFailedError(text)
+
+
+def _cause(error: ImgbuildError) -> str:
+    """Return what errors of images have in common: the failing step, else the whole text."""
+    from imgbuild.engine.failure import BuildFailedError  # noqa: PLC0415 - only where one failed
+
+    if isinstance(error, BuildFailedError):
+        return f"{error.failure.step} {error.failure.error}"
+    return str(error)

@@ -25,8 +25,8 @@ from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter
 
 from imgbuild.build import metadata_program
-from imgbuild.build.bake_images import export_stage, temporary_name
 from imgbuild.build.context import BuildContext, BuildOptions, open_context
+from imgbuild.build.image_build import export_stage, temporary_name
 from imgbuild.build.prepare import prepare
 from imgbuild.build.targets import INSTALLER, stage_target
 from imgbuild.dockerfile.lockfile import Lock, parse_lock, read_lock
@@ -43,7 +43,7 @@ from imgbuild.dockerfile.resolver import (
     wheel_metadata,
 )
 from imgbuild.dockerfile.variables import PREFIX
-from imgbuild.engine.bake import BakeTarget
+from imgbuild.engine.build import BuildTarget
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import ContentStore, read_named, sha256, work_folder, write_text
 from imgbuild.inputs.download import Download, Kind, downloads_context, fetch_all, shown_progress
@@ -292,7 +292,7 @@ class MetadataReader:
         copyfile(metadata_program.__file__, sent / "program.py")
         settings = {"backend": system.backend, "path": system.path, "seconds": SECONDS}
         (sent / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
-        needs: tuple[BakeTarget, ...] = ()
+        needs: tuple[BuildTarget, ...] = ()
         python, place = "python3", ""
         if not self.image_id:
             image = context.images[0]
@@ -303,7 +303,6 @@ class MetadataReader:
                 stage_target(image, INSTALLER, context.inputs, downloads[image.name], self.project),
                 name=f"python-{target.minor}",
                 output="",
-                linked=True,
             )
             needs, place, python = (stage, *stage.needs), f"target:{stage.name}", _PYTHON
         dockerfile = folder / "Dockerfile"
@@ -314,7 +313,7 @@ class MetadataReader:
                 name = stack.enter_context(temporary_name(self.image_id, context))
                 place = f"docker-image://{name}"
             contexts = {"python": place, "tools": str(tools)}
-            bake = BakeTarget(
+            bake = BuildTarget(
                 "metadata", sent, dockerfile, contexts=contexts, target="metadata-made", needs=needs
             )
             export_stage(bake, folder / "out", context)

@@ -1,7 +1,7 @@
-"""Make the bake targets of images, and group them into bakes."""
+"""Make the build targets of images."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +14,8 @@ from imgbuild.dockerfile.labels import (
     STANDIN,
     text_labels,
 )
-from imgbuild.dockerfile.render import dockerfile_path, render_dockerfile
-from imgbuild.dockerfile.stages import ARGUMENTS, Dockerfile, Stage, needed
-from imgbuild.engine.bake import BakeTarget
+from imgbuild.dockerfile.render import dockerfile_path
+from imgbuild.engine.build import BuildTarget
 from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import parts_label
@@ -29,7 +28,7 @@ PACKAGES = "packages"
 INSTALLER = "installer"
 
 
-def bake_target(  # noqa: PLR0913 - what is built, from what, and by whom
+def image_target(  # noqa: PLR0913 - what is built, from what, and by whom
     item: PlanItem,
     inputs: BuildInputs,
     downloads: Mapping[str, Path],
@@ -37,8 +36,8 @@ def bake_target(  # noqa: PLR0913 - what is built, from what, and by whom
     revision: str | None,
     *,
     in_engine: bool = True,
-) -> BakeTarget:
-    """Return what bake has to build for ``item``, an image without any tag: see `stage_target`."""
+) -> BuildTarget:
+    """Return what is built for ``item``, an image without any tag: see `stage_target`."""
     target = stage_target(item.image, None, inputs, downloads, project, in_engine=in_engine)
     return replace(target, labels=_labels(item, inputs, revision))
 
@@ -51,7 +50,7 @@ def stage_target(  # noqa: PLR0913 - likewise
     project: Project,
     *,
     in_engine: bool = True,
-) -> BakeTarget:
+) -> BuildTarget:
     """Return the target of one stage of an image, None for the last, without labels.
 
     ``downloads`` are the folders of its downloads by named context; ``in_engine`` is whether the
@@ -63,7 +62,7 @@ def stage_target(  # noqa: PLR0913 - likewise
     if dated := inputs.snapshots.get(image.os.distribution):
         contexts.setdefault("offline", dated)
     base = {"base": inputs.bases[image.os_name].context(in_engine=in_engine)}
-    target = BakeTarget(
+    target = BuildTarget(
         name=image.name,
         context=project.root / "images",
         dockerfile=dockerfile_path(image, project.dockerfiles),
@@ -76,11 +75,11 @@ def stage_target(  # noqa: PLR0913 - likewise
     return _with_prefix(target, image, prefix, project) if prefix else target
 
 
-def _with_prefix(target: BakeTarget, image: Image, prefix: Path, project: Project) -> BakeTarget:
+def _with_prefix(target: BuildTarget, image: Image, prefix: Path, project: Project) -> BuildTarget:
     """Return the target with a CPython of this machine in place of its stage `cpython`."""
     version, known = image.version_of("python"), target.contexts
     contexts = {name: known[name] for name in ("base", "offline") if name in known}
-    made = BakeTarget(
+    made = BuildTarget(
         name=f"cpython-{version}-{image.os_name}",
         context=target.context,
         dockerfile=project.prefix_dockerfile,
@@ -88,7 +87,6 @@ def _with_prefix(target: BakeTarget, image: Image, prefix: Path, project: Projec
         args={"PYTHON": version.rpartition(".")[0]},
         secrets=target.secrets,
         output="",
-        linked=True,
     )
     contexts = {**known, "cpython": f"target:{made.name}"}
     return replace(target, contexts=contexts, needs=(made,))
@@ -123,81 +121,3 @@ def _labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mappin
         pages = {"source": source, "url": source, "documentation": f"{source}/tree/main/docs"}
         labels |= {f"{OCI}.{name}": page for name, page in pages.items()}
     return labels
-
-
-def share_packages(targets: Sequence[BakeTarget], stacks: Mapping[str, str]) -> list[BakeTarget]:
-    """Return the targets, with named contexts for stages that another stack's target makes.
-
-    Within a stack BuildKit sees that two images need the same step. Across stacks it cannot, since
-    the steps stand on other systems, though they make the same: a lock installed with Python 3.6
-    into a tree of its own. ``stacks`` are the targets' stacks by name. The shared stages become
-    targets that export nothing.
-    """
-    makers: dict[str, tuple[str, BakeTarget]] = {}
-    result, made = [], {}
-    for target in targets:
-        contexts = {}
-        for name, text in _package_stages(target).items():
-            stage, maker = makers.setdefault(text, (name, target))
-            if stacks[maker.name] != stacks[target.name]:
-                shared = f"{maker.name}-{stage}"
-                made[shared] = replace(
-                    maker, name=shared, target=stage, labels={}, output="", linked=True
-                )
-                contexts[name] = f"target:{shared}"
-        result.append(replace(target, contexts={**target.contexts, **contexts}))
-    return [*result, *made.values()]
-
-
-def _package_stages(target: BakeTarget) -> dict[str, str]:
-    """Return each package stage's text by its name, with the texts of those that it looks into.
-
-    The last line of what installs them names the Python, by its lock: layers of locks do not.
-    """
-    stages = Dockerfile(target.dockerfile.read_text(encoding="utf-8")).stages
-    python = stages[INSTALLER].instructions[-1].line if INSTALLER in stages else ""
-    packages = {name: stage for name, stage in stages.items() if name.split("-")[0] == PACKAGES}
-    return {
-        name: "\n".join([python, *(packages[one].text for one in sorted(needed(packages, name)))])
-        for name in packages
-    }
-
-
-def phases(items: Sequence[PlanItem], project: Project) -> Iterator[list[PlanItem]]:
-    """Yield the items of each bake on a containerd store, in the order of ``items``.
-
-    It unpacks shared layers again for every image that is exported at the same moment, so an image
-    that begins new shared layers goes ahead of those that stand on them. (A graph driver stores
-    layers once.) Source: measured, 20 images on four shared stages: 97 s and 5.0 GB in one bake,
-    50 s and 2.4 GB in phases.
-    """
-    left = [(item, {*shared_layers(item.image, project)}) for item in items]
-    built: set[str] = set()
-    while left:
-        phase, started = [], set[str]()
-        for item, layers in left:
-            new = layers - built
-            if not new & started:
-                phase.append(item)
-                started |= new
-        yield phase
-        built |= started
-        left = [(item, layers) for item, layers in left if item not in phase]
-
-
-def shared_layers(image: Image, project: Project) -> tuple[str, ...]:
-    """Return what other images may share: the commands of each stage below the last packages.
-
-    The last packages are the image's TensorFlow; what lies above stands on it.
-    """
-    dockerfile = render_dockerfile(image, project.templates)
-    *below, framework, _ = dockerfile.chain
-    copied = [one for one in dockerfile.stages.values() if f"--from={one.name} " in framework.text]
-    below += [one for one in copied if one.name != PACKAGES]
-    return tuple(filter(None, map(_commands, below)))
-
-
-def _commands(stage: Stage) -> str:
-    """Return what makes layers: neither the stage's names nor its arguments."""
-    lines = (one.line for one in stage.instructions)
-    return "\n".join(line for line in lines if line.split()[0] not in {"FROM", ARGUMENTS})

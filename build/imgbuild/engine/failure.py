@@ -1,42 +1,20 @@
-"""Diagnose a failed build from its events."""
+"""Diagnose a failed build from its steps."""
 
 import re
 import textwrap
-from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-from imgbuild.engine.progress import (
-    BuildEvent,
-    Item,
-    Remark,
-    StepOutput,
-    bake_name,
-    is_export,
-    is_internal,
-)
-from imgbuild.errors import ImgbuildError
+from imgbuild.engine.steps import BuildSteps, Step
+from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 
-TAIL_LINES = 20
 STEP_WIDTH = 160
-#: A base image that the engine has is found in less, in seconds; pulling one is work.
-FOUND_SECONDS = 1.0
 #: How near to its end a step's output can say why it failed.
 LAST_LINES = 10
 _ERROR = "ERROR: "
 #: The first line of what a program of Go says as it crashes; buildx may, where it loses a builder.
 _CRASH = "panic: "
-#: An export's words for what it wrote, and which of them the engine will call the image by: in a
-#: graph driver the configuration, in a containerd store the manifest. Another builder than the
-#: engine's own asks the engine which format it loads.
-_IMAGE, _MANIFEST, _CONFIG = "writing image", "exporting manifest", "exporting config"
-_WRITTEN = re.compile(rf"({_IMAGE}|{_MANIFEST}|{_CONFIG}) (sha256:[0-9a-f]{{64}}) done")
-_ID_OF = {
-    "exporting to image": (_IMAGE, _MANIFEST),
-    "exporting to docker image format": (_CONFIG,),
-    "exporting to oci image format": (_MANIFEST,),
-}
 _TARGET_ERROR = re.compile(r"ERROR: target ([A-Za-z0-9_-]+): ")
 
 
@@ -59,7 +37,7 @@ class BuildFault:
 #: In the words of imgbuild itself, BuildKit, curl, wget, apt, pip, uv, Go and Python. The first
 #: match wins: a full disk and a lost engine bring all sorts of other errors with them.
 FAULTS = (
-    # The first two are StepLimit's; what a step tried before it hung is not why it failed.
+    # The first two are of `BuildSteps.overdue`: what a step tried before it hung is not its fault.
     BuildFault(
         "silent",
         "the engine said nothing for more than",
@@ -145,15 +123,9 @@ FAULTS = (
 
 @dataclass(frozen=True)
 class BuildFailure:
-    """What is known of a failed build.
+    """What is known of the failed build of ``target``, an image or a stage."""
 
-    ``failed`` failed by themselves; ``cancelled`` were only stopped because of those, and may be
-    built again without them. What was exported before is in neither (buildx gives no ids then:
-    building it again takes it from its cache).
-    """
-
-    failed: tuple[str, ...]
-    cancelled: tuple[str, ...]
+    target: str
     step: str
     error: str
     tail: tuple[str, ...]
@@ -163,121 +135,53 @@ class BuildFailure:
     def __str__(self) -> str:
         """Return the paragraph, with the last lines of output indented below it."""
         place = f" in the step '{textwrap.shorten(self.step, STEP_WIDTH)}'" if self.step else ""
-        parts = [f"Building {', '.join(self.failed)} failed{place}: {self.error}."]
+        parts = [f"Building {self.target} failed{place}: {self.error}."]
         if self.fault:
             parts.append(self.fault.advice)
-        if self.cancelled:
-            parts.append(f"Cancelled with it, not faulty: {', '.join(self.cancelled)}.")
         parts.append(f"The whole output is in {self.log}.")
         output = "".join(f"\n    {line}" for line in self.tail)
         return " ".join(parts) + (f" Its last lines:{output}" if output else "")
 
 
 class BuildFailedError(ImgbuildError):
-    """A step of an image failed, or a download was not what was pinned."""
+    """A step of a build failed, or a download was not what was pinned.
+
+    The exit code is that of `MachineError` where this machine could not build: disk, engine,
+    network.
+    """
 
     def __init__(self, failure: BuildFailure) -> None:
         super().__init__(str(failure))
         self.failure = failure
+        of_machine = failure.fault is not None and failure.fault.of_machine
+        self.exit_code = MachineError.exit_code if of_machine else CheckFailedError.exit_code
 
 
-class BuildStoppedError(BuildFailedError):
-    """This machine could not build: disk, engine, network."""
-
-    exit_code = 3
+class BuildStoppedError(ImgbuildError):
+    """A build was stopped before its end by who asked for it; nothing of it failed."""
 
 
-def works(event: BuildEvent) -> bool:
-    """Return whether an ended step did something: no cache, no base image that is there."""
-    found = "] FROM " in event.step and event.elapsed < FOUND_SECONDS
-    return event.state != "cached" and not is_internal(event.step) and not found
-
-
-@dataclass
-class BuildRecord:
-    """What the report of a failed build needs, and what each target led to, after how long.
-
-    ``images`` are the ids of the images that were exported, by target.
-    """
-
-    targets: Sequence[str]
-    images: dict[str, str] = field(default_factory=dict)
-    _written: dict[tuple[int, str], str] = field(default_factory=dict)
-    _tails: dict[int, deque[str]] = field(default_factory=dict)
-    _failed: list[BuildEvent] = field(default_factory=list)
-    _began: dict[str, float] = field(default_factory=dict)
-    _exported: dict[str, float] = field(default_factory=dict)
-    _work: dict[str, float] = field(default_factory=dict)
-    _remarks: deque[str] = field(default_factory=lambda: deque(maxlen=100))
-
-    def add(self, item: Item, now: float = 0.0) -> None:
-        """Take in one item of the progress stream, at the time ``now`` of a monotonic clock."""
-        match item:
-            case StepOutput():
-                self._tails.setdefault(item.number, deque(maxlen=TAIL_LINES)).append(item.text)
-                if found := _WRITTEN.fullmatch(item.text):
-                    self._written[item.number, found[1]] = found[2]
-            case Remark():
-                self._remarks.append(item.text)
-            case BuildEvent(state="failed"):
-                self._failed.append(item)
-            case BuildEvent(state="done", target=str(target)):
-                if is_export(item.step):
-                    self._exported[target] = now
-                    for kind in _ID_OF.get(item.step, ()):
-                        if image_id := self._written.get((item.number, kind)):
-                            self.images[target] = image_id
-                if works(item):
-                    began = now - item.elapsed
-                    self._began[target] = min(self._began.get(target, began), began)
-                    self._work[target] = self.work(target) + item.elapsed
-
-    def seconds(self, target: str) -> float | None:
-        """Return the wall time from a target's first step that worked to its export, if any."""
-        exported, began = self._exported.get(target), self._began.get(target)
-        return None if exported is None or began is None else exported - began
-
-    def work(self, target: str) -> float:
-        """Return the sum of the times of a target's steps that worked, shared ones included."""
-        return self._work.get(target, 0.0)
-
-    def error(self, log: Path) -> BuildFailedError:
-        """Return the error of a build that has ended with one: the machine's fault or its own."""
-        errors = [text for text in self._remarks if text.startswith(_ERROR)]
-        crashes = [text for text in self._remarks if text.startswith(_CRASH)]
-        # The final word of a build that failed outside any step.
-        last = (errors or crashes or [*self._remarks] or ["buildx said nothing"])[-1]
-        last = _TARGET_ERROR.sub("", last).removeprefix(_ERROR)
-        first = self._failed[0] if self._failed else BuildEvent(None, "", "failed", error=last)
-        tail = tuple(self._tails.get(first.number, ()))
-        failed = self._failed_targets(errors)
-        finished = {*failed, *self._exported}
-        fault = find_fault([first.error, *tail[-LAST_LINES:], *errors])
-        # Without the command that it quotes, which the step's name already shows.
-        essence = first.error.rpartition("did not complete successfully: ")[2]
-        essence = essence.removeprefix("failed to solve: ")
-        failure = BuildFailure(
-            failed=failed,
-            cancelled=tuple(name for name in self.targets if name not in finished),
-            step=first.step,
-            error=" ".join(essence.split()).rstrip(".?!"),
-            tail=tail,
-            log=log,
-            fault=fault,
-        )
-        return (BuildStoppedError if fault and fault.of_machine else BuildFailedError)(failure)
-
-    def _failed_targets(self, errors: Iterable[str]) -> tuple[str, ...]:
-        """Return the targets that failed; if none can be named, all that are not finished.
-
-        Never none: a caller that goes on without the failed ones would go on for ever. An engine
-        that stops right after the last export has finished all of them, and given no ids.
-        """
-        named = {event.target for event in self._failed}
-        by_buildx = {found[1] for error in errors if (found := _TARGET_ERROR.match(error))}
-        failed = [name for name in self.targets if name in named or bake_name(name) in by_buildx]
-        unfinished = [name for name in self.targets if name not in self._exported]
-        return tuple(failed or unfinished or self.targets)
+def build_error(target: str, steps: BuildSteps, log: Path) -> BuildFailedError:
+    """Return the error of a build that has ended with one: the machine's fault or its own."""
+    errors = [text for text in steps.remarks if text.startswith(_ERROR)]
+    crashes = [text for text in steps.remarks if text.startswith(_CRASH)]
+    # The final word of a build that failed outside any step.
+    last = (errors or crashes or [*steps.remarks] or ["buildx said nothing"])[-1]
+    last = _TARGET_ERROR.sub("", last).removeprefix(_ERROR)
+    step = steps.failed or Step(0, "", "failed", error=last)
+    tail = tuple(step.tail)
+    # Without the command that it quotes, which the step's name already shows.
+    essence = step.error.rpartition("did not complete successfully: ")[2]
+    essence = essence.removeprefix("failed to solve: ")
+    failure = BuildFailure(
+        target=target,
+        step=step.name,
+        error=" ".join(essence.split()).rstrip(".?!"),
+        tail=tail,
+        log=log,
+        fault=find_fault([step.error, *tail[-LAST_LINES:], *errors]),
+    )
+    return BuildFailedError(failure)
 
 
 def find_fault(lines: Iterable[str]) -> BuildFault | None:

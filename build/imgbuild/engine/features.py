@@ -5,7 +5,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from imgbuild.engine.bake import BakeTarget, forget_cache, run_bake
+from imgbuild.engine.build import BuildTarget, build_image, forget_cache
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError
@@ -48,8 +48,7 @@ def broken_feature(buildx: Buildx, host: str | None) -> str | None:
         folder = Path(name)
         target, log = _target(folder), folder / "log"
         try:
-            built = run_bake(buildx, host, [target], log=log, listener=lambda _event: None)
-            image_id = built[MARK].image_id
+            image_id = build_image(buildx, host, target, log=log).image_id
             with closing(Engine(host)) as engine:
                 if engine.inspect(image_id) is None:
                     return f"the image was built but is not in the engine ({image_id})"
@@ -64,7 +63,7 @@ def broken_feature(buildx: Buildx, host: str | None) -> str | None:
             forget_cache(f"description~={MARK}", buildx, host)
 
 
-def _target(folder: Path) -> BakeTarget:
+def _target(folder: Path) -> BuildTarget:
     for context in ("context", "named"):
         (folder / context).mkdir()
     program = folder / "named" / MARK
@@ -72,7 +71,7 @@ def _target(folder: Path) -> BakeTarget:
     program.chmod(0o755)
     (folder / "secret").write_text("probe", encoding="utf-8")
     (folder / "Dockerfile").write_text(_DOCKERFILE, encoding="utf-8")
-    return BakeTarget(
+    return BuildTarget(
         name=MARK,
         context=folder / "context",
         dockerfile=folder / "Dockerfile",

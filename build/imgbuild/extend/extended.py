@@ -13,10 +13,10 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from imgbuild.build.bake_images import temporary_name
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.display import BuildDisplay
 from imgbuild.build.gate import image_size, suite_target
+from imgbuild.build.image_build import temporary_name
 from imgbuild.build.prepare import archive_base
 from imgbuild.dockerfile.labels import (
     ADDED,
@@ -30,7 +30,7 @@ from imgbuild.dockerfile.labels import (
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds
-from imgbuild.engine.bake import BakeTarget, run_bake
+from imgbuild.engine.build import BuildTarget, build_image
 from imgbuild.engine.client import Engine
 from imgbuild.engine.failure import BuildFailedError
 from imgbuild.engine.types import StoredImage
@@ -197,7 +197,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
         sources = [pair.partition(":")[0] for pair in extension.copied]
         (work / "files").mkdir()
         copy_build_files([*sources, *wheels], folder, work / "files")
-        target = BakeTarget(
+        target = BuildTarget(
             name,
             work / "files",
             work / "Dockerfile",
@@ -221,26 +221,29 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
         target.dockerfile.write_text(text, encoding="utf-8")
         log = context.log_path(name)
 
-        def bake(stage: str) -> str:
-            stages = [replace(target, target=stage)]
-            listener = display.on_event
-            buildx = context.builders[0]
+        def build(stage: str) -> str:
             try:
-                built = run_bake(buildx, context.host, stages, log=log, listener=listener)
+                built = build_image(
+                    context.builders[0],
+                    context.host,
+                    replace(target, target=stage),
+                    log=log,
+                    show=partial(display.show_step, tag),
+                )
             except BuildFailedError as error:
                 raise _refusal(error) or error from None
-            made.add(built[name].image_id)
-            return built[name].image_id
+            made.add(built.image_id)
+            return built.image_id
 
         try:
-            tested = image_id = bake(_TESTED)
+            tested = image_id = build(_TESTED)
             report, expected = None, None
             if tests != "none" and base.image:
                 extended = extension_target(tag, tested, base, lock, requested, context)
                 report = _passed(extended, base.image, display, context, every=tests == "all")
                 expected = extended.expected
             if extension.user or base.user:
-                image_id = bake(_FINAL)
+                image_id = build(_FINAL)
             size = image_size(engine.history(image_id)) - image_size(engine.history(stored.id))
             before = engine.inspect(tag)
             family = base.image.name if base.image else ""

@@ -1,4 +1,4 @@
-"""Divide images between runners or builders: shared stages together, the longest first."""
+"""Divide images between runners: shared stages together, the longest first."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from imgbuild.build.bake_images import export_stage
 from imgbuild.build.context import BuildContext
+from imgbuild.build.image_build import export_stage
 from imgbuild.build.prepare import archive_base
-from imgbuild.engine.bake import BakeTarget
+from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
@@ -103,7 +103,7 @@ def find_updates(
         (folder / "known").mkdir()
         (folder / "known" / "status").write_bytes(status)
         archive = archive_base(name, system, context)
-        target = BakeTarget(
+        target = BuildTarget(
             folder_name(name),
             context.project.files / "apt",
             dockerfile,

@@ -13,7 +13,7 @@ from fake_engine import FakeEngine
 
 from imgbuild.build.gate import export_stub, over_budget, suite_target
 from imgbuild.cli.build_command import build_lines
-from imgbuild.engine.bake import BakeTarget
+from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image, all_images
@@ -123,18 +123,18 @@ def test_a_suite_that_every_image_must_pass_may_not_be_skipped(
 def test_the_stub_is_of_the_images_own_builder(
     gpu: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked: list[BakeTarget] = []
+    asked: list[tuple[BuildTarget, Path]] = []
 
-    def export(_buildx: object, _host: object, targets: list[BakeTarget], **_: object) -> None:
-        asked.extend(targets)
+    def export(_b: object, _h: object, target: BuildTarget, folder: Path, **_: object) -> None:
+        asked.append((target, folder))
 
     gpu.build()
     image, (item,) = gpu.context.images[0], gpu.plan()
-    monkeypatch.setattr("imgbuild.build.bake_images.run_bake", export)
+    monkeypatch.setattr("imgbuild.build.image_build.export_files", export)
     export_stub(image, item.image_id or "", gpu.context, tmp_path)
-    (stub,) = asked
+    ((stub, folder),) = asked
     assert (stub.target, stub.labels) == ("driver-stub", {})
-    assert stub.output == f"type=local,dest={tmp_path}"
+    assert folder == tmp_path
     assert stub.contexts["base"] == "docker-image://ubuntu@sha256:a"
     other = StoredImage("sha256:other", (), {"imgbuild.input-digest": "sha256:else"})
     gpu.engine.stored[other.id] = other

@@ -14,7 +14,7 @@ from imgbuild.build.horovod_wheels import UNPACKED_LIMIT, WheelCache, wheel_key
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Dockerfile
-from imgbuild.engine.bake import BakeTarget
+from imgbuild.engine.build import BuildTarget
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
@@ -164,23 +164,33 @@ def test_a_wheel_is_for_one_mpi_and_one_python(
     assert len({_key(bench, project, one) for one in (mine, later, replace(mine, pins=pins))}) == 3
 
 
-def test_the_build_takes_kept_wheels_and_exports_the_others_also_if_it_fails(
+def test_a_wheel_is_compiled_once_and_the_image_takes_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def bake(buildx: object, host: object, targets: list[BakeTarget], **more: object) -> object:
-        for target in targets:
-            if target.name == f"{OLD}-horovod-wheel":
-                folder = Path(target.output.removeprefix("type=local,dest="))
-                folder.mkdir(parents=True)
-                (folder / WHEEL_NAME).write_bytes(WHEEL)
-        return bench.bake(buildx, host, targets, **more)
+    """Also if the image then fails, and where two images need the same one."""
+    compiled: list[str] = []
 
-    monkeypatch.setattr("imgbuild.build.bake_images.run_bake", bake)
+    def export(_b: object, _h: object, target: BuildTarget, folder: Path, **_: object) -> float:
+        assert target.target == "horovod-wheel"
+        compiled.append(target.name)
+        (folder / WHEEL_NAME).write_bytes(WHEEL)
+        return 40.0
+
+    monkeypatch.setattr("imgbuild.build.image_build.export_files", export)
+    monkeypatch.setattr("imgbuild.build.image_build.wheel_key", lambda *_: "k" * 64)
     bench.broken = {OLD}
-    bench.build(test=False)
-    exports = [f"{OLD}-horovod-wheel", f"{NEW}-horovod-wheel"]
-    assert [target.name for target in bench.targets] == [OLD, NEW, *exports]
+    results = bench.build(test=False, keep_going=True)
+    assert len(compiled) == 1
+    assert all("horovod-wheel" in target.contexts for target in bench.targets)
+    (new,) = (result for result in results if result.name == NEW)
+    assert new.work_seconds in {61.5, 101.5}
     bench.broken = set()
     bench.build(test=False)
-    assert [target.name for target in bench.targets] == [OLD, NEW, exports[1]]
-    assert [one.name for one in bench.targets if "horovod-wheel" in one.contexts] == [OLD]
+    assert len(compiled) == 1
+
+
+def test_without_a_wheel_in_the_cache_the_image_compiles_its_own(bench: Bench) -> None:
+    """As where the cache cannot be written."""
+    assert {result.state for result in bench.build(test=False)} == {"done"}
+    images = [target for target in bench.targets if target.name in {OLD, NEW}]
+    assert [name for target in images for name in target.contexts if "wheel" in name] == []

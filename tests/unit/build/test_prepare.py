@@ -136,7 +136,7 @@ def test_an_image_on_the_base_made_here_is_up_to_date(machine: Unsettled) -> Non
     bench.context = before
     assert {one.action for one in bench.plan()} == {Action.BUILD}
     assert {one.state for one in bench.build()} == {"up to date"}
-    assert len(bench.baked) == 1
+    assert len(bench.baked) == 2
 
 
 def test_the_settings_and_ubuntu_are_left_to_the_build(

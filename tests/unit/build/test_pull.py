@@ -264,7 +264,7 @@ def test_an_interrupt_before_the_tags_loses_nothing(
 ) -> None:
     bench = machines.bench
     with monkeypatch.context() as patch:
-        patch.setattr("imgbuild.build.gate._test_and_tag", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr("imgbuild.build.workers.test_and_tag", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             machines.pull(machines.trust())
     assert all(tag.startswith(f"{machines.server.name}:input-") for tag in bench.tags())

@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench import INPUTS, NEW, OLD, Bench, engine_has, with_budget
+from bench import INPUTS, NEW, OLD, Bench, with_budget
 from project_copy import copied
 
 from imgbuild.build.context import image_locks
 from imgbuild.cli.build_command import build_lines
+from imgbuild.engine.build import BuildTarget, BuiltImage
+from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import FAULTS, BuildFailedError, BuildStoppedError
 from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.engine.types import HistoryEntry, StoredImage
@@ -29,9 +31,9 @@ CHANGED = replace(INPUTS, uv_version="99")
 def test_what_passed_gets_its_tags_and_a_second_build_has_nothing_to_do(bench: Bench) -> None:
     assert bench.states() == {OLD: "done", NEW: "done"}
     assert bench.tags() == bench.tags(OLD) | bench.tags(NEW)
-    assert bench.baked == [[OLD, NEW]]
+    assert bench.baked == [OLD, NEW]
     assert bench.states() == {OLD: "up to date", NEW: "up to date"}
-    assert len(bench.baked) == 1
+    assert len(bench.baked) == 2
     assert sorted(bench.tested) == [OLD, NEW]
 
 
@@ -43,7 +45,7 @@ def test_what_failed_its_suites_gets_no_tag_and_is_tested_again_not_built(bench:
     assert bench.tags() == bench.tags(OLD)
     bench.faulty = set()
     assert bench.states() == {OLD: "up to date", NEW: "done"}
-    assert len(bench.baked) == 1
+    assert len(bench.baked) == 2
 
 
 def test_a_successor_takes_the_tags_once_it_passed_and_the_old_image_goes(bench: Bench) -> None:
@@ -178,7 +180,7 @@ def test_an_image_over_its_budget_is_not_tested_and_gets_no_tag(
     assert bench.tags() == bench.tags(NEW)
     bench.change(images=(with_budget(images[0], 953), images[1]))
     assert all(result.ok for result in bench.build())
-    assert len(bench.baked) == 1  # a larger budget builds nothing again
+    assert len(bench.baked) == 2  # a larger budget builds nothing again
     bench.change(images=(with_budget(images[0], 900), images[1]))
     bench.pretend_standin()  # what has no budget, and can never be pushed:
     bench.engine.stored.clear()
@@ -204,9 +206,7 @@ def test_locks_are_taken_in_one_order(tmp_path: Path, names: tuple[str, ...]) ->
 
 def test_a_failure_stops_the_other_images_unless_it_keeps_going(bench: Bench) -> None:
     bench.broken = {OLD}
-    old, new = bench.build()
-    assert (old.state, new.state) == ("failed", "failed")
-    assert str(new.error) == f"cancelled, since {OLD} failed"
+    assert bench.states() == {OLD: "failed"}
     assert bench.tags() == set()
     assert bench.states(keep_going=True) == {OLD: "failed", NEW: "done"}
     assert bench.tags() == bench.tags(NEW)
@@ -234,14 +234,14 @@ def test_a_missing_upstream_concerns_one_image_and_a_lost_engine_all(
     bench.broken, bench.fault = {OLD}, next(one for one in FAULTS if one.kind == kind)
     bench.faulty = faulty
     build = bench.run(keep_going=True)
-    old, new = build.results
-    assert type(old.error) is BuildStoppedError
+    old, *others = build.results
+    assert isinstance(old.error, BuildFailedError)
+    assert old.error.exit_code == MachineError.exit_code
     if kind == "unreachable":
-        assert bench.baked == [[OLD, NEW], [NEW]]
-        assert new.tagged is not bool(faulty)
+        assert bench.baked == [OLD, NEW]
+        assert others[0].tagged is not bool(faulty)
     else:
-        assert bench.baked == [[OLD, NEW]]
-        assert str(new.error) == f"cancelled, since {OLD} failed"
+        assert (bench.baked, others) == ([OLD], [])
     assert isinstance(build.failure(), error)
     assert f"{OLD} was not tagged: Building {OLD} failed" in str(build.failure())
 
@@ -279,7 +279,7 @@ def test_a_missing_download_concerns_only_the_image_that_needs_it(
     assert bench.states() == {OLD: "failed"}
     assert (fetched, loaded) == ([alone], [])
     assert bench.states(keep_going=True) == {OLD: "failed", NEW: "done"}
-    assert bench.baked == [[NEW]]
+    assert bench.baked == [NEW]
 
 
 def test_a_missing_source_of_cpython_is_tried_once_and_reported_once_with_the_remedy(
@@ -340,14 +340,20 @@ def test_only_the_base_itself_is_taken_for_it_and_none_that_is_damaged_is_loaded
     assert bool(bench.baked) is not bool(errors)
 
 
-def test_an_error_of_a_test_run_or_a_wheel_concerns_that_image(bench: Bench) -> None:
-    """Bake may name the target that exports the wheel."""
+def test_an_error_of_a_test_run_or_a_wheel_concerns_that_image(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def export(_b: object, _h: object, target: BuildTarget, *_: object, **__: object) -> float:
+        if target.name.startswith(OLD):
+            raise bench.build_error(target.name)
+        return 0.0
+
     bench.suite_error = MachineError("no container could be started")
     old, new = bench.build(keep_going=True, jobs=1)
     assert (str(old.error), type(old.error)) == ("no container could be started", MachineError)
     assert (old.state, new.state) == ("failed", "done")
     bench.engine.stored.clear()
-    bench.broken, bench.part = {OLD}, "-horovod-wheel"
+    monkeypatch.setattr("imgbuild.build.image_build.export_files", export)
     old, new = bench.build(keep_going=True)
     assert (type(old.error), new.state) == (BuildFailedError, "done")
 
@@ -358,6 +364,7 @@ def test_when_the_engine_is_lost_no_further_image_begins(bench: Bench) -> None:
     assert (old.name, type(old.error)) == (OLD, EngineUnusableError)
     assert bench.tested == []
     bench.change(images=bench.context.images[::-1])
+    bench.engine.stored.clear()
     build = bench.run(keep_going=True, jobs=1)
     assert {one.name: one.state for one in build.results} == {NEW: "done", OLD: "failed"}
     assert str(build.failure()).startswith(f"{OLD} was not tagged: it does not answer")
@@ -411,28 +418,48 @@ def test_the_table_has_a_row_for_each_image_and_totals(bench: Bench) -> None:
     assert last == "2 images: 1 up to date, 1 failed."
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_an_image_is_tested_and_named_as_soon_as_it_is_built(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+@pytest.mark.parametrize("keep_going", [False, True])
+def test_an_image_is_tested_and_named_while_another_is_built(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, keep_going: bool
 ) -> None:
-    """Whatever becomes of the others of its bake."""
+    """Whatever becomes of the other; a failure stops what is being built, unless it keeps going."""
 
-    def bake(*arguments: object, exported: Callable[..., None], **more: object) -> object:
-        bench.broken = set()
-        built = bench.bake(*arguments, **more)  # type: ignore[arg-type]
-        exported(OLD, built[OLD])
-        wait_for(lambda: bench.tags(OLD) <= bench.tags())
-        bench.broken = {NEW} if fails else set()
-        return bench.bake(*arguments, **more)  # type: ignore[arg-type]
+    def make(
+        buildx: Buildx,
+        host: object,
+        target: BuildTarget,
+        *,
+        stopped: Callable[[], bool],
+        **more: object,
+    ) -> BuiltImage:
+        if target.name == NEW:
+            wait_for(lambda: OLD in bench.tested)
+            if not keep_going:
+                wait_for(stopped)
+                raise BuildStoppedError("stopped")
+        return bench.make_image(buildx, host, target, **more)
 
-    monkeypatch.setattr("imgbuild.build.bake_images.run_bake", bake)
-    assert bench.states() == {OLD: "done", NEW: "failed" if fails else "done"}
-    assert sorted(bench.tested) == [OLD, *([] if fails else [NEW])]
+    monkeypatch.setattr("imgbuild.build.workers.WORKERS", 2)
+    monkeypatch.setattr("imgbuild.build.image_build.build_image", make)
+    bench.faulty = {OLD}
+    build = bench.run(keep_going=keep_going)
+    states = {result.name: result.state for result in build.results}
+    assert states == {OLD: "suites failed", NEW: "done" if keep_going else "cancelled"}
+    assert bench.tags() == (bench.tags(NEW) if keep_going else set())
+    assert isinstance(build.failure(), CheckFailedError)
 
 
-def test_on_a_containerd_store_the_phases_are_baked_one_after_the_other(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+def test_images_of_one_stack_and_python_follow_each_other(
+    bench: Bench, images: dict[str, Image]
 ) -> None:
-    engine_has(monkeypatch, containerd_store=True)
-    assert bench.states() == {OLD: "done", NEW: "done"}
-    assert bench.baked == [[OLD], [NEW]]
+    names = (NEW, "tf-2.12-cpu-debian", OLD, "tf-2.2-cpu-ubuntu")
+    bench.use(*(images[name] for name in names))
+    assert {result.name for result in bench.build()} == {*names}
+    assert bench.baked == ["tf-2.12-cpu-debian", NEW, OLD, "tf-2.2-cpu-ubuntu"]
+
+
+def test_one_cause_of_several_failures_is_told_once(bench: Bench) -> None:
+    bench.broken = {OLD, NEW}
+    failure = str(bench.run(keep_going=True).failure())
+    assert failure.startswith(f"{OLD}, {NEW} were not tagged: Building {OLD} failed in the step")
+    assert failure.count("exit code 1") == 1

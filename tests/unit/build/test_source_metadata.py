@@ -25,7 +25,7 @@ from imgbuild.build import metadata_program
 from imgbuild.build.source_metadata import BuildSystem, MetadataReader, read_build_system
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.resolver import PackageMetadata, SourceDistribution, Target
-from imgbuild.engine.bake import BakeTarget
+from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import file_sha256
@@ -48,12 +48,12 @@ class Container:
     #: The ids of the images whose Python was used.
     pythons: list[str] = field(default_factory=list)
     answers: list[dict[str, str]] = field(default_factory=list)
-    targets: list[BakeTarget] = field(default_factory=list)
+    targets: list[BuildTarget] = field(default_factory=list)
     dockerfiles: list[str] = field(default_factory=list)
     sent: list[dict[str, Any]] = field(default_factory=list)
     tools: list[set[str]] = field(default_factory=list)
 
-    def export(self, target: BakeTarget, folder: Path, _: object) -> None:
+    def export(self, target: BuildTarget, folder: Path, _: object) -> None:
         self.targets.append(target)
         python = self.engine.inspect(target.contexts["python"].removeprefix("docker-image://"))
         self.pythons.append(python.id if python else "")
@@ -233,7 +233,7 @@ def test_an_exported_link_is_not_followed(
 ) -> None:
     (tmp_path / "private").write_text(SAID)
 
-    def export(_: BakeTarget, folder: Path, __: object) -> None:
+    def export(_: BuildTarget, folder: Path, __: object) -> None:
         folder.mkdir()
         (folder / "METADATA").symlink_to(tmp_path / "private")
 

@@ -1,7 +1,7 @@
 """The Dockerfile of an extension, and what becomes of its build on an engine in memory."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from bench import NEW, OLD, Bench
 
 from imgbuild.dockerfile.lockfile import Lock, parse_lock
 from imgbuild.dockerfile.stages import Dockerfile
-from imgbuild.engine.bake import BakeTarget, BuiltImage
+from imgbuild.engine.build import BuildTarget, BuiltImage
 from imgbuild.engine.failure import BuildFailedError, BuildFailure
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
@@ -129,14 +129,13 @@ class Extending:
     base: BaseImage
     folder: Path
     fails: str = ""
-    targets: list[BakeTarget] = field(default_factory=list)
+    targets: list[BuildTarget] = field(default_factory=list)
     #: What the base was called, by its id, when a stage was built.
     named: list[str] = field(default_factory=list)
     #: The files of each build context.
     sent: list[list[str]] = field(default_factory=list)
 
-    def bake(self, _b: object, _h: object, targets: Sequence[BakeTarget], **_: object) -> Any:
-        (target,) = targets
+    def make(self, _b: object, _h: object, target: BuildTarget, **_: object) -> BuiltImage:
         self.targets.append(target)
         files = target.context.rglob("*")
         self.sent.append(sorted(str(path.relative_to(target.context)) for path in files))
@@ -147,7 +146,7 @@ class Extending:
         image_id = f"sha256:{target.target}"
         labels = {"imgbuild.extends": self.base.name, **target.labels}
         self.bench.engine.stored[image_id] = StoredImage(image_id, (), labels, 10**9 + 5)
-        return {target.name: BuiltImage(image_id)}
+        return BuiltImage(image_id)
 
     def build(self, lock: Lock = LOCK, **values: Any) -> Extended:
         extension = extension_of({"tag": TAG, **values})
@@ -167,7 +166,7 @@ def extending(
     made = Extending(bench, base, tmp_path)
     stored = StoredImage("sha256:base", (base.reference,), size=10**9)
     bench.engine.stored[stored.id] = stored
-    monkeypatch.setattr("imgbuild.extend.extended.run_bake", made.bake)
+    monkeypatch.setattr("imgbuild.extend.extended.build_image", made.make)
     return made
 
 
@@ -538,11 +537,11 @@ def test_same_paths_are_told_in_one_paragraph(
 ) -> None:
     said = "Not installed: a 1 and b 1 contain x.py, each with different content."
 
-    def bake(*_: object, **__: object) -> None:
-        values = (("x",), (), "RUN sh install", "exit code: 1", ("resolved", said), Path("log"))
+    def fail(*_: object, **__: object) -> None:
+        values = ("x", "RUN sh install", "exit code: 1", ("resolved", said), Path("log"))
         raise BuildFailedError(BuildFailure(*values))
 
-    monkeypatch.setattr("imgbuild.extend.extended.run_bake", bake)
+    monkeypatch.setattr("imgbuild.extend.extended.build_image", fail)
     with pytest.raises(CheckFailedError) as told:
         extending.build()
     assert str(told.value) == said

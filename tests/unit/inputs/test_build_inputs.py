@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 import uv
 
-from imgbuild.build.targets import bake_target
+from imgbuild.build.targets import image_target
 from imgbuild.errors import InputError, MachineError
 from imgbuild.inputs import build_inputs
 from imgbuild.inputs.base import BaseRecipe
@@ -49,7 +49,7 @@ def test_uv_of_another_platform_is_no_context(
     inputs = _prepare(images, {})
     assert inputs.uv is None
     item = PlanItem(images[NAME], InputDigest("sha256:1", {}), Action.BUILD, "")
-    target = bake_target(item, inputs, {"downloads": Path("/d")}, Project(ROOT), None)
+    target = image_target(item, inputs, {"downloads": Path("/d")}, Project(ROOT), None)
     assert {*target.contexts} == {"base", "downloads"}
 
 

@@ -6,7 +6,7 @@ import pytest
 from bench import Bench
 
 from imgbuild.dockerfile.stages import Dockerfile
-from imgbuild.engine.bake import BakeTarget
+from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.trust import updates
@@ -19,9 +19,9 @@ def test_updates_are_asked_for_in_a_base_image(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The step with secrets and network begins with it; the image is not in the build at all."""
-    seen: list[BakeTarget] = []
+    seen: list[BuildTarget] = []
 
-    def export(target: BakeTarget, folder: Path, _: object) -> None:
+    def export(target: BuildTarget, folder: Path, _: object) -> None:
         seen.append(target)
         stages = Dockerfile(target.dockerfile.read_text(encoding="utf-8")).stages
         assert {stage.parent for stage in stages.values() if "RUN " in stage.text} == {"archive"}

@@ -1,0 +1,154 @@
+"""Build one image, and export one stage."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from imgbuild.build.context import BuildContext
+from imgbuild.build.horovod_wheels import STAGE, WheelCache, wheel_key
+from imgbuild.build.result import BuildResult
+from imgbuild.build.targets import image_target
+from imgbuild.dockerfile.variables import epoch_seconds
+from imgbuild.engine.build import BuildTarget, build_image, export_files
+from imgbuild.engine.discovery import Buildx
+from imgbuild.engine.failure import BuildStoppedError
+from imgbuild.engine.steps import Step
+from imgbuild.events import ImageState, State
+from imgbuild.files import work_folder
+from imgbuild.plan.plan import PlanItem
+from imgbuild.suites.container import place_of
+from imgbuild.text import clock_time
+
+#: Of the tags of BuildKit's own cache, before an image's name.
+CACHE_PREFIX = "buildkit-"
+#: The repository of `temporary_name`. No registry can have this name (RFC 2606, section 2).
+TEMPORARY_NAMES = "local.invalid/imgbuild/temporary"
+#: How often a build that waits for another's wheel looks whether it is to stop, in seconds.
+_LOOK_SECONDS = 0.5
+
+
+def build_item(  # noqa: PLR0913, PLR0917 - what, of what, by whom
+    item: PlanItem,
+    downloads: Mapping[str, Path],
+    wheels: WheelCache,
+    context: BuildContext,
+    buildx: Buildx,
+    stopped: Callable[[], bool],
+) -> BuildResult:
+    """Build the image of a plan's item, and its Horovod wheel if that is not kept.
+
+    ``downloads`` are its folders by named context.
+
+    BuildFailedError: it failed.
+    BuildStoppedError: it was to stop.
+    """
+    image, started = item.image, time.monotonic()
+    where = f"on {buildx.builder}" if buildx.builder else ""
+    context.display.on_event(ImageState(image.name, State.BUILDING, where))
+
+    def show(step: Step) -> None:
+        context.display.show_step(image.name, step)
+
+    target = image_target(
+        item,
+        context.inputs,
+        downloads,
+        context.project,
+        context.revision,
+        in_engine=buildx.builder is None,
+    )
+    if repository := context.options.buildkit_cache:
+        target = replace(target, cache=f"{repository}:{CACHE_PREFIX}{image.name}")
+    log, epoch = context.log_path(image.name), epoch_seconds(image)
+    work = 0.0
+    if key := wheel_key(image, context.project, context.inputs):
+        while not (turn := wheels.compiling(key)).acquire(timeout=_LOOK_SECONDS):
+            if stopped():
+                raise BuildStoppedError(f"the build of {image.name} was stopped")
+        try:
+            if not wheels.find(key):
+                work = _compile_wheel(target, key, wheels, context, buildx, show, stopped)
+        finally:
+            turn.release()
+        if kept := wheels.find(key):
+            target = replace(target, contexts={**target.contexts, STAGE: str(kept)})
+    built = build_image(
+        buildx, context.host, target, log=log, show=show, epoch=epoch, stopped=stopped
+    )
+    took = time.monotonic() - started
+    context.display.on_event(ImageState(image.name, State.BUILT, f"in {clock_time(took)}"))
+    return BuildResult(
+        item,
+        built.image_id,
+        build_seconds=took,
+        work_seconds=work + built.work,
+        builder=buildx.builder,
+    )
+
+
+def _compile_wheel(  # noqa: PLR0913, PLR0917 - likewise
+    target: BuildTarget,
+    key: str,
+    wheels: WheelCache,
+    context: BuildContext,
+    buildx: Buildx,
+    show: Callable[[Step], None],
+    stopped: Callable[[], bool],
+) -> float:
+    """Compile the Horovod wheel of an image and keep it; otherwise as `export_files`."""
+    name = f"{target.name}-{STAGE}"
+    cache = f"{target.cache}-{STAGE}" if target.cache else None
+    target = replace(target, name=name, target=STAGE, labels={}, cache=cache)
+    with work_folder("wheels") as folder:
+        work = export_files(
+            buildx,
+            context.host,
+            target,
+            folder,
+            log=context.log_path(name),
+            show=show,
+            stopped=stopped,
+        )
+        for wheel in folder.glob("*.whl"):
+            wheels.keep(key, wheel.read_bytes())
+    return work
+
+
+@contextmanager
+def temporary_name(image_id: str, context: BuildContext) -> Iterator[str]:
+    """Give an image a name of its own during the block, by which nothing can be pulled.
+
+    BuildKit takes no id, and another name can move to another image meanwhile.
+    """
+    name = f"{TEMPORARY_NAMES}:{place_of(context.state)}-{secrets.token_hex(6)}"
+    context.engine.tag(image_id, name)
+    try:
+        yield name
+    finally:
+        context.engine.untag(name)
+
+
+def export_stage(
+    target: BuildTarget,
+    folder: Path,
+    context: BuildContext,
+    buildx: Buildx | None = None,
+    *,
+    shown: bool = False,
+) -> None:
+    """Write the files of a stage into ``folder``; the display follows it if ``shown``.
+
+    ``buildx`` has the builder, by default the engine's own.
+
+    BuildFailedError: the stage cannot be built.
+    """
+
+    def show(step: Step) -> None:
+        if shown:
+            context.display.show_step(target.name, step)
+
+    log = context.log_path(f"{target.name}-{target.target}")
+    export_files(buildx or context.buildx, context.host, target, folder, log=log, show=show)

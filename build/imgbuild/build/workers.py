@@ -1,0 +1,133 @@
+"""The workers of a build: each takes the next image, builds it, tests it and tags it."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from imgbuild.build.context import BuildContext
+from imgbuild.build.gate import test_and_tag
+from imgbuild.build.horovod_wheels import WheelCache
+from imgbuild.build.image_build import build_item
+from imgbuild.build.result import BuildResult
+from imgbuild.engine.discovery import Buildx, answers
+from imgbuild.engine.failure import BuildFailedError, BuildStoppedError
+from imgbuild.errors import ImgbuildError, MachineError
+from imgbuild.parallel import in_parallel
+from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.suites.runner import TestOptions
+
+#: How many images each builder builds, or has tested, at a time: while one is exported or tested,
+#: another is built.
+WORKERS = 2
+
+
+@dataclass
+class ImageQueue:
+    """The images that no worker has begun, and what all workers need.
+
+    ``downloads`` are the folders of each image by named context. ``done`` takes in a result, and
+    ``must_stop`` says whether one ends the build. ``lost`` says why a builder is lost, by its name.
+    """
+
+    items: deque[PlanItem]
+    downloads: Mapping[str, Mapping[str, Path]]
+    context: BuildContext
+    done: Callable[[BuildResult], None]
+    must_stop: Callable[[], bool]
+    wheels: WheelCache
+    test_options: TestOptions
+    lost: dict[str, str] = field(default_factory=dict)
+    interrupted: threading.Event = field(default_factory=threading.Event)
+
+    def is_stopped(self) -> bool:
+        return self.interrupted.is_set() or self.must_stop()
+
+    def interrupt(self) -> None:
+        self.interrupted.set()
+        self.test_options.stop.set()
+
+
+def in_build_order(items: Iterable[PlanItem]) -> list[PlanItem]:
+    """Return the items so that images of one stack and Python follow each other.
+
+    BuildKit (Docker 28) runs shared steps again if a build between them has only some of them.
+    Source: moby/buildkit#4674, and docs/evidence.md.
+    """
+    return sorted(items, key=lambda item: (item.image.stack, item.image.python_minor))
+
+
+def work_through(queue: ImageQueue, builders: Iterable[Buildx | None]) -> None:
+    """Build, test and tag the images of the queue by these builders; None only tests and tags.
+
+    What a builder that dies has begun goes to the others. An interrupt ends all that runs.
+    """
+    left = [*builders]
+    while left and queue.items and not queue.is_stopped():
+        workers = [*left] * WORKERS  # the first images go to different builders
+        in_parallel(
+            lambda buildx: _work(queue, buildx),
+            workers,
+            len(workers),
+            stop=queue.interrupt,
+            grace=None,
+        )
+        left = [buildx for buildx in left if not _is_lost(buildx, queue)]
+    if not left:
+        for item in queue.items:
+            queue.done(BuildResult(item, error=MachineError(" ".join(queue.lost.values()))))
+
+
+def _work(queue: ImageQueue, buildx: Buildx | None) -> None:
+    """Work on one image after the other, until none is left or the build ends."""
+    while not queue.is_stopped() and not _is_lost(buildx, queue):
+        try:
+            item = queue.items.popleft()
+        except IndexError:
+            return
+        started = time.monotonic()
+        try:
+            result = _carry_out(item, queue, buildx)
+        except BuildStoppedError:
+            result = BuildResult(item, cancelled=True)
+        except BuildFailedError as error:
+            if buildx and buildx.builder and not answers(buildx, queue.context.host):
+                _lose(item, queue, buildx.builder, error)
+                return
+            result = BuildResult(item, build_seconds=time.monotonic() - started, error=error)
+        except ImgbuildError as error:  # its own, not the whole build's
+            result = BuildResult(item, error=error)
+        if not queue.interrupted.is_set():
+            queue.done(result)
+
+
+def _carry_out(item: PlanItem, queue: ImageQueue, buildx: Buildx | None) -> BuildResult:
+    """Build one image if that is to be done, test it, and tag it."""
+    context, result = queue.context, BuildResult(item, item.image_id)
+    if buildx and item.action is Action.BUILD:
+        folders = queue.downloads[item.image.name]
+        result = build_item(item, folders, queue.wheels, context, buildx, queue.is_stopped)
+    # So that the next build, and `imgbuild clean`, know whose it is if this one ends here.
+    own, seconds = item.action is Action.BUILD, result.work_seconds
+    context.store.import_results(result.image_id or "", {}, built=own, seconds=seconds)
+    if queue.is_stopped():
+        return replace(result, cancelled=True)
+    return test_and_tag(result, context, queue.test_options)
+
+
+def _is_lost(buildx: Buildx | None, queue: ImageQueue) -> bool:
+    return buildx is not None and buildx.builder in queue.lost
+
+
+def _lose(item: PlanItem, queue: ImageQueue, builder: str, error: BuildFailedError) -> None:
+    """Give an image back, whose builder no longer answers."""
+    queue.items.appendleft(item)
+    if builder not in queue.lost:
+        why = f"{error.failure.error}; the whole output is in {error.failure.log}"
+        queue.lost[builder] = (
+            f"The builder {builder} no longer answers ({why}). `docker buildx inspect {builder}` "
+            "shows its nodes."
+        )
+        queue.context.say(f"{queue.lost[builder]} Builders that still answer build the rest.")

@@ -1,0 +1,263 @@
+"""Build one image or stage with ``docker buildx bake``: run it, follow it, say what failed."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from imgbuild.engine.discovery import Buildx, answers, asked, build_environment
+from imgbuild.engine.failure import BuildStoppedError, build_error
+from imgbuild.engine.steps import BuildSteps, Step
+from imgbuild.engine.types import IMAGE_PLATFORM
+from imgbuild.errors import MachineError
+from imgbuild.files import work_folder
+from imgbuild.process import Process, lines_of, start
+
+#: How often a waiting reader looks at the clock, in seconds.
+LOOK_SECONDS = 1.0
+#: How often another builder than the engine's own is asked whether it is there, in seconds, and how
+#: often in a row it may not answer: on a busy machine an answer takes long.
+WATCH_SECONDS, MISSED = 15.0, 2
+#: How BuildKit keeps its cache: every step, in the form that all registries take; one that cannot
+#: be written fails no build.
+_KEPT = "mode=max,image-manifest=true,oci-mediatypes=true,ignore-error=true"
+#: A cached step whose files are gone. In a graph driver, steps that wrote the same bytes share one
+#: layer; after a restart of the engine, it goes with the first of them that is pruned (Docker 28).
+_LOST = re.compile(r"failed to prepare (\w+) as \w+: .*no such file or directory")
+#: The `BuildFault` of a step that another build began, and did not live to end.
+_OF_ANOTHER = "session"
+
+
+@dataclass(frozen=True)
+class BuildTarget:
+    """One image, or the files of one stage.
+
+    ``contexts`` are named build contexts: a folder, ``docker-image://NAME``, ``oci-layout://PATH``
+    or ``target:NAME``, of a target that it ``needs``. ``target`` is the Dockerfile's stage, the
+    last one by default. ``type=docker`` is the engine's own store, whichever kind it has.
+    ``uncached`` are stages that are always built anew; with ``anew`` all are. ``cache`` is a
+    reference in a registry where BuildKit finds and keeps all of its steps.
+    """
+
+    name: str
+    context: Path
+    dockerfile: Path
+    contexts: Mapping[str, str] = field(default_factory=dict)
+    args: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, Path] = field(default_factory=dict)
+    target: str | None = None
+    output: str = "type=docker"
+    uncached: tuple[str, ...] = ()
+    anew: bool = False
+    needs: tuple["BuildTarget", ...] = ()
+    cache: str | None = None
+
+
+def bake_name(name: str) -> str:
+    """Return the name of an image as bake allows it: ``tf-2.2-cpu`` is ``tf-2_2-cpu``.
+
+    Bake takes only ``[a-zA-Z0-9_-]``; image names have no underscore, so no two names meet.
+    """
+    return name.replace(".", "_")
+
+
+def bake_definition(target: BuildTarget, epoch: int | None = None) -> dict[str, object]:
+    """Return the bake file of a target and what it needs.
+
+    ``epoch`` is for every time stamp in the image (``SOURCE_DATE_EPOCH``), in seconds since 1970.
+    """
+    described = {bake_name(one.name): _described(one, epoch) for one in (target, *target.needs)}
+    return {
+        "group": {"default": {"targets": [bake_name(target.name)]}},
+        "target": dict(sorted(described.items())),
+    }
+
+
+def _described(target: BuildTarget, epoch: int | None) -> dict[str, object]:
+    stamp = {} if epoch is None else {"SOURCE_DATE_EPOCH": str(epoch)}
+    described: dict[str, object] = {
+        "context": str(target.context.absolute()),
+        "dockerfile": str(target.dockerfile.absolute()),
+        "contexts": {name: _context(where) for name, where in sorted(target.contexts.items())},
+        "args": _literals({**target.args, **stamp}),
+        "labels": _literals(target.labels),
+        "secret": [f"id={name},src={path}" for name, path in target.secrets.items()],
+        "target": target.target,
+        "platforms": [IMAGE_PLATFORM],
+        "output": [target.output] if target.output else [],
+        "no-cache-filter": list(target.uncached),
+        "no-cache": target.anew,
+        "cache-from": [f"type=registry,ref={target.cache}"] if target.cache else [],
+        "cache-to": [f"type=registry,ref={target.cache},{_KEPT}"] if target.cache else [],
+    }
+    return {key: value for key, value in described.items() if value}
+
+
+def _context(where: str) -> str:
+    """Return a named context as bake knows it: another target goes by its bake name."""
+    kind, colon, target = where.partition(":")
+    return f"target:{bake_name(target)}" if kind == "target" and colon else where
+
+
+def _literals(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the values so that bake does not evaluate ``${…}`` and ``%{…}`` in them."""
+    return {
+        key: value.replace("${", "$${").replace("%{", "%%{")
+        for key, value in sorted(values.items())
+    }
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    """A built image, without a name yet.
+
+    ``image_id`` is what the engine calls it: the digest of the manifest in a containerd store, of
+    the configuration in a graph driver. ``work`` is the sum of the times of all steps that were not
+    cached, in seconds.
+    """
+
+    image_id: str
+    work: float = 0.0
+
+
+def build_image(  # noqa: PLR0913 - where, what, and where its progress goes
+    buildx: Buildx,
+    host: str | None,
+    target: BuildTarget,
+    *,
+    log: Path,
+    show: Callable[[Step], None] = lambda _: None,
+    epoch: int | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> BuiltImage:
+    """Build an image, which gets no tag.
+
+    ``show`` gets each step that begins or ends, ``log`` everything. When it is interrupted,
+    ``stopped()`` is true, or a step runs for longer than ``buildx.step_seconds``, the build is
+    stopped in the engine too.
+
+    BuildFailedError: a step failed or hung, a download has another sha256 than pinned, the disk is
+        full, or the engine or an upstream cannot be reached.
+    BuildStoppedError: it was to stop.
+    """
+    with work_folder("bake") as folder:
+        metadata = folder / "metadata.json"
+        steps = _build(buildx, host, target, folder, log, show, epoch, stopped)
+        found = json.loads(metadata.read_text(encoding="utf-8")) if metadata.is_file() else {}
+    # What buildx tells is the id for its own builder alone.
+    told = found.get(bake_name(target.name), {}).get("containerimage.digest")
+    image_id = steps.image_id if buildx.builder else told
+    if image_id is None:
+        raise MachineError(f"buildx built {target.name} but gave no image id.")
+    return BuiltImage(image_id, steps.work)
+
+
+def export_files(  # noqa: PLR0913 - likewise
+    buildx: Buildx,
+    host: str | None,
+    target: BuildTarget,
+    files: Path,
+    *,
+    log: Path,
+    show: Callable[[Step], None] = lambda _: None,
+    epoch: int | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> float:
+    """Write the files of a stage into the folder ``files``; otherwise as `build_image`.
+
+    Return the sum of the times of the steps that were not cached, in seconds.
+    """
+    target = replace(target, output=f"type=local,dest={files}")
+    with work_folder("bake") as folder:
+        return _build(buildx, host, target, folder, log, show, epoch, stopped).work
+
+
+def forget_cache(entries: str, buildx: Buildx, host: str | None) -> None:
+    """Take entries out of the build cache: by buildx's filter, such as ``id=IDENTIFIER``."""
+    asked("prune", buildx, host, f"--filter={entries}", "--force", "--all")
+
+
+def _build(  # noqa: PLR0913, PLR0917 - likewise
+    buildx: Buildx,
+    host: str | None,
+    target: BuildTarget,
+    folder: Path,
+    log: Path,
+    show: Callable[[Step], None],
+    epoch: int | None,
+    stopped: Callable[[], bool],
+) -> BuildSteps:
+    """Run buildx until the build succeeds, fails or is stopped; raises as `build_image`.
+
+    It runs again where the cache has lost a layer, and where another build was stopped that had
+    begun a step of this one.
+    """
+    definition = folder / "bake.json"
+    definition.write_text(json.dumps(bake_definition(target, epoch)), encoding="utf-8")
+    command = [
+        *(str(buildx.path), "bake", buildx.builder_option, "--progress=rawjson"),
+        *(f"--file={definition}", f"--metadata-file={folder / 'metadata.json'}"),
+    ]
+    names = tuple(bake_name(one.name) for one in (target, *target.needs))
+    log.parent.mkdir(parents=True, exist_ok=True)
+    repaired = set[str]()
+    with log.open("w", encoding="utf-8", buffering=1) as file:
+        while not stopped():
+            steps = BuildSteps(names, show, time.monotonic())
+            with start(command, env=build_environment(host)) as process:
+                ends_well = _follow(process, buildx, host, steps, file, stopped)
+                succeeded = ends_well and process.wait() == 0
+            if succeeded:
+                return steps
+            if stopped():
+                break
+            failure = build_error(target.name, steps, log).failure
+            lost = _LOST.match(failure.error)
+            other = failure.fault is not None and failure.fault.kind == _OF_ANOTHER
+            cause = lost[1] if lost else _OF_ANOTHER if other else ""
+            if not cause or cause in repaired:
+                raise build_error(target.name, steps, log)
+            repaired.add(cause)
+            if lost:
+                forget_cache(f"id={cause}", buildx, host)
+    raise BuildStoppedError(f"the build of {target.name} was stopped")
+
+
+def _follow(  # noqa: PLR0913, PLR0917 - what is read, by whom, and what ends it
+    process: Process,
+    buildx: Buildx,
+    host: str | None,
+    steps: BuildSteps,
+    log: TextIO,
+    stopped: Callable[[], bool],
+) -> bool:
+    """Read until the program ends; return false if it has to be stopped before."""
+    asked_at, missed = time.monotonic(), 0
+    for line in lines_of(process, lambda: LOOK_SECONDS):
+        now = time.monotonic()
+        if stopped():
+            return False
+        if line is not None:
+            log.writelines(
+                f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}\n" for text in steps.feed(line, now)
+            )
+        if late := steps.overdue(buildx.step_seconds, now):
+            _write(log, f"{late.name}: {late.error}")
+            return False
+        # A machine that loses its power ends no connection.
+        if buildx.builder and now - asked_at >= WATCH_SECONDS:
+            missed = 0 if answers(buildx, host) else missed + 1
+            asked_at = time.monotonic()
+            if missed == MISSED:
+                steps.remarks.append(f"ERROR: the builder {buildx.builder} does not answer")
+                return False
+    return True
+
+
+def _write(log: TextIO, text: str) -> None:
+    log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}\n")
