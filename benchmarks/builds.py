@@ -20,6 +20,7 @@ from measure import (
     ROOT,
     Contestant,
     compare,
+    forget_images,
     options,
     publish,
     run,
@@ -70,15 +71,7 @@ class Yard:
 
     def cold(self, *, wheels: bool = False) -> None:
         """Remove images and layers, and Horovod's wheels; downloads stay."""
-        listed = run(
-            [DOCKER, "image", "ls", "--format", "{{.Repository}}:{{.Tag}} {{.ID}}"], self.env
-        )
-        gone = [
-            line.split()[1] for line in listed.splitlines() if not line.startswith("imgbuild/base")
-        ]
-        if gone:
-            run([DOCKER, "image", "rm", "--force", *{*gone}], self.env)
-        run([DOCKER, "buildx", "prune", "--filter=type=regular", "--all", "--force"], self.env)
+        forget_images(self.env)
         if not wheels:
             shutil.rmtree(self.cache / "imgbuild" / "horovod-wheels", ignore_errors=True)
 

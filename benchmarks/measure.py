@@ -1,6 +1,7 @@
 """Measure whole processes in interleaved rounds, and write Markdown tables to docs/evidence.md."""
 
 import argparse
+import json
 import os
 import platform
 import shutil
@@ -124,12 +125,22 @@ def options(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def forget_images(env: Mapping[str, str]) -> None:
+    """Remove all images of an engine but its bases, and all layers; downloads stay."""
+    command = [DOCKER, "image", "ls", "--format", "{{.Repository}}:{{.Tag}} {{.ID}}"]
+    images = [line.split() for line in run(command, env).splitlines()]
+    ids = {image_id for name, image_id in images if not name.startswith("imgbuild/base")}
+    if ids:
+        run([DOCKER, "image", "rm", "--force", *ids], env)
+    run([DOCKER, "buildx", "prune", "--filter=type=regular", "--all", "--force"], env)
+
+
 @contextmanager
-def scratch_engine() -> Iterator[tuple[dict[str, str], Path]]:
+def scratch_engine(*, containerd: bool = False) -> Iterator[tuple[dict[str, str], Path]]:
     """Give the environment of commands on an engine that may be emptied, and a work folder.
 
     It is a dockerd with its own data, socket and bridge; three firewall rules let its containers
-    out. All of it is removed at the end. It needs root.
+    out. All of it is removed at the end. It needs root. ``containerd`` is the kind of its store.
     """
     if os.geteuid() or not shutil.which("dockerd") or not shutil.which("iptables"):
         raise SystemExit("this benchmark starts an engine: it needs root, dockerd and iptables")
@@ -138,7 +149,9 @@ def scratch_engine() -> Iterator[tuple[dict[str, str], Path]]:
     with tempfile.TemporaryDirectory(prefix="imgbuild-bench-") as name:
         folder = Path(name)
         host = f"unix:///run/imgbuild-bench-{os.getpid()}.sock"
-        (folder / "daemon.json").write_text('{"builder": {"gc": {"enabled": false}}}\n')
+        features = {"containerd-snapshotter": containerd}
+        daemon = {"builder": {"gc": {"enabled": False}}, "features": features}
+        (folder / "daemon.json").write_text(json.dumps(daemon), encoding="utf-8")
         (folder / "settings.yaml").write_text(_settings(host), encoding="utf-8")
         command = [
             *("dockerd", f"--data-root={folder}/data", f"--exec-root={folder}/run"),
