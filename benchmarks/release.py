@@ -26,7 +26,7 @@ from own_registry import OwnRegistry, own_registry
 from imgbuild.inputs.build_inputs import base_recipe
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.project import cache_dir
+from imgbuild.user_folders import cache_dir
 
 COUNT = 10
 #: What the base says of libgnutls30, up to its version, and what it is made to say.

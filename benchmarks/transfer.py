@@ -28,9 +28,9 @@ from imgbuild.inputs import oci_layout
 from imgbuild.inputs.build_inputs import base_recipe
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.project import cache_dir
 from imgbuild.registry.repository_client import connect
 from imgbuild.settings import Settings
+from imgbuild.user_folders import cache_dir
 
 #: What is built where --images names nothing else.
 IMAGES = ("tf-2.2-cpu-debian",)

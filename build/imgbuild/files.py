@@ -18,7 +18,7 @@ from typing import Any
 
 from imgbuild.errors import InputError, MachineError
 from imgbuild.process import run
-from imgbuild.project import state_dir
+from imgbuild.user_folders import state_dir
 
 #: Every stored file has this time, 1980-01-02, so that a layer with it is always the same.
 FILE_TIME = 315619200

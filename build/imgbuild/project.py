@@ -1,4 +1,4 @@
-"""Paths: the files of a checkout or of the installed family; this user's caches and state."""
+"""The paths of a checkout or of the installed family."""
 
 import os
 import pwd
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from imgbuild.errors import InputError, MachineError
+from imgbuild.errors import InputError
+from imgbuild.user_folders import config_dir
 
 #: Names another file of settings than the checkout's: ``imgbuild --settings`` sets it.
 SETTINGS_VARIABLE = "IMGBUILD_SETTINGS"
@@ -52,7 +53,7 @@ class Project:
 
         ``doctor --write`` writes it; it is never committed.
         """
-        folder = _user_folder("XDG_CONFIG_HOME", ".config") if self.is_installed else self.root
+        folder = config_dir() if self.is_installed else self.root
         return Path(os.environ.get(SETTINGS_VARIABLE) or folder / SETTINGS_FILE)
 
     @property
@@ -138,28 +139,3 @@ def _user_name(number: int) -> str:
     with suppress(KeyError):
         return f"the user {pwd.getpwuid(number).pw_name}"
     return f"the user {number}"
-
-
-def home() -> Path:
-    """Return this user's home folder; MachineError if there is no word of any."""
-    try:
-        return Path.home()
-    except RuntimeError:
-        raise MachineError(
-            f"Neither HOME nor an entry of the user {os.getuid()} names a home folder. Set HOME to "
-            "a folder that you can write."
-        ) from None
-
-
-def cache_dir() -> Path:
-    """Return the folder for what can be made again (base images, interpreters)."""
-    return _user_folder("XDG_CACHE_HOME", ".cache")
-
-
-def state_dir() -> Path:
-    """Return the folder for what this machine did (logs, reports, locks)."""
-    return _user_folder("XDG_STATE_HOME", ".local/state")
-
-
-def _user_folder(variable: str, usual: str) -> Path:
-    return Path(os.environ.get(variable) or home() / usual) / "imgbuild"

@@ -17,8 +17,9 @@ from pydantic import (
 from imgbuild import scalars
 from imgbuild.errors import InputError
 from imgbuild.files import write_text
-from imgbuild.project import SETTINGS_VARIABLE, cache_dir
+from imgbuild.project import SETTINGS_VARIABLE
 from imgbuild.text import duration_text, parse_duration
+from imgbuild.user_folders import cache_dir
 from imgbuild.yaml_file import ModelT, Section, load_model
 
 #: Mirrors of the command line, as words NAME=URL: ``imgbuild --mirror`` sets it.

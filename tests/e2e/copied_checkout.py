@@ -20,8 +20,8 @@ from imgbuild.inputs.base import BaseRecipe, find_base
 from imgbuild.inputs.build_inputs import base_recipe
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.project import cache_dir
 from imgbuild.settings import Settings
+from imgbuild.user_folders import cache_dir
 
 SOURCE = Path(__file__).resolve().parents[2]
 #: What the tiny images of some tests need of ``images/``, beside templates of their own.

@@ -18,8 +18,8 @@ from imgbuild.dockerfile.labels import REPOSITORY as REPOSITORY_LABEL
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
 from imgbuild.files import is_locked
-from imgbuild.project import cache_dir
 from imgbuild.suites.container import CONTAINER_LABEL
+from imgbuild.user_folders import cache_dir
 
 REPOSITORY = f"imgbuild-small-{WORKER}/tensorflow"
 #: What is built: two images, for faults between them, or the first alone.

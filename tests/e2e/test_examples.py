@@ -13,7 +13,7 @@ from kubeflow import Cluster
 from page_commands import IMGBUILD, PageCommand, Reader, page_commands, section
 
 from imgbuild.inputs.build_inputs import uv_context
-from imgbuild.project import cache_dir
+from imgbuild.user_folders import cache_dir
 
 pytestmark = pytest.mark.nightly
 

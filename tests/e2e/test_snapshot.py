@@ -30,9 +30,10 @@ from imgbuild.inputs.base import bootstrap_base
 from imgbuild.inputs.download import shown_progress
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import image_called
-from imgbuild.project import SETTINGS_VARIABLE, cache_dir
+from imgbuild.project import SETTINGS_VARIABLE
 from imgbuild.settings import load_settings
 from imgbuild.sites import Sites
+from imgbuild.user_folders import cache_dir
 from standin.__main__ import gateway
 from standin.__main__ import open_context as open_standins
 from standin.apt_repository import SigningKey, signing_key, write_suite

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from imgbuild.files import sha256, stored_folder
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project, cache_dir
+from imgbuild.project import Project
 from imgbuild.settings import Settings
+from imgbuild.user_folders import cache_dir
 
 HERE = Path(__file__).parent
 

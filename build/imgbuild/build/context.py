@@ -20,11 +20,12 @@ from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.digest import InputDigest, InputReader, input_digest
 from imgbuild.plan.plan import PlanItem, make_plan
 from imgbuild.process import run
-from imgbuild.project import REVISION, Project, cache_dir, state_dir
+from imgbuild.project import REVISION, Project
 from imgbuild.settings import Settings, load_settings
 from imgbuild.suites.catalog import read_suites, required, suite_keys
 from imgbuild.suites.expectation import expectation
 from imgbuild.suites.results import ReportStore, Verdict
+from imgbuild.user_folders import cache_dir, state_dir
 
 if TYPE_CHECKING:
     from imgbuild.build.display import BuildDisplay

@@ -50,9 +50,10 @@ from imgbuild.inputs.download import Download, Kind, downloads_context, fetch_al
 from imgbuild.inputs.upstream_files import lock_files
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project, cache_dir
+from imgbuild.project import Project
 from imgbuild.sites import Sites
 from imgbuild.unpacking import DAMAGED_ZIP, LimitedMember, read_member, stream_members
+from imgbuild.user_folders import cache_dir
 
 #: How long the code of a package may run, in seconds.
 SECONDS = 300

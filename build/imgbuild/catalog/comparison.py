@@ -20,7 +20,7 @@ from imgbuild.matrix.known_names import parse_known_name
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import image_called
 from imgbuild.matrix.tags import RELEASE
-from imgbuild.project import Project, state_dir
+from imgbuild.project import Project
 from imgbuild.publish.record import Record, read_published
 from imgbuild.registry.repository import json_object, split_reference
 from imgbuild.registry.repository_client import RegistryClient, connect
@@ -30,6 +30,7 @@ from imgbuild.suites.catalog import read_suites
 from imgbuild.suites.container import read_contents
 from imgbuild.suites.results import ReportStore
 from imgbuild.suites.runner import folder_name
+from imgbuild.user_folders import state_dir
 
 #: In place of a release: the latest one.
 PUBLISHED = "published"

@@ -8,8 +8,9 @@ import typer
 
 from imgbuild.cli.options import BUILDER, JSON, PROJECT_IF_ANY, flag, info, option, print_result
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.project import Project, cache_dir, state_dir
+from imgbuild.project import Project
 from imgbuild.text import aligned, counted, size_text
+from imgbuild.user_folders import cache_dir, state_dir
 
 if TYPE_CHECKING:
     from imgbuild.cleanup import Garbage

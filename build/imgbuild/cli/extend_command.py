@@ -11,8 +11,9 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
 from imgbuild.errors import ImgbuildError, InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project, state_dir
+from imgbuild.project import Project
 from imgbuild.text import clock_time, counted, size_text
+from imgbuild.user_folders import state_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

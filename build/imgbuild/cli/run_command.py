@@ -15,7 +15,8 @@ from imgbuild.addresses import has_registry
 from imgbuild.cli.options import PROJECT, echo, flag, info, option, seconds, select, takes_selection
 from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project, state_dir
+from imgbuild.project import Project
+from imgbuild.user_folders import state_dir
 
 if TYPE_CHECKING:
     from imgbuild.matrix.components import Flavour

@@ -23,7 +23,8 @@ from imgbuild.errors import InputError, MachineError
 from imgbuild.files import write_texts
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import version_note
-from imgbuild.project import Project, cache_dir
+from imgbuild.project import Project
+from imgbuild.user_folders import cache_dir
 
 DOCKERFILE = "Dockerfile"
 #: Beside the Dockerfile.

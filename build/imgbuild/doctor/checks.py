@@ -30,8 +30,8 @@ from imgbuild.errors import ImgbuildError, MachineError
 from imgbuild.http import TransientError
 from imgbuild.parallel import background
 from imgbuild.process import find_program, run
-from imgbuild.project import cache_dir, home, state_dir
 from imgbuild.settings import ENGINES_OWN, EngineSettings
+from imgbuild.user_folders import cache_dir, home, state_dir
 
 T = TypeVar("T")
 

@@ -23,9 +23,9 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix, OperatingSystem
 from imgbuild.parallel import in_parallel
 from imgbuild.process import run
-from imgbuild.project import cache_dir
 from imgbuild.sites import CA_VARIABLES, SYSTEM_BUNDLES, Sites
 from imgbuild.text import counted
+from imgbuild.user_folders import cache_dir
 
 SOURCE_SECONDS = 5.0
 ARCHIVE_SECONDS = 15.0

@@ -15,9 +15,9 @@ from typing import Any
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import parse_json, sha256
 from imgbuild.process import Finished, run
-from imgbuild.project import home
 from imgbuild.scalars import NO_SSH
 from imgbuild.settings import ENGINES_OWN, EngineSettings
+from imgbuild.user_folders import home
 
 #: Where the Docker client looks when nothing says otherwise; ``None`` stands for it.
 DEFAULT_HOST = "unix:///var/run/docker.sock"

@@ -19,8 +19,8 @@ from imgbuild.files import ContentStore, json_sha256, write_text
 from imgbuild.inputs.download import Download, downloads_context, shown_progress
 from imgbuild.inputs.upstream_files import lock_files
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import cache_dir
 from imgbuild.sites import Sites
+from imgbuild.user_folders import cache_dir
 
 #: A file name of the index in a Dockerfile. Source: Binary distribution format, "File name
 #: convention"; versions can have an epoch before ``!``.

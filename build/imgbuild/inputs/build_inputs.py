@@ -23,9 +23,10 @@ from imgbuild.inputs.local_prefix import prefix_digest
 from imgbuild.inputs.oci_layout import BaseLayout, read_layout
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project, cache_dir, state_dir
+from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings
 from imgbuild.sites import Sites
+from imgbuild.user_folders import cache_dir, state_dir
 
 #: The named build contexts that the Dockerfiles mount.
 FILES, CONDA = "downloads", "conda-packages"

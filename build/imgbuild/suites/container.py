@@ -26,7 +26,7 @@ from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.files import sha256, work_folder
 from imgbuild.matrix.model import Variant
 from imgbuild.process import TIMED_OUT, run
-from imgbuild.project import state_dir
+from imgbuild.user_folders import state_dir
 
 #: Marks the containers and networks of test runs; the in-image suites hand the value on.
 CONTAINER_LABEL = "imgbuild.test-of"

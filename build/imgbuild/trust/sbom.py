@@ -32,7 +32,7 @@ from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.changes import recorded_parts
 from imgbuild.plan.digest import DOWNLOAD, SHORT, STAGE, InputReader
-from imgbuild.project import Project, state_dir
+from imgbuild.project import Project
 from imgbuild.settings import Settings
 from imgbuild.suites.container import (
     NOTHING,
@@ -42,6 +42,7 @@ from imgbuild.suites.container import (
     remove_leftovers,
 )
 from imgbuild.suites.runner import folder_name
+from imgbuild.user_folders import state_dir
 
 SBOM_MEDIA_TYPE = "application/vnd.cyclonedx+json"
 PROGRAM = Path(__file__).with_name("sbom_program.py")

@@ -15,8 +15,9 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import family_base
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project, state_dir
+from imgbuild.project import Project
 from imgbuild.suites.results import ReportStore
+from imgbuild.user_folders import state_dir
 
 PROJECT = ("--project", str(ROOT))
 ADDED = ("-t", "me/x:1", "--env", "A=1")

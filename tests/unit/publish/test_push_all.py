@@ -21,10 +21,11 @@ from imgbuild.engine.types import RunOptions, StoredImage
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.events import Event, ImageNote, ImageState
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project, state_dir
+from imgbuild.project import Project
 from imgbuild.publish import push as push_module
 from imgbuild.publish.push import PushOptions, PushResult, push_all, push_images
 from imgbuild.suites.container import CONTAINER_LABEL, label_of
+from imgbuild.user_folders import state_dir
 
 NAMES = (NAME, "tf-2.1-cpu-debian", "tf-2.0-cpu-debian")
 

@@ -9,7 +9,8 @@ from project_copy import command
 from imgbuild.build.context import image_locks
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError, MachineError
-from imgbuild.project import Project, state_dir
+from imgbuild.project import Project
+from imgbuild.user_folders import state_dir
 
 
 @pytest.mark.parametrize(
