@@ -4,13 +4,17 @@ import os
 import pwd
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from imgbuild.errors import InputError
 from imgbuild.user_folders import config_dir
 
-#: Names another file of settings than the checkout's: ``imgbuild --settings`` sets it.
-SETTINGS_VARIABLE = "IMGBUILD_SETTINGS"
+if TYPE_CHECKING:
+    from imgbuild.settings import Settings
+
 #: The family that a wheel brings (build/hatch_build.py); an editable install has none.
 INSTALLED = Path(os.path.realpath(__file__)).with_name("family")
 #: What a family is made of; the file that makes a folder one is the last.
@@ -23,12 +27,24 @@ _CHECKED = ("matrix.yaml", SETTINGS_FILE, "images", "tests", "tests/image")
 REVISION = "REVISION"
 
 
-class Project:
-    """The paths of one family of images. ``root`` is the folder that holds ``matrix.yaml``."""
+@dataclass(frozen=True)
+class SettingsOptions:
+    """The options for settings: ``--settings FILE``, and ``NAME=URL`` of each ``--mirror``."""
 
-    def __init__(self, root: Path) -> None:
+    file: Path | None = None
+    mirrors: tuple[str, ...] = ()
+
+
+class Project:
+    """The paths of one family of images, and the settings of this machine.
+
+    ``root`` is the folder that holds ``matrix.yaml``.
+    """
+
+    def __init__(self, root: Path, options: SettingsOptions | None = None) -> None:
         images = root / "images"
         self.root = root
+        self.options = options or SettingsOptions()
         self.matrix = root / "matrix.yaml"
         #: Jinja2 templates of the Dockerfiles, one partial a component.
         self.templates = images / "templates"
@@ -48,13 +64,29 @@ class Project:
         self.suites = root / "tests" / "image"
 
     @property
-    def settings(self) -> Path:
-        """What this machine offers: the checkout's file, or that of ``imgbuild --settings FILE``.
+    def settings_file(self) -> Path:
+        """The settings of this machine: the checkout's file, or that of ``--settings``.
 
         ``doctor --write`` writes it; it is never committed.
         """
         folder = config_dir() if self.is_installed else self.root
-        return Path(os.environ.get(SETTINGS_VARIABLE) or folder / SETTINGS_FILE)
+        return self.options.file or folder / SETTINGS_FILE
+
+    @cached_property
+    def settings(self) -> "Settings":
+        """What `read_settings` returns; a file that the user names must exist."""
+        if self.options.file and not self.options.file.exists():
+            raise InputError(f"--settings {self.options.file}: no such file.")
+        return self.read_settings()
+
+    def read_settings(self) -> "Settings":
+        """Return the settings of the file, or the defaults if there is none.
+
+        InputError: the file or a mirror is wrong.
+        """
+        from imgbuild.settings import load_settings  # noqa: PLC0415 - brings pydantic
+
+        return load_settings(self.settings_file, self.options.mirrors)
 
     @property
     def is_installed(self) -> bool:
@@ -70,7 +102,13 @@ def find_root(start: Path) -> Path | None:
     return None
 
 
-def find_project(start: Path, *, or_installed: bool = False, named: bool = False) -> Project:
+def find_project(
+    start: Path,
+    options: SettingsOptions | None = None,
+    *,
+    or_installed: bool = False,
+    named: bool = False,
+) -> Project:
     """Return the checkout around ``start``, or the installed family if there is none.
 
     ``named`` says that the user named ``start``; a checkout found elsewhere needs a trusted owner.
@@ -80,12 +118,12 @@ def find_project(start: Path, *, or_installed: bool = False, named: bool = False
     """
     root = find_root(start)
     if root:
-        project = Project(root)
+        project = Project(root, options)
         if not (named and root == start):
             _require_trusted_owner(project)
         return project
     if or_installed and INSTALLED.is_dir():
-        return Project(INSTALLED)
+        return Project(INSTALLED, options)
     raise InputError(
         f"No matrix.yaml in {start} or any folder above it. Run imgbuild inside a checkout, "
         "or name one with --project DIR."
@@ -125,8 +163,8 @@ def _owned_paths(project: Project) -> Iterator[Path]:
     """
     yield project.root
     for part in _CHECKED:
-        # Settings that are named with --settings, or in a variable, are used whoever owns them.
-        if part == SETTINGS_FILE and os.environ.get(SETTINGS_VARIABLE):
+        # Settings that the user names are used whoever owns them.
+        if part == SETTINGS_FILE and project.options.file:
             continue
         path = project.root / part
         yield path

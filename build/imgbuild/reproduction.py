@@ -48,7 +48,7 @@ from imgbuild.plan.digest import InputReader, input_digest
 from imgbuild.plan.plan import Action, PlanItem, has_own_labels
 from imgbuild.project import Project
 from imgbuild.revision import revision
-from imgbuild.settings import BootstrapBase, RegistryBase, Settings, load_settings
+from imgbuild.settings import BootstrapBase, RegistryBase, Settings
 from imgbuild.sizes import Layer, image_layers
 
 _REVISION, _BASE_NAME = f"{OCI}.revision", f"{OCI}.base.name"
@@ -125,16 +125,22 @@ def known_to(matrix: Matrix, settings: Settings) -> Settings:
     return settings.model_copy(update=kept)
 
 
-def reproduce(project: Project, name: str, say: Say, image: Image | None = None) -> Reproduction:
+def reproduce(
+    project: Project,
+    name: str,
+    say: Say,
+    image: Image | None = None,
+    builders: tuple[str, ...] = (),
+) -> Reproduction:
     """Build the image of this name anew and compare; without ``image`` it may have to be pulled.
 
     InputError: there is no such image, or it is not imgbuild's.
     CheckFailedError, MachineError: it cannot be built any more.
     """
     with ExitStack() as stack:
-        engine = stack.enter_context(open_engine(load_settings(project.settings).engine))
+        engine = stack.enter_context(open_engine(project.settings.engine))
         original = _original(name, image, engine, say, stack)
-        labels, options = original.labels, BuildOptions(test=False)
+        labels, options = original.labels, BuildOptions(test=False, builders=builders)
         image = image_called(load_matrix(project.matrix), labels[NAME])
         context = stack.enter_context(open_context(project, (image,), options, say, lock=True))
         context, item, lacking, substituted = _recorded(labels, context, stack)

@@ -1,6 +1,6 @@
 """``imgbuild.local.yaml``: where this machine takes its inputs from. Never part of the matrix."""
 
-import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -17,15 +17,10 @@ from pydantic import (
 from imgbuild import scalars
 from imgbuild.errors import InputError
 from imgbuild.files import write_text
-from imgbuild.project import SETTINGS_VARIABLE
 from imgbuild.text import duration_text, parse_duration
 from imgbuild.user_folders import cache_dir
 from imgbuild.yaml_file import ModelT, Section, load_model
 
-#: Mirrors of the command line, as words NAME=URL: ``imgbuild --mirror`` sets it.
-MIRRORS_VARIABLE = "IMGBUILD_MIRRORS"
-#: Builders in place of ``engine.builder``, as words: ``--builder`` sets it.
-BUILDERS_VARIABLE = "IMGBUILD_BUILDER"
 #: What buildx calls the builder of the engine that DOCKER_HOST names.
 ENGINES_OWN = "default"
 
@@ -193,10 +188,29 @@ class Settings(Section):
             return BootstrapBase()
         return RegistryBase.model_validate({"from": "registry", "image": reference})
 
+    def with_builders(self, names: tuple[str, ...]) -> "Settings":
+        """Return the settings with the builders of ``--builder``, if any, in place of their own.
+
+        InputError: buildx has no builder of such a name.
+        """
+        if not names:
+            return self
+        for name in names:
+            _of_option(f"--builder {name}", EngineSettings, {"builder": name})
+        engine = self.engine.model_copy(update={"builder": names})
+        return self.model_copy(update={"engine": engine})
+
     def with_made(self, *references: str) -> "Settings":
         """Return the settings with these base images, too, made here."""
         settings = self.model_copy()
         settings._made_here = self._made_here.union(references)  # noqa: SLF001
+        return settings
+
+    def forget_made(self) -> "Settings":
+        """Return the settings without such base images; this and later commands ask registries."""
+        settings = self.model_copy()
+        settings._made_here = frozenset()  # noqa: SLF001
+        settings.remember_made()
         return settings
 
     def remember_made(self) -> None:
@@ -214,28 +228,21 @@ def _of_option(option: str, model: type[ModelT], values: dict[str, object]) -> M
         raise InputError(f"{option}: {scalars.refusal_reason(error)}.") from None
 
 
-def load_settings(path: Path, *, new: bool = False) -> Settings:
+def load_settings(path: Path, mirrors: Iterable[str] = ()) -> Settings:
     """Return the settings in ``path``, or the defaults if there is no such file.
 
-    One that the user names must be there, unless it is a ``new`` one.
-    Mirrors of ``imgbuild --mirror NAME=URL`` take the place of the file's; with them goes what
-    `remember_made` wrote. So do builders of ``--builder``.
+    ``mirrors``, as ``NAME=URL``, take the place of the file's. What `remember_made` wrote counts.
 
-    InputError: the file (each fault with its line), a mirror or a builder's name does not fit.
+    InputError: the file (each fault with its line) or a mirror does not fit.
     """
-    if os.environ.get(SETTINGS_VARIABLE) and not new and not path.exists():
-        raise InputError(f"--settings {path}: no such file.")
     settings = load_model(path, Settings) if path.exists() else Settings()
-    engine, mirrors = settings.engine, {**settings.mirrors}
-    if builders := os.environ.get(BUILDERS_VARIABLE):
-        named = _of_option("--builder", EngineSettings, {"builder": builders.split()})
-        engine = engine.model_copy(update={"builder": named.builder})
-    for word in os.environ.get(MIRRORS_VARIABLE, "").split():
+    named = {**settings.mirrors}
+    for word in mirrors:
         name, separator, url = word.partition("=")
         if not name or not separator:
             raise InputError(f"--mirror {word}: give NAME=URL, such as ubuntu=http://m/ubuntu.")
-        mirrors[name] = _of_option(f"--mirror {name}", Mirror, {"url": url})
-    settings = settings.model_copy(update={"engine": engine, "mirrors": mirrors})
+        named[name] = _of_option(f"--mirror {name}", Mirror, {"url": url})
+    settings = settings.model_copy(update={"mirrors": named})
     with suppress(OSError, UnicodeError):
         return settings.with_made(*_made_here_file().read_text("utf-8").split())
     return settings

@@ -25,7 +25,6 @@ from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import DEFAULT_HOST, resolve_host
 from imgbuild.files import locked
 from imgbuild.project import Project
-from imgbuild.settings import load_settings
 from standin.__main__ import gateway, open_context, prepare
 from standin.family import CORNERS, Family
 from standin.server import StandInServer, serve
@@ -73,7 +72,7 @@ def _no_surroundings() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def host() -> str | None:
-    return resolve_host(load_settings(Project(ROOT).settings).engine)
+    return resolve_host(Project(ROOT).settings.engine)
 
 
 @pytest.fixture(scope="session")

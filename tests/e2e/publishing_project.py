@@ -17,7 +17,6 @@ from checkout import Checkout
 from copied_checkout import change_settings, copied_checkout, substitute_cpython, take_base, tiny
 
 from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.settings import load_settings
 from releases import release_of
 
 LOCAL = "imgbuild-publishing/tensorflow"
@@ -95,7 +94,7 @@ class PublishingProject(Checkout):
 
     @contextmanager
     def client(self, host: str) -> Iterator[RegistryClient]:
-        settings = load_settings(self.project.settings)
+        settings = self.project.settings
         with closing(connect(f"{host}/{self.repository}", settings, print, "--to")) as opened:
             yield opened
 

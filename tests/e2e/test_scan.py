@@ -11,7 +11,6 @@ from imgbuild.project import Project
 from imgbuild.publish.record import Record, put_record
 from imgbuild.registry.repository import DOCKER_MANIFEST, descriptor
 from imgbuild.registry.repository_client import connect
-from imgbuild.settings import load_settings
 
 #: In place of the present versions; of the second, no newer one is a security fix.
 OLD = {"openssl": "3.0.1-1", "libgcc-s1": "12.1.0-1"}
@@ -62,7 +61,7 @@ def test_a_published_image_with_old_packages_is_to_be_built_again(
     name = "tf-2.2-cpu-debian"
     base(name)
     digest, newest = checkout.plan("2.2")["input_digest"], {"base-files": "99"}
-    settings = load_settings(Project(ROOT).settings)
+    settings = Project(ROOT).settings
     with own_registry(tmp_path / "registry") as registry:
         repository = f"{registry.host}/ml/tensorflow"
         client = connect(repository, settings, print, "--to")

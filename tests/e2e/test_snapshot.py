@@ -30,8 +30,6 @@ from imgbuild.inputs.base import bootstrap_base
 from imgbuild.inputs.download import shown_progress
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import image_called
-from imgbuild.project import SETTINGS_VARIABLE
-from imgbuild.settings import load_settings
 from imgbuild.sites import Sites
 from imgbuild.user_folders import cache_dir
 from standin.__main__ import gateway
@@ -160,11 +158,10 @@ def test_what_is_fetched_is_of_the_date(
 ) -> None:
     """Python packages, which the image does not install, are left out."""
     dated.take(EARLIER)
-    monkeypatch.setenv(SETTINGS_VARIABLE, str(dated.project.settings))
     monkeypatch.setattr("imgbuild.inputs.upstream_files.python_items", lambda *_: ())
     project = dated.project
     image = image_called(load_matrix(project.matrix), NAME)
-    settings = load_settings(project.settings)
+    settings = project.settings
     sites = Sites(image.matrix.upstream_urls, settings)
     source = ContentStore(tmp_path).path(SHA256)
     source.parent.mkdir(parents=True)
@@ -183,7 +180,7 @@ def test_what_is_fetched_is_of_the_date(
 def test_a_base_image_is_made_of_the_date(dated: Dated, tmp_path: Path) -> None:
     """The service is asked, and refused: no archive of a stand-in is signed by Debian."""
     dated.take(EARLIER)
-    recipe = base_recipe_of(dated.root, load_settings(dated.project.settings))
+    recipe = base_recipe_of(dated.root, dated.project.settings)
     with pytest.raises(MachineError, match=f"bookworm as of {EARLIER} could not be made"):
         bootstrap_base(recipe, tmp_path, log=tmp_path / "log")
     lists = ("debian/{}/dists/bookworm", "debian-security/{}/dists/bookworm-security")

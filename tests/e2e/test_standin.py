@@ -14,8 +14,7 @@ from imgbuild.inputs.download import shown_progress
 from imgbuild.inputs.fetched import open_fetched
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.project import SETTINGS_VARIABLE, Project
-from imgbuild.settings import load_settings
+from imgbuild.project import Project, SettingsOptions
 from imgbuild.sites import Sites
 from standin.server import StandInServer
 
@@ -55,9 +54,9 @@ def test_every_upstream_is_asked_through_its_mirror(
 ) -> None:
     """As `imgbuild fetch` asks; without Python packages, whose index is no stand-in."""
     server, settings_file = upstreams
-    monkeypatch.setenv(SETTINGS_VARIABLE, str(settings_file))
     monkeypatch.setattr("imgbuild.inputs.upstream_files.python_items", lambda *_: ())
-    project, settings = Project(checkout.root), load_settings(settings_file)
+    project = Project(checkout.root, SettingsOptions(settings_file))
+    settings = project.settings
     matrix = load_matrix(project.matrix)
     images = tuple(image for image in all_images(matrix) if image.name in GPU_IMAGES)
     job = FetchJob(project, settings, Sites(matrix.upstream_urls, settings), tmp_path)

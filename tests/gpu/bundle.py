@@ -22,7 +22,6 @@ from imgbuild.engine.discovery import resolve_host
 from imgbuild.matrix.images import all_images, standin_image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
-from imgbuild.settings import load_settings
 from imgbuild.suites.expectation import expectation
 
 HERE = Path(__file__).resolve().parent
@@ -41,7 +40,7 @@ def main(words: list[str]) -> None:
     if folder.exists():
         parser.error(f"{folder} is there already: name a new folder, or remove it.")
     project = Project(HERE.parents[1])
-    settings = load_settings(project.settings)
+    settings = project.settings
     host = resolve_host(settings.engine)
     if host:
         os.environ["DOCKER_HOST"] = host

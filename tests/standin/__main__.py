@@ -13,7 +13,6 @@ import yaml
 from imgbuild.engine.discovery import resolve_host
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project, find_project
-from imgbuild.settings import load_settings
 from standin.context import HERE, Context
 from standin.server import serve
 from standin.upstreams import make_sites, settings_of
@@ -23,9 +22,8 @@ DEFAULT_PORT = 8473
 
 
 def open_context(project: Project) -> Context:
-    settings = load_settings(project.settings)
-    host = resolve_host(settings.engine)
-    return Context(project, load_matrix(project.matrix), settings, host)
+    host = resolve_host(project.settings.engine)
+    return Context(project, load_matrix(project.matrix), project.settings, host)
 
 
 def prepare(context: Context, folder: Path, url: str) -> Path:

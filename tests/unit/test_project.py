@@ -8,7 +8,7 @@ import pytest
 from project_copy import imgbuild
 
 from imgbuild.errors import InputError
-from imgbuild.project import Project, find_project
+from imgbuild.project import Project, SettingsOptions, find_project
 
 OTHER = 65534
 PARTS = ("", "matrix.yaml", "imgbuild.local.yaml", "images", "tests", "tests/image")
@@ -90,12 +90,15 @@ def test_project_of_root_or_oneself_is_used(root: Path, monkeypatch: pytest.Monk
     assert find_project(root).root == root
 
 
-def test_project_settings_that_are_named_are_used(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    os.chown(root / "imgbuild.local.yaml", OTHER, OTHER)
-    monkeypatch.setenv("IMGBUILD_SETTINGS", str(root / "imgbuild.local.yaml"))
-    assert find_project(root).settings == root / "imgbuild.local.yaml"
+def test_project_settings_that_are_named_are_used(root: Path) -> None:
+    path = root / "imgbuild.local.yaml"
+    os.chown(path, OTHER, OTHER)
+    assert find_project(root, SettingsOptions(path)).settings_file == path
+    variable = {"IMGBUILD_SETTINGS": str(path)}
+    for words, env in ((("--settings", str(path)), {}), ((), variable)):
+        result = imgbuild(root, *words, "list", env=env)
+        assert (result.returncode, "belongs to" in result.stderr) == (2, False)
+    assert f"Images: {root}" in imgbuild(root, "--version", env=variable).stdout
 
 
 @pytest.mark.parametrize("command", ["build --plan", "doctor", "list", "clean", "lock --check"])

@@ -18,7 +18,7 @@ from test_layer_files import STATUS, layer, pieces, saved
 from typer.testing import CliRunner
 
 from imgbuild import reproduction
-from imgbuild.build.context import BuildContext
+from imgbuild.build.context import BuildContext, BuildOptions
 from imgbuild.cli import register
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAME, REPOSITORY
 from imgbuild.dockerfile.render import dockerfile_path
@@ -61,6 +61,7 @@ class Reproducing:
     before: dict[str, StoredImage] = field(default_factory=dict)
     said: str = ""
     settings: Settings = SETTINGS
+    builders: tuple[str, ...] = ()
 
     @property
     def engine(self) -> FakeEngine:
@@ -115,8 +116,9 @@ class Reproducing:
 
     @contextmanager
     def opened(
-        self, project: Project, images: Any, *_: object, lock: bool
+        self, project: Project, images: Any, options: BuildOptions, _: object, *, lock: bool
     ) -> Iterator[BuildContext]:
+        self.builders = options.builders
         assert ([image.name for image in images], lock) == ([NEW], True)
         yield replace(self.bench.opened(), project=project, images=images)
 
@@ -165,8 +167,9 @@ def test_the_same_image_stays(reproducing: Reproducing) -> None:
     """What is built is the image itself, which may have no name: nothing is removed."""
     reproducing.new_id = OLD_ID
     reproducing.store(OLD_ID, ("base", "system"))
-    printed, _ = reproducing("--image", OLD_ID)
+    printed, _ = reproducing("--image", OLD_ID, "--builder", "farm")
     assert "2 of 2 layers are the same. The configuration is the same." in printed
+    assert reproducing.builders == ("farm",)
     reproducing.nothing_is_left()
 
 

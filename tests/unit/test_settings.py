@@ -1,11 +1,14 @@
 """Settings of a file and of the command line, the sites they name, and no secret in a message."""
 
+import os
 from pathlib import Path
 
 import pytest
+from project_copy import NO_ENGINE, ROOT, invoke
 from pydantic import ValidationError
 
 from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.project import Project, SettingsOptions
 from imgbuild.settings import Mirror, Settings, load_settings
 from imgbuild.sites import Credentials, Sites
 
@@ -17,16 +20,31 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_only_a_file_that_is_named_must_exist(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An empty variable names no file, as the project takes it, too."""
+def test_only_a_file_that_is_named_must_exist(tmp_path: Path) -> None:
+    """But for `doctor --write`, which writes it."""
     absent = tmp_path / "absent.yaml"
-    monkeypatch.setenv("IMGBUILD_SETTINGS", "")
-    assert load_settings(absent) == Settings()
-    monkeypatch.setenv("IMGBUILD_SETTINGS", str(absent))
-    with pytest.raises(InputError, match=str(absent)):
-        load_settings(absent)
+    assert Project(tmp_path).settings == Settings()
+    named = Project(tmp_path, SettingsOptions(absent))
+    with pytest.raises(InputError, match=f"--settings {absent}: no such file"):
+        named.settings  # noqa: B018 - a property
+    assert named.read_settings() == Settings()
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_settings_options_reach_a_command(tmp_path: Path, by_variable: bool) -> None:
+    """Blanks separate the mirrors in the variable; the environment stays as it was."""
+    path = written(tmp_path, "mirrors: {no-c: http://m/}\n")
+    words = ["--settings", str(path), "--mirror", "no-a=http://m/", "--mirror", "no-b=http://m/"]
+    variables = {
+        "IMGBUILD_SETTINGS": str(path),
+        "IMGBUILD_MIRRORS": " no-a=http://m/  no-b=http://m/",
+    }
+    env = {**NO_ENGINE, "IMGBUILD_PROJECT": str(ROOT), **(variables if by_variable else {})}
+    before = {**os.environ}
+    result = invoke(*(() if by_variable else words), "matrix", env=env)
+    assert isinstance(result.exception, InputError)
+    assert "mirrors: the matrix has no no-a, no-b, no-c;" in str(result.exception)
+    assert {**os.environ} == before
 
 
 @pytest.mark.timeout(10)
@@ -51,12 +69,9 @@ def test_a_long_version_takes_no_quadratic_time() -> None:
         *("ubuntu=https://u:secret@m/", "https://u:secret@m/", "https://u:secret@m/=x"),
     ],
 )
-def test_what_is_no_mirror_is_refused_and_no_login_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
-) -> None:
-    monkeypatch.setenv("IMGBUILD_MIRRORS", word)
+def test_what_is_no_mirror_is_refused_and_no_login_shown(tmp_path: Path, word: str) -> None:
     with pytest.raises(InputError, match="--mirror ") as caught:
-        load_settings(tmp_path / "absent.yaml")
+        load_settings(tmp_path / "absent.yaml", [word])
     assert "secret" not in str(caught.value)
 
 
@@ -83,15 +98,11 @@ def test_no_message_quotes_a_login(tmp_path: Path, text: str, login: str) -> Non
     assert "cret" not in str(caught.value)
 
 
-def test_the_command_line_takes_the_place_of_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_line_takes_the_place_of_the_file(tmp_path: Path) -> None:
     mirrors = "mirrors: {ubuntu: http://file/u, open-mpi: http://file/o}"
     path = written(tmp_path, f"{mirrors}\nengine: {{builder: [farm, mill-2], step_timeout: 5m}}\n")
     assert load_settings(path).engine.builders == ("farm", "mill-2")
-    monkeypatch.setenv("IMGBUILD_MIRRORS", "ubuntu=http://line/u")
-    monkeypatch.setenv("IMGBUILD_BUILDER", "x y")
-    settings = load_settings(path)
+    settings = load_settings(path, ["ubuntu=http://line/u"]).with_builders(("x", "y"))
     urls = {name: mirror.url for name, mirror in settings.mirrors.items()}
     assert urls == {"ubuntu": "http://line/u", "open-mpi": "http://file/o"}
     assert (settings.engine.builders, settings.engine.step_timeout) == (("x", "y"), 300)
@@ -188,11 +199,8 @@ def test_the_ca_bundle_is_the_configured_one_first(
 
 
 @pytest.mark.parametrize("name", ["-f", "a;b", "$(x)", "1x", "a/b", "a" * 64])
-def test_a_builders_name_that_buildx_does_not_know_of_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_builders_name_that_buildx_does_not_know_of_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=r"imgbuild\.local\.yaml:1"):
         load_settings(written(tmp_path, f"engine: {{builder: '{name}'}}\n"))
-    monkeypatch.setenv("IMGBUILD_BUILDER", name)
     with pytest.raises(InputError, match="--builder"):
-        load_settings(tmp_path / "absent.yaml")
+        Settings().with_builders((name,))

@@ -21,7 +21,7 @@ from imgbuild.plan.digest import InputDigest, InputReader, input_digest
 from imgbuild.plan.plan import PlanItem, make_plan
 from imgbuild.process import run
 from imgbuild.project import REVISION, Project
-from imgbuild.settings import Settings, load_settings
+from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites, required, suite_keys
 from imgbuild.suites.expectation import expectation
 from imgbuild.suites.results import ReportStore, Verdict
@@ -42,7 +42,8 @@ class BuildOptions:
 
     ``make_inputs`` false makes no base image. ``offline`` is a folder of ``imgbuild fetch``.
     ``step_seconds`` is how long a step may run (0: no limit), in place of what the settings say.
-    ``jobs`` images are tested at once. ``buildkit_cache`` is a repository for BuildKit's own cache.
+    ``jobs`` images are tested at once. ``builders`` are in place of ``engine.builder`` in the
+    settings. ``buildkit_cache`` is a repository for BuildKit's own cache.
     """
 
     test: bool = True
@@ -53,6 +54,7 @@ class BuildOptions:
     offline: Path | None = None
     step_seconds: float | None = None
     reports: Path | None = None
+    builders: tuple[str, ...] = ()
     buildkit_cache: str | None = None
 
 
@@ -200,9 +202,9 @@ def open_context(
     MachineError: there is no engine, an input cannot be made, or another imgbuild works on one of
         the images.
     """
+    settings = project.settings.with_builders(options.builders)
     if options.refresh_base:
-        Settings().remember_made()  # none: the registries are asked again
-    settings = load_settings(project.settings)
+        settings = settings.forget_made()  # the registries are asked again
     fetched: FetchedInputs | None = None
     if settings.standin:
         images = tuple(map(standin_image, images))

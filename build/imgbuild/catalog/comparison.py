@@ -24,7 +24,6 @@ from imgbuild.project import Project
 from imgbuild.publish.record import Record, read_published
 from imgbuild.registry.repository import json_object, split_reference
 from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.settings import load_settings
 from imgbuild.sizes import measure
 from imgbuild.suites.catalog import read_suites
 from imgbuild.suites.container import read_contents
@@ -69,7 +68,7 @@ class ImageFinder:
 
     def __init__(self, project: Project, repository: str | None, say: Say) -> None:
         self.project = project
-        self.settings, self.suites = load_settings(project.settings), read_suites(project.suites)
+        self.settings, self.suites = project.settings, read_suites(project.suites)
         self.matrix = load_matrix(project.matrix)
         self.say = say
         self.connect = partial(connect, settings=self.settings, log=say)

@@ -20,7 +20,6 @@ from imgbuild.plan.plan import NEVER_BUILT, NO_RECORD
 from imgbuild.project import Project
 from imgbuild.publish.record import PublishedRepository, Record, read_published, skip_reasons
 from imgbuild.registry.repository_client import LARGEST_DOCUMENT, RegistryClient, connect
-from imgbuild.settings import load_settings
 from imgbuild.sizes import Layer, measure
 from imgbuild.suites.catalog import Suite, read_suites
 from imgbuild.trust.scan import Scan, latest_scan, unsupported_parts
@@ -118,7 +117,7 @@ def read_catalog(
 
     MachineError: a repository is named and does not answer.
     """
-    settings, suites = load_settings(project.settings), read_suites(project.suites)
+    settings, suites = project.settings, read_suites(project.suites)
     images = tuple(image for image, _ in shown)
     # What is built from stand-ins is no image of the matrix.
     built = None if settings.standin else built_images(project, images, suites, say)

@@ -14,7 +14,6 @@ from imgbuild.matrix.tags import input_tag
 from imgbuild.plan.digest import InputReader, input_digest
 from imgbuild.plan.division import divide, estimated_works
 from imgbuild.project import Project
-from imgbuild.settings import load_settings
 
 SELECTED = "selected"
 NOT_PUBLISHED = "not published with these inputs"
@@ -104,7 +103,7 @@ def select_jobs(
     MachineError: the registry does not answer.
     CheckFailedError: the registry refuses.
     """
-    settings = load_settings(project.settings)
+    settings = project.settings
     check_names(settings, images[0].matrix)
     published: Container[str] = ()
     outdated: Mapping[str, str] = {}

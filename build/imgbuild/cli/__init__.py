@@ -21,6 +21,7 @@ from imgbuild.cli.error_stream import ErrorStream
 from imgbuild.cli.options import open_project, option
 from imgbuild.cli.removed_options import refuse_removed_options, refuse_removed_variables
 from imgbuild.errors import ImgbuildError, InputError, MachineError
+from imgbuild.project import SettingsOptions
 from imgbuild.text import printable
 
 #: What shells give for a program ended by Ctrl-C.
@@ -163,8 +164,10 @@ def _version(requested: bool) -> None:
     with suppress(PackageNotFoundError):
         number = version("imgbuild")
     try:
-        named = os.environ.get("IMGBUILD_PROJECT")
-        project = open_project(Path(named) if named else None)
+        # This option comes before all others, which are not yet read.
+        folder, settings = map(os.environ.get, ("IMGBUILD_PROJECT", "IMGBUILD_SETTINGS"))
+        named = SettingsOptions(Path(settings) if settings else None)
+        project = open_project(Path(folder) if folder else None, named)
         where = f"installed with imgbuild {number}" if project.is_installed else project.root
     except InputError as error:
         where = f"none. {error}"
@@ -174,11 +177,16 @@ def _version(requested: bool) -> None:
 
 @app.callback()
 def _options(
+    ctx: typer.Context,
     settings: Path | None = option(
-        "--settings FILE", "Settings file, instead of imgbuild.local.yaml."
+        "--settings FILE",
+        "Settings file, instead of imgbuild.local.yaml.",
+        envvar="IMGBUILD_SETTINGS",
     ),
     mirror: list[str] | None = option(
-        "--mirror NAME=URL", "Use this site instead of an upstream of the matrix; repeatable."
+        "--mirror NAME=URL",
+        "Use this site instead of an upstream of the matrix; repeatable.",
+        envvar="IMGBUILD_MIRRORS",
     ),
     _: bool = option(
         "--version",
@@ -190,11 +198,7 @@ def _options(
 ) -> None:
     """Build, test and publish container images with an old TensorFlow."""
     refuse_removed_variables()
-    # The environment carries them to wherever settings are read, in this process and its children.
-    if settings:
-        os.environ["IMGBUILD_SETTINGS"] = str(settings.absolute())
-    if mirror is not None:
-        os.environ["IMGBUILD_MIRRORS"] = " ".join(mirror)
+    ctx.obj = SettingsOptions(settings.absolute() if settings else None, tuple(mirror or ()))
 
 
 def _end(error: ImgbuildError, code: int = MachineError.exit_code) -> NoReturn:

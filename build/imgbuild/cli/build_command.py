@@ -66,10 +66,8 @@ def build(
     Without options, builds the default image of the matrix.
     """
     from imgbuild.build.context import BuildOptions, open_context
-    from imgbuild.settings import load_settings
     from imgbuild.suites.container import require_docker_client
 
-    del builder  # imgbuild.settings reads it
     if refresh_base and plan:
         raise InputError("--plan cannot be combined with --refresh-base, which makes base images.")
     if refresh_base and offline:
@@ -88,6 +86,7 @@ def build(
         offline=offline.absolute() if offline else None,
         step_seconds=options.seconds("--step-timeout", step_timeout),
         reports=report.absolute() if report else None,
+        builders=tuple(builder or ()),
         buildkit_cache=_repository(buildkit_cache),
     )
     if not (plan or no_test):
@@ -97,7 +96,7 @@ def build(
         if pull:
             from imgbuild.build.pull import open_source
 
-            settings = load_settings(checkout.settings)
+            settings = checkout.settings
             repository = stack.enter_context(open_source(source, settings, info))
         context = stack.enter_context(
             open_context(checkout, images, build_options, info, lock=not plan)

@@ -50,7 +50,7 @@ def clean(
     from imgbuild.engine.client import open_engine
     from imgbuild.engine.discovery import find_buildx, with_builder
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.settings import ENGINES_OWN, Settings, load_settings
+    from imgbuild.settings import ENGINES_OWN, Settings
 
     known = sorted(CleanupKind)
     for kind in only or ():
@@ -58,7 +58,8 @@ def clean(
             raise InputError(f"--only {kind}: no such kind; allowed: {', '.join(known)}.")
     also = {CleanupKind.IMAGES: images, CleanupKind.BUILD_CACHE: build_cache}
     kinds = {*(only or DEFAULT), *(kind for kind, flag in also.items() if flag)}
-    settings = load_settings(checkout.settings) if checkout else Settings()
+    settings = checkout.settings if checkout else Settings()
+    settings = settings.with_builders(tuple(builders or ()))
     repository = load_matrix(checkout.matrix).repository if checkout else None
     # Builders of the settings may be down, which does not matter to anything else here.
     more = settings.engine.builders if CleanupKind.BUILD_CACHE in kinds else ()

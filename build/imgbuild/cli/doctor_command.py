@@ -36,12 +36,11 @@ def doctor(
     from imgbuild.doctor.checks import WRITE, Status, check_home
     from imgbuild.doctor.diagnosis import diagnose, write_settings
     from imgbuild.inputs.build_inputs import check_settings
-    from imgbuild.settings import load_settings
 
-    del builder  # imgbuild.settings reads it
     homeless = [*check_home()]
     images = select(checkout, selection)
-    settings = load_settings(checkout.settings, new=write)
+    settings = checkout.read_settings() if write else checkout.settings
+    settings = settings.with_builders(tuple(builder or ()))
     check_settings(settings, images[0].matrix)
     findings, choice = diagnose(checkout, images, settings, writing=write)
     # PATH may lack the programs of a virtual environment.
@@ -60,9 +59,9 @@ def doctor(
     else:
         show(findings, Console())
     if write:
-        changed = write_settings(choice, checkout.settings)
+        changed = write_settings(choice, checkout.settings_file, settings)
         state = "written" if changed else "unchanged"
-        info(f"{checkout.settings}: {state}.")
+        info(f"{checkout.settings_file}: {state}.")
     if missing:
         raise MachineError(f"{what} cannot be built here yet: {missing}. See the fixes above.")
     info(f"{what} can be built here.")

@@ -77,8 +77,6 @@ def extend(
     from imgbuild.build.context import BuildOptions
     from imgbuild.extend.extension import extension_of, read_extension
 
-    del builder  # imgbuild.settings reads it
-
     if wrong := [one for one in env or () if "=" not in one]:
         raise InputError(f"--env {wrong[0]}: give NAME=VALUE.")
     variables = dict(one.partition("=")[::2] for one in env or ())
@@ -107,7 +105,8 @@ def extend(
     name = file.stem if file else (extension.tag or "extend").rpartition("/")[2].partition(":")[0]
     folder = file.absolute().parent if file else Path.cwd()
     tested = extension.test != "none"
-    build_options = BuildOptions(test=tested, jobs=jobs, make_inputs=False)
+    builders = tuple(builder or ())
+    build_options = BuildOptions(test=tested, jobs=jobs, make_inputs=False, builders=builders)
     lock = lock or folder / f"{name}.lock.txt"
     extended = (extension, selection, checkout, folder, lock, build_options)
     _extend(*extended, upgrade=upgrade, print_only=print_only)
@@ -137,7 +136,6 @@ def _extend(
     from imgbuild.extend.requirement_files import wheel_paths
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.settings import load_settings
     from imgbuild.sites import Sites
     from imgbuild.suites.container import require_docker_client
 
@@ -162,7 +160,7 @@ def _extend(
             base = _located(base, project)
         extension, requested = _requested(extension, folder, base)
         lock, wheels, distributions = None, wheel_paths(requested), list["Download"]()
-        sites = Sites(matrix.upstream_urls, load_settings(project.settings))
+        sites = Sites(matrix.upstream_urls, project.settings)
         if requested:
             # Only an image that the engine has can say what its Python makes of a package.
             metadata = stack.enter_context(MetadataReader(project, matrix, sites, info, base.id))
@@ -242,11 +240,10 @@ def _lock(
 def _located(base: "BaseImage", project: Project) -> "BaseImage":
     """Return the base with its id, if there is an engine that has it as an own image."""
     from imgbuild.engine.client import open_engine
-    from imgbuild.settings import load_settings
     from imgbuild.suites.results import ReportStore
 
     store = ReportStore(state_dir() / "reports")
-    with suppress(ImgbuildError), open_engine(load_settings(project.settings).engine) as engine:
+    with suppress(ImgbuildError), open_engine(project.settings.engine) as engine:
         stored = engine.inspect(base.reference)
         if stored and store.is_own(stored.id):
             return replace(base, id=stored.id)

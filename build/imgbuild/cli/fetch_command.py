@@ -26,13 +26,12 @@ def fetch(
     from imgbuild.build.fetch import FetchJob, fetch_files, known_listing, plan_listing
     from imgbuild.build.prepare import with_bases
     from imgbuild.inputs.download import shown_progress
-    from imgbuild.settings import load_settings
     from imgbuild.sites import Sites
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is not a folder. Give a new or an existing one.")
     images = select(checkout, selection)
-    settings = load_settings(checkout.settings)
+    settings = checkout.settings
     sites = Sites(images[0].matrix.upstream_urls, settings)
     job = FetchJob(checkout, settings, sites, folder.absolute())
     known = {image.name: None if refresh else known_listing(image, job) for image in images}

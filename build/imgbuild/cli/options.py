@@ -14,7 +14,7 @@ import typer
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import INSTALLED, Project, find_project, find_root
+from imgbuild.project import INSTALLED, Project, SettingsOptions, find_project, find_root
 from imgbuild.text import parse_duration, printable
 
 if TYPE_CHECKING:
@@ -89,18 +89,10 @@ SIGN_KEYLESS = flag(
 )
 
 
-def _use_builders(names: list[str] | None) -> list[str] | None:
-    """Put the builders where `load_settings` looks for them: they are for the whole command."""
-    if names:
-        os.environ["IMGBUILD_BUILDER"] = " ".join(names)
-    return names
-
-
 BUILDER = option(
     "--builder NAME",
     "A builder of `docker buildx` that builds in place of the engine's own BuildKit; repeatable "
     "for `build`, which divides the images between them.",
-    callback=_use_builders,
 )
 
 
@@ -126,23 +118,29 @@ def print_result(result: Any, lines: Iterable[str], *, as_json: bool) -> None:  
         echo("\n".join(lines))
 
 
-def open_project(path: Path | None) -> Project:
+def open_project(path: Path | None, settings: SettingsOptions | None = None) -> Project:
     """Return the checkout that ``--project`` names; or one around this folder; or the installed."""
     if path and not os.path.isdir(path):  # noqa: PTH112 - also of a loop of links
         raise InputError(f"--project {path}: no such folder.")
     named = path is not None
-    return find_project(Path(os.path.realpath(path or ".")), or_installed=not named, named=named)
+    start = Path(os.path.realpath(path or "."))
+    return find_project(start, settings, or_installed=not named, named=named)
 
 
-def open_project_if_any(path: Path | None) -> Project | None:
+def open_project_if_any(path: Path | None, settings: SettingsOptions | None) -> Project | None:
     """Return the same, or None where no checkout is named and there is none."""
     here = Path(os.path.realpath("."))
     if path or INSTALLED.is_dir() or find_root(here):
-        return open_project(path)
+        return open_project(path, settings)
     return None
 
 
-def _project(callback: Callable[[Path | None], Project | None]) -> Any:  # noqa: ANN401 - as option
+def _project(
+    find: Callable[[Path | None, SettingsOptions | None], Project | None],
+) -> Any:  # noqa: ANN401 - as option
+    def callback(ctx: typer.Context, path: Path | None) -> Project | None:
+        return find(path, ctx.find_object(SettingsOptions))  # none while a shell completes words
+
     return option(
         "--project DIR",
         "The checkout to work on. Default: the one that the current folder is in.",
@@ -195,10 +193,9 @@ def choose_trust(
 def sites_of(project: Project, matrix: "Matrix") -> "Sites":
     """Return the matrix's upstreams as this machine reaches them; InputError: a mirror of none."""
     from imgbuild.inputs.build_inputs import check_names
-    from imgbuild.settings import load_settings
     from imgbuild.sites import Sites
 
-    settings = load_settings(project.settings)
+    settings = project.settings
     check_names(settings, matrix)
     return Sites(matrix.upstream_urls, settings)
 
@@ -249,13 +246,12 @@ def engine_images(
     The latter are with their image of the matrix; what is built from stand-ins has another name.
     """
     from imgbuild.matrix.images import standin_image
-    from imgbuild.settings import load_settings
 
     check_image(references, selection)
     if references:
         return [(reference, None) for reference in references]
     images = select(checkout, selection)
-    if load_settings(checkout.settings).standin:
+    if checkout.settings.standin:
         images = tuple(map(standin_image, images))
     return [(image.tags[0], image) for image in images]
 

@@ -25,9 +25,8 @@ def prune(
     """
     from imgbuild.publish.life_cycle import Pruning
     from imgbuild.registry.repository_client import connect
-    from imgbuild.settings import load_settings
 
-    settings = load_settings(checkout.settings)
+    settings = checkout.settings
     with closing(connect(source, settings, info, "--from")) as registry:
         pruning = Pruning(registry, keep)
         going = pruning.tags()

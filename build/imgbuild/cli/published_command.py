@@ -45,9 +45,8 @@ def published(
     from imgbuild.publish.inspection import Inspection
     from imgbuild.publish.record import read_published
     from imgbuild.registry.repository_client import connect
-    from imgbuild.settings import load_settings
 
-    settings = load_settings(checkout.settings)
+    settings = checkout.settings
     if not check and (key or identity or issuer):
         raise InputError("--key, --identity and --issuer need --check.")
     trust = choose_trust(settings, key, identity, issuer) if check else None

@@ -83,12 +83,11 @@ def extended_images(checkout: Project, selection: Selection) -> tuple[str, ...]:
     """
     from imgbuild.dockerfile.labels import EXTENDS
     from imgbuild.engine.client import open_engine
-    from imgbuild.settings import load_settings
 
     named = [name for name in selection.names if ":" in name]
     if not named:
         return ()
-    with open_engine(load_settings(checkout.settings).engine) as engine:
+    with open_engine(checkout.settings.engine) as engine:
         stored = {name: engine.inspect(name) for name in named}
     extended = [name for name, image in stored.items() if image and EXTENDS in image.labels]
     others = [name for name in selection.names if name not in extended]

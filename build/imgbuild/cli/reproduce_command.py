@@ -36,9 +36,9 @@ def reproduce(
     """
     from imgbuild.reproduction import reproduce as compare
 
-    del builder  # imgbuild.settings reads it
     images = options.engine_images(checkout, selection, [image] if image else [])
-    found = [compare(checkout, reference, info, planned) for reference, planned in images]
+    builders = tuple(builder or ())
+    found = [compare(checkout, name, info, planned, builders) for name, planned in images]
     lines = (line for one in found for line in _lines(one))
     print_result([one.as_json() for one in found], lines, as_json=as_json)
     if different := [one.reference for one in found if not one.same]:

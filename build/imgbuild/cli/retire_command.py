@@ -35,12 +35,11 @@ def retire(
     from imgbuild.publish import life_cycle
     from imgbuild.registry.repository_client import connect
     from imgbuild.registry.signing import signer_of, trust_of
-    from imgbuild.settings import load_settings
 
     check_signer(sign_key, sign_keyless)
     if len(reason) > 200 or not reason.isprintable():
         raise InputError("--reason: one line of at most 200 characters.")
-    settings = load_settings(checkout.settings)
+    settings = checkout.settings
     with closing(connect(source, settings, info, "--from")) as registry:
         signer, trust = signer_of(sign_key, settings, keyless=sign_keyless), trust_of(settings)
         today = datetime.now(UTC).date()

@@ -186,11 +186,10 @@ def run(
     from imgbuild.engine.client import open_engine
     from imgbuild.process import find_program
     from imgbuild.registry.signing import require_trusted, trust_of
-    from imgbuild.settings import load_settings
     from imgbuild.suites.results import ReportStore
     from imgbuild.training.docker_run import docker_script, run_job
 
-    settings = load_settings(checkout.settings)
+    settings = checkout.settings
     engine_settings = settings.engine
     host = engine_settings.host  # an engine that the settings do not name the client finds itself
     client = ("docker", "-H", host) if host else ("docker",)

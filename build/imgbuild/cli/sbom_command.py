@@ -22,14 +22,13 @@ def sbom(
     from imgbuild.engine.client import open_engine
     from imgbuild.files import write_text
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.settings import load_settings
     from imgbuild.trust.sbom import locked_sbom
 
     (reference, planned), *others = engine_images(checkout, selection, [image] if image else [])
     if others:
         raise InputError(f"An SBOM is of one image; {len(others) + 1} are selected.")
     name = planned.name if planned else reference
-    with open_engine(load_settings(checkout.settings).engine) as engine:
+    with open_engine(checkout.settings.engine) as engine:
         stored, matrix = engine.need(reference, planned), load_matrix(checkout.matrix)
         text = locked_sbom(name, stored, engine, checkout, matrix)
     if output:

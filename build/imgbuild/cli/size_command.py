@@ -33,9 +33,8 @@ def size(
     """
     from imgbuild import sizes
     from imgbuild.engine.client import open_engine
-    from imgbuild.settings import load_settings
 
-    settings = load_settings(checkout.settings)
+    settings = checkout.settings
     images = engine_images(checkout, selection if image else selection.or_everything, image or ())
     with open_engine(settings.engine) as engine:
         found = []

@@ -76,9 +76,8 @@ def _labelled(project: Project, reference: str) -> "tuple[Image, ...]":
     """Return the image of the matrix that the label of an image, or of its base, names."""
     from imgbuild.dockerfile.labels import NAME
     from imgbuild.engine.client import open_engine
-    from imgbuild.settings import load_settings
 
-    with open_engine(load_settings(project.settings).engine) as engine:
+    with open_engine(project.settings.engine) as engine:
         name = engine.need(reference).labels.get(NAME, "")
     try:
         return select(project, Selection(names=(name,)))

@@ -44,10 +44,9 @@ def verify(
     """
     from imgbuild.publish.verification import Verification, VerifiedFact
     from imgbuild.reproduction import reproduce
-    from imgbuild.settings import load_settings
     from imgbuild.suites.container import require_docker_client
 
-    settings = load_settings(checkout.settings)
+    settings = checkout.settings
     trust = choose_trust(settings, key, identity, issuer)
     if trust is None:
         raise InputError(f"{WHOSE} Or set verify: {{key: …}} in imgbuild.local.yaml.")

@@ -14,7 +14,7 @@ from imgbuild.files import write_text
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.parallel import background, in_parallel
 from imgbuild.project import Project
-from imgbuild.settings import Settings, load_settings
+from imgbuild.settings import Settings
 from imgbuild.sites import Sites
 
 Check = Callable[[], Finding | Iterable[Finding]]
@@ -102,15 +102,15 @@ def _recorded(found: Finding, *, writing: bool) -> Finding:
     return replace(found, detail=f"{found.detail}; not yet in imgbuild.local.yaml")
 
 
-def write_settings(settings: Settings, path: Path) -> bool:
+def write_settings(settings: Settings, path: Path, current: Settings) -> bool:
     """Write ``settings`` to ``path``; return whether the file changed.
 
-    A file that already says the same stays as it is, comments and all. It is a MachineError if the
-    file cannot be written.
+    A file that already says the same, which gave the ``current`` settings, stays as it is, comments
+    and all. It is a MachineError if the file cannot be written.
     """
     import yaml  # noqa: PLC0415 - only this command writes YAML
 
-    if path.exists() and load_settings(path) == settings:
+    if path.exists() and settings == current:
         return False
     values = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
     filled = {key: value for key, value in values.items() if value}

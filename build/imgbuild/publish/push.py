@@ -52,7 +52,6 @@ from imgbuild.publish.upload import Uploader, note_of, remove_left_tag
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import connect
 from imgbuild.registry.signing import signer_of, trust_of
-from imgbuild.settings import load_settings
 from imgbuild.suites.container import place_of, remove_leftovers
 from imgbuild.suites.runner import folder_name
 from imgbuild.trust.attachments import Attachments, extension_predicates, predicates
@@ -112,7 +111,7 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
     """
     check_allowed(options.allowed)
     check_release(options.release)
-    settings = load_settings(project.settings)
+    settings = project.settings
     with ExitStack() as stack:
         registry = connect(options.to, settings, log, "--to")
         stack.callback(registry.close)

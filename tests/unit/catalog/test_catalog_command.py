@@ -17,7 +17,6 @@ from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import NEVER_BUILT, Action, PlanItem
-from imgbuild.project import SETTINGS_VARIABLE
 
 TAG = "2.2.0-cpu-py38-debian12-openmpi4.1.4-20261120.1"
 
@@ -30,7 +29,7 @@ def run(*words: str) -> str:
 def _no_settings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = tmp_path_factory.mktemp("settings") / "imgbuild.local.yaml"
     settings.write_text("{}\n", encoding="utf-8")
-    monkeypatch.setenv(SETTINGS_VARIABLE, str(settings))
+    monkeypatch.setenv("IMGBUILD_SETTINGS", str(settings))
 
 
 def test_the_table_is_written_and_nothing_else(tmp_path: Path) -> None:

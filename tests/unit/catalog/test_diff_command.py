@@ -16,7 +16,6 @@ from registry_server import RegistryServer, registry_server
 from imgbuild.catalog import comparison, entries
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError, MachineError
-from imgbuild.project import SETTINGS_VARIABLE
 from imgbuild.sizes import Layer
 from imgbuild.suites.catalog import Suite
 from imgbuild.suites.container import ImageContents
@@ -41,7 +40,7 @@ CONTENTS = ImageContents(
 def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = tmp_path / "imgbuild.local.yaml"
     settings.write_text("publishing: {attempts: 1, first_wait: 0}\n", encoding="utf-8")
-    monkeypatch.setenv(SETTINGS_VARIABLE, str(settings))
+    monkeypatch.setenv("IMGBUILD_SETTINGS", str(settings))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 

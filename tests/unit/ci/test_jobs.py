@@ -64,7 +64,7 @@ def checkout(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(inputs, "uv_context", lambda _: Path("/uv"))
-    write_settings(settings, made.root / "imgbuild.local.yaml")
+    write_settings(settings, made.settings_file, Settings())
     return Checkout(made, settings)
 
 

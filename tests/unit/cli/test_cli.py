@@ -203,6 +203,10 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("build --tf 2.2 --offline . --refresh-base", "drop --refresh-base"),
         ("build --tf 2.2 --buildkit-cache type=gha", "--buildkit-cache: 'type=gha' is"),
         ("build --tf 2.2 --from x", "--from needs --pull"),
+        *(
+            (f"{words} --builder a;b", "--builder a;b: ")
+            for words in ("build --plan", "extend -t me/x:1 --env A=1", "doctor", "clean")
+        ),
         ("build --tf 2.2 --pull --from x", "--from: 'x' is not HOST[:PORT]/REPOSITORY"),
         ("push --tf 2.2 --to user:secret@registry.test/app", "docker login HOST"),
         ("push --tf 2.2 --to=", "--to: '' is not HOST[:PORT]/REPOSITORY"),

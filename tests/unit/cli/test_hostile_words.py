@@ -19,7 +19,7 @@ from imgbuild.errors import InputError
 from imgbuild.extend.extension import extension_of, read_extension
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project
+from imgbuild.project import Project, SettingsOptions
 from imgbuild.scalars import Megabytes
 from imgbuild.settings import load_settings
 
@@ -43,15 +43,15 @@ def test_no_file_has_keys_by_names_of_the_code(
 
 
 def test_a_mirror_of_nothing_is_refused_before_anything_is_asked(
-    project: Project, images: dict[str, Image], matrix: Matrix, monkeypatch: pytest.MonkeyPatch
+    images: dict[str, Image], matrix: Matrix
 ) -> None:
-    monkeypatch.setenv("IMGBUILD_MIRRORS", "nosuch=http://127.0.0.1:1/")
+    project = Project(ROOT, SettingsOptions(mirrors=("nosuch=http://127.0.0.1:1/",)))
     options = JobOptions(missing=True, repository="127.0.0.1:1/x")
     with pytest.raises(InputError, match="mirrors: the matrix has no nosuch"):
         select_jobs(project, (images["tf-2.2-cpu-debian"],), options, print)
     with pytest.raises(InputError, match="nosuch"):  # what `lock`, `audit` and `add` ask
         sites_of(project, matrix)
-    monkeypatch.setenv("IMGBUILD_MIRRORS", "debian=http://127.0.0.1:1/")
+    project = Project(ROOT, SettingsOptions(mirrors=("debian=http://127.0.0.1:1/",)))
     assert sites_of(project, matrix).settings.mirrors.keys() == {"debian"}
 
 

@@ -32,8 +32,9 @@ cpython: {{3.6.2: {{from: prefix, path: /opt/other}}}}
 
 
 def judge(checkout: Path, *words: str, write: bool = False, as_json: bool = False) -> None:
-    selection = Selection(words or ("2.2",))
-    unwrap(doctor)(selection=selection, checkout=Project(checkout), write=write, as_json=as_json)
+    options = {"write": write, "as_json": as_json, "builder": None}
+    run = unwrap(doctor)
+    run(selection=Selection(words or ("2.2",)), checkout=Project(checkout), **options)
 
 
 @pytest.fixture
@@ -99,7 +100,9 @@ def test_what_the_selection_needs_is_checked(
     monkeypatch.setattr(input_checks, "check_base", check)
     judge(checkout, "1.10", "2.2")
     assert asked == ["debian-12"], "once for all images"
-    unwrap(doctor)(selection=Selection(("1.10",), cpu=True, gpu=True), checkout=Project(checkout))
+    run = unwrap(doctor)
+    both = Selection(("1.10",), cpu=True, gpu=True)
+    run(selection=both, checkout=Project(checkout), builder=None)
     assert sorted(asked) == ["debian-12", "debian-12", "ubuntu-16.04"]
     with pytest.raises(InputError, match="no such TensorFlow"):
         judge(checkout, "9.9")
@@ -180,7 +183,7 @@ def test_write_keeps_what_was_set_by_hand(machine: dict[str, Any], checkout: Pat
     path = checkout / "imgbuild.local.yaml"
     path.write_text(HAND_MADE)
     before = load_settings(path)
-    assert not write_settings(before, path)
+    assert not write_settings(before, path, before)
     assert path.read_text() == HAND_MADE, "a file that says the same keeps its comments"
     judge(checkout, write=True)
     after = load_settings(path)

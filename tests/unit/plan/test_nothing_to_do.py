@@ -27,7 +27,7 @@ def checkout(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Chec
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inputs, "uv_context", lambda _: Path("/uv"))
         made = built_checkout(project, tmp_path_factory.mktemp("idle"))
-    made.project.settings.write_text(json.dumps(SETTINGS), encoding="utf-8")
+    made.project.settings_file.write_text(json.dumps(SETTINGS), encoding="utf-8")
     return made
 
 

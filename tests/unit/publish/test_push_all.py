@@ -21,7 +21,7 @@ from imgbuild.engine.types import RunOptions, StoredImage
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.events import Event, ImageNote, ImageState
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
+from imgbuild.project import Project, SettingsOptions
 from imgbuild.publish import push as push_module
 from imgbuild.publish.push import PushOptions, PushResult, push_all, push_images
 from imgbuild.suites.container import CONTAINER_LABEL, label_of
@@ -105,7 +105,7 @@ def test_a_push_needs_the_locks_of_its_images_and_a_plan_none(
 ) -> None:
     host = "unix:///nonexistent/docker.sock"
     monkeypatch.setenv("DOCKER_HOST", host)
-    monkeypatch.setenv("IMGBUILD_SETTINGS", os.devnull)
+    project = Project(project.root, SettingsOptions(Path(os.devnull)))
     options = PushOptions((images[NAME],), "127.0.0.1:1/x")
     with image_locks([NAME], host, state_dir() / "locks"):
         with pytest.raises(MachineError, match="by another imgbuild"):

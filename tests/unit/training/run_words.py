@@ -4,12 +4,9 @@ import os
 import shlex
 from pathlib import Path
 
-import typer
 from conftest import ROOT
-from project_copy import NO_ENGINE
-from typer.testing import CliRunner
+from project_copy import NO_ENGINE, invoke
 
-from imgbuild.cli.run_command import ProgramCommand, run
 from imgbuild.errors import ImgbuildError
 
 PROGRAM = ("--", "python", "train.py")
@@ -22,11 +19,9 @@ IMAGE = "imgbuild/tensorflow:2.2-cpu"
 
 def ran(folder: Path, *words: str, env: dict[str, str] | None = None) -> tuple[int, str]:
     """Run the command with the code in `folder`; return its exit code, and what it says."""
-    app = typer.Typer(rich_markup_mode=None)
-    app.command(cls=ProgramCommand)(run)
     code = () if "--code" in words else ("--code", str(folder))
-    given = ["--project", str(ROOT), *code, *words]
-    result = CliRunner().invoke(app, given, env={**ENVIRONMENT, **(env or {})})
+    given = ("--project", str(ROOT), *code, *words)
+    result = invoke("run", *given, env={**ENVIRONMENT, **(env or {})})
     if isinstance(result.exception, ImgbuildError):
         return result.exception.exit_code, str(result.exception)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
