@@ -72,8 +72,8 @@ class RetryPolicy:
     Backoff And Jitter", AWS Architecture Blog, 2015.
     """
 
-    attempts: int = 5
-    first_wait: float = 1.0
+    attempts: int
+    first_wait: float
 
     def wait(self, failed: int, requested: float | None = None) -> float:
         """Return the seconds to wait after so many failed tries; infinite after the last one."""
@@ -105,12 +105,12 @@ class HttpClient:
         self,
         verify: str | bool = True,
         *,
-        policy: RetryPolicy | None = None,
+        policy: RetryPolicy,
         login: Callable[[str], str] = lambda _: "",
         log: Callable[[str], None] = lambda _: None,
         seconds: tuple[float, float] = (10.0, 60.0),
     ) -> None:
-        self.policy = policy or RetryPolicy()
+        self.policy = policy
         self._login = login
         self._log = log
         self._seconds = seconds

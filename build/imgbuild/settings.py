@@ -25,9 +25,9 @@ from imgbuild.yaml_file import ModelT, Section, load_model
 ENGINES_OWN = "default"
 
 Seconds = Annotated[
-    float | None,
-    BeforeValidator(lambda value: value if value is None else parse_duration(str(value))),
-    PlainSerializer(duration_text, when_used="unless-none"),
+    float,
+    BeforeValidator(lambda value: parse_duration(str(value))),
+    PlainSerializer(duration_text),
 ]
 
 
@@ -40,7 +40,8 @@ class EngineSettings(Section):
 
     host: scalars.EngineHost | None = None
     buildx: scalars.AbsolutePath | None = None
-    step_timeout: Seconds = None
+    #: Far longer than any step of the matrix takes on a slow machine: compiling takes minutes.
+    step_timeout: Seconds = 3600.0
     builder: scalars.BuilderName | tuple[scalars.BuilderName, ...] | None = None
 
     @property

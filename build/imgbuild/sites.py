@@ -26,7 +26,8 @@ SYSTEM_BUNDLES = (
     Path("/etc/pki/tls/certs/ca-bundle.crt"),
     Path("/etc/ssl/ca-bundle.pem"),
 )
-_TRIES = 3
+#: How often a download is tried, and the longest pause before the second try, in seconds.
+_TRIES, _FIRST_WAIT = 3, 1.0
 _NETRC = "It holds lines such as `machine mirror.example.org login NAME password SECRET`."
 
 
@@ -111,7 +112,7 @@ class Sites:
         def login(url: str) -> str:
             return (self.login(url) or Credentials()).basic
 
-        return HttpClient(self.verify, policy=RetryPolicy(_TRIES), login=login)
+        return HttpClient(self.verify, policy=RetryPolicy(_TRIES, _FIRST_WAIT), login=login)
 
     def get(self, url: str, *, limit: int = 1 << 24) -> "Answer":
         """Return the answer of ``url`` or of its mirror, read whole; ``limit`` is in bytes.

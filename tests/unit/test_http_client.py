@@ -57,16 +57,16 @@ def test_https_is_not_left_for_http(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HTTPAdapter, "send", redirect)
     monkeypatch.setattr("requests.utils.getproxies", lambda: {"https": "http://proxy.example:3128"})
     with pytest.raises(MachineError, match=r"leads from https to http://x\.example/y"):
-        HttpClient().get("https://x.example/y")
+        HttpClient(policy=QUICK).get("https://x.example/y")
 
 
 def test_answers_and_redirects_without_end_are_refused(server: FaultyServer) -> None:
     url = server.give("/x", Reply(b"x" * 3_000_000))
     with pytest.raises(MachineError, match="more than 1 MiB"):
-        HttpClient().get(url, limit=1 << 20)
+        HttpClient(policy=QUICK).get(url, limit=1 << 20)
     url = server.give("/x", Reply(b"", 302, headers={"Location": "/x"}))
     with pytest.raises(MachineError, match="too many redirects"):
-        HttpClient().get(url)
+        HttpClient(policy=QUICK).get(url)
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
@@ -75,21 +75,21 @@ def test_answer_that_unpacks_to_too_much(server: FaultyServer, coding: str) -> N
     body = gzip.compress(bytes(UNPACKED)) if coding == "gzip" else zlib.compress(bytes(UNPACKED))
     url = server.give("/x", Reply(body, headers={"Content-Encoding": coding}))
     with memory_below(16 << 20), pytest.raises(MachineError, match="more than 1 MiB"):
-        HttpClient().get(url, limit=1 << 20)
+        HttpClient(policy=QUICK).get(url, limit=1 << 20)
 
 
 def test_authorization_stays_at_its_site_and_off_plain_http(server: FaultyServer) -> None:
     with faulty_server() as other:
         there = other.give("/f", Reply(b"x"))
         url = server.give("/f", Reply(b"", 302, headers={"Location": there}))
-        assert HttpClient().ask("GET", url, authorization="Basic x").body == b"x"
+        assert HttpClient(policy=QUICK).ask("GET", url, authorization="Basic x").body == b"x"
         assert (server.asked[0].authorization, other.asked[0].authorization) == ("Basic x", None)
     with pytest.raises(CheckFailedError, match="plain http: the login is not sent"):
-        HttpClient().ask("GET", "http://x.example/y", authorization="Basic x")
+        HttpClient(policy=QUICK).ask("GET", "http://x.example/y", authorization="Basic x")
 
 
 def test_closing_ends_the_waiting() -> None:
-    client = HttpClient(policy=RetryPolicy(5, first_wait=60.0))
+    client = HttpClient(policy=RetryPolicy(5, 60.0))
     threading.Timer(0.1, client.close).start()
 
     def fail() -> None:
@@ -106,7 +106,7 @@ def test_closing_ends_the_waiting() -> None:
 def test_waits_double_and_never_fall_below_what_was_asked(
     failed: int, asked: float | None, least: float, most: float
 ) -> None:
-    assert least <= RetryPolicy().wait(failed, asked) <= most
+    assert least <= RetryPolicy(5, 1.0).wait(failed, asked) <= most
     later = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     for value, at_least, at_most in ((later, 50, 60), ("12", 12, 12), ("soon", 0, 0)):
         with pytest.raises(TransientError) as caught:
@@ -147,9 +147,9 @@ def test_this_machine_is_told_by_the_host_alone() -> None:
 
 def test_a_server_that_is_not_there_or_hangs() -> None:
     with pytest.raises(TransientError, match=r"^no connection: Connection refused$"):
-        HttpClient().ask("GET", "http://127.0.0.1:9/")
+        HttpClient(policy=QUICK).ask("GET", "http://127.0.0.1:9/")
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = HttpClient(policy=RetryPolicy(1), seconds=(1.0, 0.2))
+        client = HttpClient(policy=RetryPolicy(1, 0.0), seconds=(1.0, 0.2))
         with pytest.raises(GaveUpError, match="no answer in time"):
             client.get(f"http://127.0.0.1:{silent.getsockname()[1]}/")
 
@@ -168,6 +168,6 @@ def test_a_server_that_drips_is_left(
 ) -> None:
     monkeypatch.setattr("imgbuild.http.HEADERS_SECONDS", 0.3)
     monkeypatch.setattr("imgbuild.http.ANSWER_SECONDS", 0.3)
-    client = HttpClient(policy=RetryPolicy(1), seconds=(10.0, 10.0))
+    client = HttpClient(policy=RetryPolicy(1, 0.0), seconds=(10.0, 10.0))
     with dripping(b"HTTP/1.1 200 OK\r\n" + sent) as url, pytest.raises(GaveUpError, match=said):
         client.get(url)

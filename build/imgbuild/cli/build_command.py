@@ -42,7 +42,8 @@ def build(
     ),
     step_timeout: str | None = option(
         "--step-timeout DURATION",
-        "Time limit of one build step: 90s, 30m, 1h, or 0 for none. Default: 1h.",
+        "Time limit of one build step: 90s, 30m, 1h, or 0 for none. Default: engine.step_timeout "
+        "in the settings.",
     ),
     builder: list[str] | None = options.BUILDER,
     buildkit_cache: str | None = option(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from imgbuild.doctor import checks, input_checks
 from imgbuild.doctor.checks import WRITE, Finding, Status
@@ -103,7 +104,7 @@ def _recorded(found: Finding, *, writing: bool) -> Finding:
 
 
 def write_settings(settings: Settings, path: Path, current: Settings) -> bool:
-    """Write ``settings`` to ``path``; return whether the file changed.
+    """Write what differs from the defaults to ``path``; return whether the file changed.
 
     A file that already says the same, which gave the ``current`` settings, stays as it is, comments
     and all. It is a MachineError if the file cannot be written.
@@ -112,7 +113,20 @@ def write_settings(settings: Settings, path: Path, current: Settings) -> bool:
 
     if path.exists() and settings == current:
         return False
-    values = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
-    filled = {key: value for key, value in values.items() if value}
+    defaults = _plain(Settings())
+    sections = {
+        key: _without_defaults(value, defaults.get(key, {})) if isinstance(value, dict) else value
+        for key, value in _plain(settings).items()
+    }
+    filled = {key: value for key, value in sections.items() if value}
     write_text(path, HEADER + (yaml.safe_dump(filled, sort_keys=False) if filled else "{}\n"))
     return True
+
+
+def _plain(settings: Settings) -> dict[str, Any]:
+    return settings.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _without_defaults(section: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """Return a section without defaults: one that the file held would outlive its change."""
+    return {name: value for name, value in section.items() if value != defaults.get(name)}

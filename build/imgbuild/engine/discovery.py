@@ -21,8 +21,6 @@ from imgbuild.user_folders import home
 
 #: Where the Docker client looks when nothing says otherwise; ``None`` stands for it.
 DEFAULT_HOST = "unix:///var/run/docker.sock"
-#: Far longer than any step of the matrix takes on a slow machine: compiling takes minutes.
-STEP_SECONDS = 3600.0
 ANSWER_SECONDS = 30
 #: To remove 100 GB of a build cache on a slow disk.
 PRUNE_SECONDS = 1800
@@ -53,7 +51,7 @@ class Buildx:
 
     path: Path
     version: str
-    step_seconds: float = STEP_SECONDS
+    step_seconds: float = 0.0
     builder: str | None = None
 
     @property
@@ -128,10 +126,9 @@ def _read(path: Path) -> Mapping[str, Any]:
 def find_buildx(settings: EngineSettings, step_seconds: float | None = None) -> Buildx:
     """Return the buildx of the settings, else the client's plugin, else the one on PATH.
 
-    ``step_seconds`` is the limit for its steps, else the settings', else `STEP_SECONDS`. It is a
-    MachineError if there is none, or it does not run.
+    ``step_seconds`` is the limit for its steps, in place of the settings'. It is a MachineError if
+    there is none, or it does not run.
     """
-    limits = (step_seconds, settings.step_timeout, STEP_SECONDS)
     own = (_config_folder(), home() / ".docker")
     searched = [*(f"{folder}/cli-plugins" for folder in dict.fromkeys(own)), *PLUGIN_FOLDERS]
     path = os.pathsep.join([*searched, os.environ.get("PATH", "")])
@@ -151,7 +148,11 @@ def find_buildx(settings: EngineSettings, step_seconds: float | None = None) -> 
             f"{found}{where} is not buildx: it answers {answer.last()!r}. {_INSTALL}"
         )
     version = words[1].removeprefix("v") if len(words) > 1 else "unknown"
-    return Buildx(Path(found), version, next(one for one in limits if one is not None))
+    return Buildx(
+        path=Path(found),
+        version=version,
+        step_seconds=settings.step_timeout if step_seconds is None else step_seconds,
+    )
 
 
 def with_builder(buildx: Buildx, name: str, host: str | None) -> Buildx:

@@ -25,7 +25,7 @@ def index(server: FaultyServer, matrix: Matrix) -> FaultyServer:
 
 @pytest.fixture
 def client() -> HttpClient:
-    return HttpClient(policy=RetryPolicy(attempts=1), seconds=(1.0, 2.0))
+    return HttpClient(policy=RetryPolicy(attempts=1, first_wait=0.0), seconds=(1.0, 2.0))
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The command: exit codes, what it prints, what it chooses and what it writes."""
 
 import json
+import re
 from inspect import unwrap
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,7 @@ def test_write_records_every_choice(
     judge(checkout, write=True)
     path = checkout / "imgbuild.local.yaml"
     assert path.read_text().startswith(HEADER)
+    assert {"publishing", "step_timeout"}.isdisjoint(re.findall(r"\w+", path.read_text()))
     written = load_settings(path)
     assert written.engine.host == OWN_HOST
     assert written.base == {"debian-12": BootstrapBase()}

@@ -119,9 +119,8 @@ def test_a_buildx_that_cannot_be_used_is_the_machines_fault(program: str | None,
 @pytest.mark.usefixtures("environ")
 def test_the_command_line_then_the_settings_limit_steps(tmp_path: Path) -> None:
     install(tmp_path / "system")
-    cases = ((None, None, 3600), (None, 60, 60), (5, 60, 5), (0, 60, 0), (None, 0, 0))
-    for given, setting, limit in cases:
-        settings = EngineSettings.model_construct(step_timeout=setting)
+    for given, setting, limit in ((None, "1m", 60), (5, "1m", 5), (0, "1m", 0), (None, "0", 0)):
+        settings = EngineSettings.model_validate({"step_timeout": setting})
         found = find_buildx(settings, given)
         assert found.step_seconds == limit
 
