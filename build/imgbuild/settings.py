@@ -1,4 +1,8 @@
-"""``imgbuild.local.yaml``: where this machine takes its inputs from. Never part of the matrix."""
+"""``imgbuild.local.yaml``: where this machine takes its inputs from. Never part of the matrix.
+
+`make derived` writes the table of settings in ``docs/reference.md`` from the fields. Words behind
+``Default:`` in a description say what happens without the key, if its default is no value.
+"""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -32,17 +36,30 @@ Seconds = Annotated[
 
 
 class EngineSettings(Section):
-    """Which engine builds. ``None`` means: the Docker client's own choice.
+    """Which engine builds. ``None`` means: the Docker client's own choice."""
 
-    ``step_timeout`` is how long a step of a build may run (``30m``; 0: for ever), in seconds.
-    ``builder`` are buildx's builders that build for the engine, in place of its own BuildKit.
-    """
-
-    host: scalars.EngineHost | None = None
-    buildx: scalars.AbsolutePath | None = None
-    #: Far longer than any step of the matrix takes on a slow machine: compiling takes minutes.
-    step_timeout: Seconds = 3600.0
-    builder: scalars.BuilderName | tuple[scalars.BuilderName, ...] | None = None
+    host: scalars.EngineHost | None = Field(
+        default=None,
+        description="The engine's address, such as `unix:///run/imgbuild/docker.sock`; not "
+        "`ssh://`, whose socket you forward. "
+        "Default: `DOCKER_HOST`, the Docker context, Docker's socket.",
+    )
+    buildx: scalars.AbsolutePath | None = Field(
+        default=None,
+        description="Path of a `docker-buildx` program. "
+        "Default: Docker's plugin folders, then `PATH`.",
+    )
+    builder: scalars.BuilderName | tuple[scalars.BuilderName, ...] | None = Field(
+        default=None,
+        description="A [builder](farm.md) of `docker buildx`, or a list; `--builder` takes "
+        "precedence. Default: the engine's own BuildKit.",
+    )
+    #: In seconds. Far longer than any step of the matrix takes on a slow machine.
+    step_timeout: Seconds = Field(
+        default=3600.0,
+        description="Limit of one build step (`30m`; `0`: none); `--step-timeout` takes "
+        "precedence.",
+    )
 
     @property
     def builders(self) -> tuple[str, ...]:
@@ -117,13 +134,18 @@ AnyMirror = Annotated[Mirror, BeforeValidator(_whole_mirror)]
 
 
 class StandIn(Section):
-    """The upstreams are stand-ins: images are for tests and cannot be pushed.
+    """The upstreams are stand-ins: images are for tests and cannot be pushed."""
 
-    ``versions`` are their true versions by component, which the suites expect in place of the pins.
-    """
-
-    note: scalars.Prose
-    versions: dict[scalars.Name, scalars.Version] = Field(default_factory=dict)
+    note: scalars.Prose = Field(
+        description="Marks all inputs as stand-ins, for tests "
+        "([README](../tests/standin/README.md)). Default: not set.",
+    )
+    versions: dict[scalars.Name, scalars.Version] = Field(
+        default_factory=dict,
+        description="The versions of stand-ins, which the suites expect in place of the pins. "
+        "Default: the pins.",
+        title="standin.versions.COMPONENT",
+    )
 
 
 Base = Annotated[BootstrapBase | RegistryBase | LayoutBase, Field(discriminator="source")]
@@ -131,22 +153,37 @@ Interpreter = Annotated[SourceInterpreter | PrefixInterpreter, Field(discriminat
 
 
 class PublishingSettings(Section):
-    """Where images are published, and how often a failing registry is tried.
+    """Where images are published, and how often a failing registry is tried."""
 
-    Between two tries a random time passes, of at most ``first_wait`` seconds, which doubles.
-    """
-
-    repository: scalars.PublishingRepository | None = None
-    attempts: Annotated[int, Field(ge=1, le=20)] = 5
-    first_wait: Annotated[float, Field(ge=0, le=60)] = 1.0
+    repository: scalars.PublishingRepository | None = Field(
+        default=None,
+        description="`HOST[:PORT]/REPOSITORY` that images are published to. "
+        "Default: `--to` and `--from`.",
+    )
+    attempts: int = Field(
+        default=5, ge=1, le=20, description="How often a failing registry is tried."
+    )
+    first_wait: float = Field(
+        default=1.0,
+        ge=0,
+        le=60,
+        description="The longest pause before the second try, in seconds; doubles, up to a minute. "
+        "The pauses are random.",
+    )
 
 
 class VerifySettings(Section):
     """Whose signatures images from registries must have: a public key's, or an identity's."""
 
-    key: scalars.SigningKey | None = None
-    identity: scalars.Prose | None = None
-    issuer: scalars.SiteUrl | None = None
+    key: scalars.SigningKey | None = Field(
+        default=None,
+        description="A public key of cosign, as an absolute path, or the address of a KMS: images "
+        "that were not built here must be signed with it (`build --pull`, `extend`, `run`).",
+    )
+    identity: scalars.Prose | None = Field(
+        default=None, description="The same for keyless signatures: who signed."
+    )
+    issuer: scalars.SiteUrl | None = Field(default=None, description="Who confirmed that identity.")
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
@@ -159,21 +196,52 @@ class Settings(Section):
     """The content of ``imgbuild.local.yaml``; without the file all are defaults."""
 
     engine: EngineSettings = EngineSettings()
-    base: dict[str, Base] = Field(default_factory=dict)
-    cpython: dict[scalars.Release, Interpreter] = Field(default_factory=dict)
-    ca_bundle: scalars.AbsolutePath | None = None
-    #: Login data for mirrors, in the format of ``netrc``; reaches builds as a secret only.
-    netrc: scalars.AbsolutePath | None = None
-    #: Other sites for the matrix's upstreams, by name.
-    mirrors: dict[scalars.Name, AnyMirror] = Field(default_factory=dict)
-    #: The registry (and path) that base images are pulled from, in place of their own.
-    registry: scalars.RegistryPrefix | None = None
-    #: Other content under the name of a download, by its file name.
-    substitutes: dict[scalars.FileName, scalars.Sha256] = Field(default_factory=dict)
-    standin: StandIn | None = None
+    base: dict[str, Base] = Field(
+        default_factory=dict,
+        description="`{from: bootstrap}`, `{from: registry, image: NAME@sha256:DIGEST}` or "
+        "`{from: layout, path: /an/OCI/layout}`. "
+        "Default: the matrix's image by digest; Debian's is bootstrapped where no registry "
+        "answers.",
+        title="base.OS",
+    )
+    cpython: dict[scalars.Release, Interpreter] = Field(
+        default_factory=dict,
+        description="`{from: source}` or `{from: prefix, path: /opt/python/3.6.15}`. "
+        "Default: source.",
+        title="cpython.VERSION",
+    )
+    ca_bundle: scalars.AbsolutePath | None = Field(
+        default=None,
+        description="Path of a PEM file that downloads and builds trust. "
+        "Default: the system's certificates.",
+    )
+    netrc: scalars.AbsolutePath | None = Field(
+        default=None,
+        description="Path of a file with logins for mirrors; builds get it as a secret only. "
+        "Default: no login.",
+    )
+    mirrors: dict[scalars.Name, AnyMirror] = Field(
+        default_factory=dict,
+        description="A URL, or `{url: …, keyring: …}` "
+        "([guide](guide.md#mirrors-logins-no-network)); of `debian` also `snapshot: "
+        "20261101T000000Z`, the archives of that time, from the snapshot service at `url` "
+        "([guide](guide.md#debian-as-it-was)). Default: the matrix's site.",
+        title="mirrors.UPSTREAM",
+    )
+    registry: scalars.RegistryPrefix | None = Field(
+        default=None,
+        description="Prefix of the names of base images, such as `registry.example.org/hub`. "
+        "Default: none.",
+    )
+    substitutes: dict[scalars.FileName, scalars.Sha256] = Field(
+        default_factory=dict,
+        description="The sha256 of another file with the name of a download; the image's labels "
+        "say so. Default: the matrix's.",
+        title="substitutes.FILE",
+    )
     publishing: PublishingSettings = PublishingSettings()
-    #: With it, what registries give must be signed.
     verify: VerifySettings = VerifySettings()
+    standin: StandIn | None = None
     #: The base images of registries in whose place this machine makes its own: `remember_made`.
     _made_here: frozenset[str] = PrivateAttr(frozenset())
 

@@ -243,13 +243,14 @@ def _keys_at(model: type[BaseModel], location: Location) -> str:
             for one in models
             for key, info in one.model_fields.items()
             if part in {key, info.alias}
-            for inner in _models_in(info.annotation)
+            for inner in models_in(info.annotation)
         ] or models
     fields = (item for one in models for item in one.model_fields.items())
     return ", ".join(sorted({info.alias or key for key, info in fields}))
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401
+def models_in(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401
+    """Return the models that a type consists of."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for arg in get_args(annotation) for model in _models_in(arg)]
+    return [model for arg in get_args(annotation) for model in models_in(arg)]

@@ -1,13 +1,14 @@
 """The parts of the documentation that are written from the matrix and the command line."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from conftest import ROOT
+from pydantic import BaseModel
 from typer.main import get_command
 
 from imgbuild.cli import app, register
@@ -16,6 +17,8 @@ from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rules import numbers
 from imgbuild.matrix.tags import planned_tags
+from imgbuild.settings import Settings
+from imgbuild.yaml_file import models_in
 
 #: The pages for people who use imgbuild.
 PAGES = [
@@ -173,6 +176,28 @@ def _option(parameter: Any) -> tuple[str, str]:
     return f"`{spelled}`".replace("|", "\\|"), (parameter.help or "").replace("|", "\\|")
 
 
+def _settings(_: Matrix) -> str:
+    defaults = Settings().model_dump(mode="json")
+    return table(("key", "value", "default"), _setting_rows(Settings, defaults, ""))
+
+
+def _setting_rows(
+    model: type[BaseModel], defaults: Mapping[str, Any], prefix: str
+) -> Iterator[tuple[str, str, str]]:
+    """Yield a row for each key; a field without a description is a section with keys of its own."""
+    for name, field in model.model_fields.items():
+        default = defaults.get(name)
+        if field.description is None:
+            (section,) = models_in(field.annotation)
+            yield from _setting_rows(section, default or {}, f"{prefix}{name}.")
+            continue
+        value, _, words = field.description.partition(" Default: ")
+        words = words.removesuffix(".")
+        if not words and default is not None:
+            words = f"`{default}`" if isinstance(default, str) else f"{default:g}"
+        yield f"`{field.title or prefix + name}`", value, words
+
+
 def _install(_: Matrix) -> str:
     """Return the lines that install imgbuild: from the index once the release workflow says so."""
     text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
@@ -189,6 +214,7 @@ TABLES: dict[str, Callable[[Matrix], str]] = {
     "generations": _generations,
     "corrections": _corrections,
     "rules": _rules,
+    "settings": _settings,
     "commands": _commands,
 }
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
