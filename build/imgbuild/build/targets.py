@@ -6,12 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from imgbuild.dockerfile.labels import (
+    BASE,
+    BASE_DIGEST,
+    BASE_NAME,
+    CPYTHON,
     INPUT_DIGEST,
     INPUT_PARTS,
-    NAMESPACE,
     OCI,
     REPOSITORY,
+    SNAPSHOT,
     STANDIN,
+    SUBSTITUTES,
     text_labels,
 )
 from imgbuild.dockerfile.render import dockerfile_path
@@ -101,16 +106,16 @@ def _labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mappin
         INPUT_DIGEST: item.digest.total,
         REPOSITORY: item.image.repository,
         INPUT_PARTS: parts_label(item.digest),
-        f"{OCI}.base.name": base.reference.split("@")[0],
-        f"{OCI}.base.digest": base.digest or "",
-        f"{NAMESPACE}.input.base": base.origin,
-        f"{NAMESPACE}.input.cpython": interpreter.origin,
+        BASE_NAME: base.reference.split("@")[0],
+        BASE_DIGEST: base.digest or "",
+        BASE: base.origin,
+        CPYTHON: interpreter.origin,
     }
     substituted = inputs.downloads[item.image.name].arguments
     if substituted:
-        labels[f"{NAMESPACE}.input.substitutes"] = ", ".join(sorted(substituted))
+        labels[SUBSTITUTES] = ", ".join(sorted(substituted))
     if dated := inputs.snapshots.get(item.image.os.distribution):
-        labels[f"{NAMESPACE}.snapshot.{item.image.os.distribution}"] = dated.name
+        labels[f"{SNAPSHOT}{item.image.os.distribution}"] = dated.name
     if inputs.standin:
         labels[STANDIN] = inputs.standin
     if revision:

@@ -9,7 +9,7 @@ from typing import get_args
 
 from imgbuild.build.context import image_locks
 from imgbuild.catalog.entries import KnownImage, Say, built_images, published_image, suite_lines
-from imgbuild.dockerfile.labels import NAMESPACE
+from imgbuild.dockerfile.labels import MPI_FLAVOUR, PIN
 from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.engine.client import open_engine
 from imgbuild.errors import InputError, MachineError
@@ -36,7 +36,6 @@ PUBLISHED = "published"
 #: What a size is of: a layer is unpacked in an engine, packed in a registry.
 UNPACKED, PACKED, BUDGET = "unpacked", "packed", "budget"
 _FLAVOURS = re.compile("|".join(get_args(Flavour)))
-_PIN, _FLAVOUR = f"{NAMESPACE}.pin.", f"{NAMESPACE}.mpi-flavour"
 _MPI = "mpi flavour"
 
 Value = str | int
@@ -184,5 +183,5 @@ def _verdicts(known: KnownImage) -> dict[str, Value]:
 
 def _labelled(labels: Mapping[str, str]) -> dict[str, Value]:
     """Return the pins that the labels of an image say; none of an image of others."""
-    pins = {name.removeprefix(_PIN): v for name, v in labels.items() if name.startswith(_PIN)}
-    return {**pins, _MPI: labels[_FLAVOUR]} if pins and _FLAVOUR in labels else {**pins}
+    pins = {name.removeprefix(PIN): v for name, v in labels.items() if name.startswith(PIN)}
+    return {**pins, _MPI: labels[MPI_FLAVOUR]} if pins and MPI_FLAVOUR in labels else {**pins}

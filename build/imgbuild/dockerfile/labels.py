@@ -9,6 +9,11 @@ NAMESPACE = "imgbuild"
 INPUT_DIGEST = f"{NAMESPACE}.input-digest"
 INPUT_PARTS = f"{NAMESPACE}.inputs"
 NAME = f"{NAMESPACE}.name"
+#: The version of each component.
+PIN = f"{NAMESPACE}.pin."
+MPI_FLAVOUR = f"{NAMESPACE}.mpi-flavour"
+MPI_LICENCE = f"{NAMESPACE}.licence.mpi"
+CUDA_LICENCE = f"{NAMESPACE}.licence.cuda"
 #: The repository an image was built for: checkouts with another one share the engine, not images.
 REPOSITORY = f"{NAMESPACE}.repository"
 #: Says that stand-ins were built in: an image for tests, which is never pushed.
@@ -17,6 +22,9 @@ STANDIN = f"{NAMESPACE}.standin"
 ADDED = f"{NAMESPACE}.added.pip"
 #: The sha256 of the lock of these packages.
 ADDED_LOCK = f"{NAMESPACE}.added.lock"
+ADDED_APT = f"{NAMESPACE}.added.apt"
+#: The packages of the base that it replaced, as ``name==version``.
+REPLACED = f"{NAMESPACE}.replaced.pip"
 #: Earlier versions wrote it if the Horovod wheel came from a repository, with the wheel's key.
 TAKEN_WHEEL = f"{NAMESPACE}.input.taken-wheel"
 #: Written by build/targets.py, in the words of inputs/build_inputs.py.
@@ -32,6 +40,39 @@ TESTED = f"{NAMESPACE}.tested"
 OCI = "org.opencontainers.image"
 BASE_DIGEST = f"{OCI}.base.digest"
 BASE_NAME = f"{OCI}.base.name"
+
+#: The table of an image's own labels in docs/images.md, which `make derived` writes. Words in
+#: capitals stand for names.
+DESCRIPTIONS = {
+    NAME: "The image's name in the matrix, such as `tf-2.2-cpu-debian`.",
+    f"{PIN}COMPONENT": "The exact version of each component.",
+    MPI_FLAVOUR: "`openmpi`, `intelmpi` or `no-mpi`.",
+    MPI_LICENCE: "The licence of an MPI that is not free software.",
+    CUDA_LICENCE: "The licence of NVIDIA's packages from the index, which are not free software.",
+    INPUT_DIGEST: "The [input digest](development.md#input-digest).",
+    INPUT_PARTS: "The parts of the input digest.",
+    REPOSITORY: "The repository it was built for; checkouts with another one leave it alone.",
+    BASE: "`bootstrapped`, from a `registry` by digest, or an `OCI layout` of the building "
+    "machine.",
+    CPYTHON: "`source`: from the place that the Dockerfile names; or copied from a `local prefix`.",
+    SUBSTITUTES: "Downloads that the settings replaced; absent if none.",
+    f"{SNAPSHOT}debian": "The time of the [snapshot](guide.md#debian-as-it-was) that Debian's "
+    "packages came from; absent if none was set.",
+    STANDIN: "Built from stand-ins, for tests; such images are named `standin.invalid/…` and "
+    "cannot be pushed.",
+}
+#: The same of an image of `imgbuild extend`, in docs/extend.md.
+EXTENSION_DESCRIPTIONS = {
+    BASE_NAME: "The base.",
+    BASE_DIGEST: "The digest of the base in the registry it came from, else its id in the engine.",
+    EXTENDS: "The base's name in the matrix, or its reference.",
+    ADDED: "The Python packages that were added; if the base is itself an extended image, its "
+    "additions also.",
+    ADDED_LOCK: "The sha256 of the lock of the last extension.",
+    REPLACED: "The packages of the base that were replaced, with their previous versions.",
+    ADDED_APT: "The system packages that were added.",
+    TESTED: "The suites that had to pass before the tag was set: `short`, `all` or `none`.",
+}
 
 
 def added_packages(labels: Mapping[str, str]) -> dict[str, str]:
@@ -52,14 +93,14 @@ def pin_labels(image: Image) -> dict[str, str]:
         f"{OCI}.vendor": NAMESPACE,
         f"{OCI}.created": image.matrix.epoch,
         NAME: image.name,
-        **{f"{NAMESPACE}.pin.{pin.component}": pin.version for pin in image.pins},
-        f"{NAMESPACE}.mpi-flavour": image.mpi.flavour,
+        **{f"{PIN}{pin.component}": pin.version for pin in image.pins},
+        MPI_FLAVOUR: image.mpi.flavour,
     }
     # The licences of what is no free software: its users should know of them.
     if licence := _mpi_licence(image):
-        labels[f"{NAMESPACE}.licence.mpi"] = licence
+        labels[MPI_LICENCE] = licence
     if image.index_cuda:
-        labels[f"{NAMESPACE}.licence.cuda"] = image.index_cuda.licence_name
+        labels[CUDA_LICENCE] = image.index_cuda.licence_name
     return labels
 
 

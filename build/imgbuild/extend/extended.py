@@ -20,11 +20,12 @@ from imgbuild.build.image_build import temporary_name
 from imgbuild.build.prepare import archive_base
 from imgbuild.dockerfile.labels import (
     ADDED,
+    ADDED_APT,
     ADDED_LOCK,
+    BASE_DIGEST,
     BASE_NAME,
     EXTENDS,
-    NAMESPACE,
-    OCI,
+    REPLACED,
     TESTED,
 )
 from imgbuild.dockerfile.lockfile import Lock
@@ -96,7 +97,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
         paths["apt-install"] = project.files / "apt" / "install"
         paths |= {name: HERE / f"{name}.sh" for name in ("apt-download", "apt-install-files")}
     if extension.apt:
-        labels[f"{NAMESPACE}.added.apt"] = " ".join(extension.apt)
+        labels[ADDED_APT] = " ".join(extension.apt)
     entries = lock.entries if lock else {}
     replaced = replaced_packages(lock, base)
     if lock and entries:
@@ -108,9 +109,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
         labels[ADDED] = " ".join(pins)
         if replaced:
             paths["remove"] = HERE / "remove.sh"
-            labels[f"{NAMESPACE}.replaced.pip"] = " ".join(
-                f"{name}=={base.packages[name]}" for name in replaced
-            )
+            labels[REPLACED] = " ".join(f"{name}=={base.packages[name]}" for name in replaced)
     files = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
     if entries:
         files["packages.txt"] = "".join(f"{entry}\n" for entry in entries.values())
@@ -209,7 +208,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             },
             labels={
                 # Its id where no registry has it.
-                f"{OCI}.base.digest": digests.get(repository, stored.id),
+                BASE_DIGEST: digests.get(repository, stored.id),
                 TESTED: (tests := suites_to_run(extension, lock, base)),
             },
             # BuildKit's cache knows neither the date nor any other secret.

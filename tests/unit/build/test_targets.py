@@ -3,6 +3,8 @@
 import pytest
 from bench import INPUTS, NEW, Bench
 
+from imgbuild.dockerfile.labels import DESCRIPTIONS, NAMESPACE
+
 
 def test_the_target_has_labels_and_the_secret(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
@@ -18,6 +20,8 @@ def test_the_target_has_labels_and_the_secret(
     assert "imgbuild.standin" not in target.labels
     assert target.labels["imgbuild.input.cpython"] == "local prefix"
     assert target.labels["org.opencontainers.image.description"].startswith("TensorFlow 2.2.3 for")
+    own = {label for label in target.labels if label.startswith(f"{NAMESPACE}.")}
+    assert own <= DESCRIPTIONS.keys(), "the table in docs/images.md has them all"
     source = "https://git.example/me/images"
     assert target.labels["org.opencontainers.image.source"] == source
     assert target.labels["org.opencontainers.image.documentation"] == f"{source}/tree/main/docs"

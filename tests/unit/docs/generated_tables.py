@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from typer.main import get_command
 
 from imgbuild.cli import app, register
+from imgbuild.dockerfile.labels import DESCRIPTIONS, EXTENSION_DESCRIPTIONS
 from imgbuild.matrix.gpus import GENERATIONS, gpu_support
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
@@ -176,6 +177,10 @@ def _option(parameter: Any) -> tuple[str, str]:
     return f"`{spelled}`".replace("|", "\\|"), (parameter.help or "").replace("|", "\\|")
 
 
+def _labels(descriptions: Mapping[str, str]) -> str:
+    return table(("label", "value"), ((f"`{name}`", text) for name, text in descriptions.items()))
+
+
 def _settings(_: Matrix) -> str:
     defaults = Settings().model_dump(mode="json")
     return table(("key", "value", "default"), _setting_rows(Settings, defaults, ""))
@@ -215,6 +220,8 @@ TABLES: dict[str, Callable[[Matrix], str]] = {
     "corrections": _corrections,
     "rules": _rules,
     "settings": _settings,
+    "labels": lambda _: _labels(DESCRIPTIONS),
+    "extension_labels": lambda _: _labels(EXTENSION_DESCRIPTIONS),
     "commands": _commands,
 }
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -13,6 +13,7 @@ import pytest
 from conftest import ROOT
 from generated_tables import TABLES, blocks, click_commands, page_name, with_tables
 
+from imgbuild.dockerfile.labels import DESCRIPTIONS, NAMESPACE, PIN, pin_labels
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.matrix.images import Image
@@ -150,6 +151,12 @@ def test_a_documented_package_is_in_the_images_or_said_to_be_left_out(
     text = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
     left_out = " ".join(re.findall(r"^(\| `.*) \| left out; ", text, re.MULTILINE))
     assert {one for one in DOCUMENTED if f"`{one}`" not in left_out} == {*DOCUMENTED} & there
+
+
+def test_every_label_is_described(images: dict[str, Image]) -> None:
+    labels = {label for image in images.values() for label in pin_labels(image)}
+    own = {one for one in labels if one.startswith(f"{NAMESPACE}.") and not one.startswith(PIN)}
+    assert own <= DESCRIPTIONS.keys()
 
 
 def test_every_suite_is_described() -> None:
