@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
@@ -43,9 +44,7 @@ def doctor(
     settings = settings.with_builders(tuple(builder or ()))
     check_settings(settings, images[0].matrix)
     findings, choice = diagnose(checkout, images, settings, writing=write)
-    # PATH may lack the programs of a virtual environment.
-    program = "imgbuild" if find_program("imgbuild") else sys.argv[0]
-    again = shlex.join([program, *sys.argv[1:], WRITE])
+    again = shlex.join([*_program(), *sys.argv[1:], WRITE])
     findings = [replace(row, fix=again) if row.fix == WRITE else row for row in findings + homeless]
     missing = ", ".join(row.what for row in findings if row.status is Status.MISSING)
     what = images[0].name if len(images) == 1 else counted(len(images), "image")
@@ -65,6 +64,15 @@ def doctor(
     if missing:
         raise MachineError(f"{what} cannot be built here yet: {missing}. See the fixes above.")
     info(f"{what} can be built here.")
+
+
+def _program() -> list[str]:
+    """Return the words that run imgbuild; PATH may lack the programs of a virtual environment."""
+    if find_program("imgbuild"):
+        return ["imgbuild"]
+    if Path(sys.argv[0]).name == "__main__.py":
+        return [sys.executable, "-m", "imgbuild"]
+    return [sys.argv[0]]
 
 
 def show(findings: "Sequence[Finding]", console: "Console") -> None:

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -384,6 +386,12 @@ def test_the_version(unchanged: Path, tmp_path: Path) -> None:
         number, images = result.stdout.splitlines()
         assert re.fullmatch(r"imgbuild \d[\w.+]*", number)
         assert images.startswith(said)
+
+
+def test_the_package_runs_as_a_module(unchanged: Path) -> None:
+    command = [sys.executable, "-m", "imgbuild", "--version"]
+    result = subprocess.run(command, cwd=unchanged, capture_output=True, text=True, check=True)
+    assert result.stdout == imgbuild(unchanged, "--version").stdout
 
 
 def _completed(folder: Path, *words: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from inspect import unwrap
 from pathlib import Path
 from typing import Any
@@ -80,10 +81,14 @@ def test_a_machine_that_can_build(
     monkeypatch.setattr("imgbuild.cli.doctor_command.find_program", lambda _: None)
     judge(checkout)
     shown = capsys.readouterr()
+    assert "-> /venv/bin/imgbuild doctor --tf 2.2 --write\n" in shown.out, "PATH lacks imgbuild"
+    monkeypatch.setattr("sys.argv", ["/venv/imgbuild/__main__.py", "doctor", "--tf", "2.2"])
+    judge(checkout)
+    shown = capsys.readouterr()
     assert shown.out.startswith("Engine\n  ✓ engine ")
     assert "\nInputs\n  ✓ base debian-12" in shown.out
     assert "private; not yet in imgbuild.local.yaml" in shown.out
-    assert "-> /venv/bin/imgbuild doctor --tf 2.2 --write\n" in shown.out, "PATH lacks imgbuild"
+    assert f"-> {sys.executable} -m imgbuild doctor --tf 2.2 --write\n" in shown.out
     assert shown.err == "tf-2.2-cpu-debian can be built here.\n"
     assert not (checkout / "imgbuild.local.yaml").exists()
 
