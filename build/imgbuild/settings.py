@@ -282,6 +282,12 @@ class Settings(Section):
         settings.remember_made()
         return settings
 
+    def recall_made(self) -> "Settings":
+        """Return the settings with what `remember_made` wrote."""
+        with suppress(OSError, UnicodeError):
+            return self.with_made(*_made_here_file().read_text("utf-8").split())
+        return self
+
     def remember_made(self) -> None:
         """Let later commands with this cache make these base images, and ask nobody for them."""
         write_text(_made_here_file(), "".join(f"{one}\n" for one in sorted(self._made_here)))
@@ -311,10 +317,7 @@ def load_settings(path: Path, mirrors: Iterable[str] = ()) -> Settings:
         if not name or not separator:
             raise InputError(f"--mirror {word}: give NAME=URL, such as ubuntu=http://m/ubuntu.")
         named[name] = _of_option(f"--mirror {name}", Mirror, {"url": url})
-    settings = settings.model_copy(update={"mirrors": named})
-    with suppress(OSError, UnicodeError):
-        return settings.with_made(*_made_here_file().read_text("utf-8").split())
-    return settings
+    return settings.model_copy(update={"mirrors": named}).recall_made()
 
 
 def _made_here_file() -> Path:

@@ -203,8 +203,8 @@ def open_context(
         the images.
     """
     settings = project.settings.with_builders(options.builders)
-    if options.refresh_base:
-        settings = settings.forget_made()  # the registries are asked again
+    # Registries are asked again, or an earlier context of this command may have made a base image.
+    settings = settings.forget_made() if options.refresh_base else settings.recall_made()
     fetched: FetchedInputs | None = None
     if settings.standin:
         images = tuple(map(standin_image, images))
