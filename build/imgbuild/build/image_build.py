@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,6 @@ from imgbuild.build.targets import image_target
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.build import BuildTarget, build_image, export_files
 from imgbuild.engine.discovery import Buildx
-from imgbuild.engine.failure import BuildStoppedError
 from imgbuild.engine.steps import Step
 from imgbuild.events import ImageState, State
 from imgbuild.files import work_folder
@@ -43,7 +43,7 @@ def build_item(  # noqa: PLR0913, PLR0917 - what, of what, by whom
     ``downloads`` are its folders by named context.
 
     BuildFailedError: it failed.
-    BuildStoppedError: it was to stop.
+    CancelledError: it was to stop.
     """
     image, started = item.image, time.monotonic()
     where = f"on {buildx.builder}" if buildx.builder else ""
@@ -67,7 +67,7 @@ def build_item(  # noqa: PLR0913, PLR0917 - what, of what, by whom
     if key := wheel_key(image, context.project, context.inputs):
         while not (turn := wheels.compiling(key)).acquire(timeout=_LOOK_SECONDS):
             if stopped():
-                raise BuildStoppedError(f"the build of {image.name} was stopped")
+                raise CancelledError(f"the build of {image.name} was stopped")
         try:
             if not wheels.find(key):
                 work = _compile_wheel(target, key, wheels, context, buildx, show, stopped)

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from imgbuild.build.horovod_wheels import WheelCache
 from imgbuild.build.image_build import build_item
 from imgbuild.build.result import BuildResult
 from imgbuild.engine.discovery import Buildx, answers
-from imgbuild.engine.failure import BuildFailedError, BuildStoppedError
+from imgbuild.engine.failure import BuildFailedError
 from imgbuild.errors import ImgbuildError, MachineError
 from imgbuild.parallel import in_parallel
 from imgbuild.plan.plan import Action, PlanItem
@@ -90,7 +91,7 @@ def _work(queue: ImageQueue, buildx: Buildx | None) -> None:
         started = time.monotonic()
         try:
             result = _carry_out(item, queue, buildx)
-        except BuildStoppedError:
+        except CancelledError:
             result = BuildResult(item, cancelled=True)
         except BuildFailedError as error:
             if buildx and buildx.builder and not answers(buildx, queue.context.host):

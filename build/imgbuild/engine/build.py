@@ -4,13 +4,14 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
 from imgbuild.engine.discovery import Buildx, answers, asked, build_environment
-from imgbuild.engine.failure import BuildStoppedError, build_error
+from imgbuild.engine.failure import build_error
 from imgbuild.engine.steps import BuildSteps, Step
 from imgbuild.engine.types import IMAGE_PLATFORM
 from imgbuild.errors import MachineError
@@ -143,7 +144,7 @@ def build_image(  # noqa: PLR0913 - where, what, and where its progress goes
 
     BuildFailedError: a step failed or hung, a download has another sha256 than pinned, the disk is
         full, or the engine or an upstream cannot be reached.
-    BuildStoppedError: it was to stop.
+    CancelledError: it was to stop.
     """
     with work_folder("bake") as folder:
         metadata = folder / "metadata.json"
@@ -225,7 +226,7 @@ def _build(  # noqa: PLR0913, PLR0917 - likewise
             repaired.add(cause)
             if lost:
                 forget_cache(f"id={cause}", buildx, host)
-    raise BuildStoppedError(f"the build of {target.name} was stopped")
+    raise CancelledError(f"the build of {target.name} was stopped")
 
 
 def _follow(  # noqa: PLR0913, PLR0917 - what is read, by whom, and what ends it

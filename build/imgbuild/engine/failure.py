@@ -157,10 +157,6 @@ class BuildFailedError(ImgbuildError):
         self.exit_code = MachineError.exit_code if of_machine else CheckFailedError.exit_code
 
 
-class BuildStoppedError(ImgbuildError):
-    """A build was stopped before its end by who asked for it; nothing of it failed."""
-
-
 def build_error(target: str, steps: BuildSteps, log: Path) -> BuildFailedError:
     """Return the error of a build that has ended with one: the machine's fault or its own."""
     errors = [text for text in steps.remarks if text.startswith(_ERROR)]

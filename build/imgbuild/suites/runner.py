@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,10 +49,6 @@ _VERDICTS = {0, 1}
 _TESTSUITE = re.compile("<testsuite .*?</testsuite>", re.DOTALL)
 #: testinfra's parameter, which is between or beside those of the checks.
 _CONTAINER = re.compile(r"-?docker://[0-9a-f]+")
-
-
-class SuitesStoppedError(Exception):
-    """The run was interrupted while this image was tested."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +179,7 @@ def run_suites(
 
     MachineError: no docker client, or the engine cannot start the container.
     CheckFailedError: pytest itself failed; the path of its output is given.
-    SuitesStoppedError: the run was interrupted.
+    CancelledError: the run was interrupted.
     """
 
     def log(text: str) -> None:
@@ -223,7 +220,7 @@ def run_suites(
                 if not options.stop.is_set():
                     code = call_pytest(own, session.engine.host, files, stream.read, options.stop)
             if options.stop.is_set():
-                raise SuitesStoppedError
+                raise CancelledError
             if code is None:
                 minutes = TIMEOUT_SECONDS // 60
                 stream.end_late(group, f"it did not end within {minutes} minutes and was stopped")

@@ -1,5 +1,6 @@
 """Builds by other builders than the engine's own: who builds what, and what outlives whom."""
 
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from bench import INPUTS, Bench
 
 from imgbuild.engine.build import BuildTarget, BuiltImage
 from imgbuild.engine.discovery import Buildx
-from imgbuild.engine.failure import FAULTS, BuildFailedError, BuildFailure, BuildStoppedError
+from imgbuild.engine.failure import FAULTS, BuildFailedError, BuildFailure
 from imgbuild.errors import MachineError
 from imgbuild.inputs.build_inputs import BaseInput
 from imgbuild.inputs.oci_layout import BaseLayout
@@ -46,7 +47,7 @@ class Farm:
         self.contexts[target.name] = target.contexts["base"]
         if buildx.builder in self.slow:
             wait_for(more["stopped"])
-            raise BuildStoppedError("stopped")
+            raise CancelledError
         failure = BuildFailure(target.name, "", "connection refused", (), Path("log"), UNREACHABLE)
         if buildx.builder in self.dead:
             raise BuildFailedError(failure)

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterable
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from imgbuild.build.context import image_locks
 from imgbuild.cli.build_command import build_lines
 from imgbuild.engine.build import BuildTarget, BuiltImage
 from imgbuild.engine.discovery import Buildx
-from imgbuild.engine.failure import FAULTS, BuildFailedError, BuildStoppedError
+from imgbuild.engine.failure import FAULTS, BuildFailedError
 from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
@@ -436,7 +437,7 @@ def test_an_image_is_tested_and_named_while_another_is_built(
             wait_for(lambda: OLD in bench.tested)
             if not keep_going:
                 wait_for(stopped)
-                raise BuildStoppedError("stopped")
+                raise CancelledError
         return bench.make_image(buildx, host, target, **more)
 
     monkeypatch.setattr("imgbuild.build.workers.WORKERS", 2)
