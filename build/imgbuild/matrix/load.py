@@ -10,7 +10,7 @@ from imgbuild.errors import InputError
 from imgbuild.matrix.evidence import read_evidence
 from imgbuild.matrix.images import all_images, minor_of, resolve_image
 from imgbuild.matrix.model import NONE, Matrix
-from imgbuild.matrix.pins import NVIDIA, MissingError
+from imgbuild.matrix.pins import NVIDIA
 from imgbuild.matrix.rules import rule_faults
 from imgbuild.matrix.selection import plain
 from imgbuild.matrix.tags import tag_faults
@@ -139,7 +139,7 @@ def _image_faults(matrix: Matrix) -> Iterator[Fault]:
                 name = resolve_image(matrix, row, variant).name
             except KeyError:  # a broken reference
                 continue
-            except MissingError as error:
+            except LookupError as error:
                 yield Fault(("images", index), f"{error} (for the {variant} variant)")
                 continue
             if first.setdefault(name, index) != index or variant in row.variants[:place]:

@@ -14,10 +14,6 @@ NVIDIA = {
 }
 
 
-class MissingError(LookupError):
-    """A row, or what it refers to, lacks what one of its images needs."""
-
-
 @dataclass(frozen=True)
 class ResolvedPin:
     """One component of an image: its exact version, where it comes from, and why.
@@ -47,13 +43,13 @@ def _levels(matrix: Matrix, row: Row) -> tuple[StackPins, ...]:
 
 
 def pin_of(matrix: Matrix, row: Row, component: str) -> Pin:
-    """Return the pin that holds for a row; MissingError if nothing pins the component."""
+    """Return the pin that holds for a row; LookupError if nothing pins the component."""
     for level in _levels(matrix, row):
         pin: Pin | None = getattr(level, component, None)
         if pin is not None:
             return pin
     stack = f" or in stacks.{row.stack}.pins" if component in StackPins.model_fields else ""
-    raise MissingError(f"pin {component!r} is missing; set it here{stack}")
+    raise LookupError(f"pin {component!r} is missing; set it here{stack}")
 
 
 def pin_location(matrix: Matrix, row: Row, component: str) -> Location:
@@ -78,13 +74,13 @@ def usual_mpi(matrix: Matrix, row: Row) -> str | None:
 def resolve_pins(matrix: Matrix, row: Row, variant: Variant) -> tuple[ResolvedPin, ...]:
     """Return the row's pins with their sources.
 
-    MissingError: it lacks a pin or a distribution. KeyError: it refers to what is not there.
+    LookupError: it lacks a pin or a distribution. KeyError: it refers to what is not there.
     """
     release, name = matrix.tensorflow[row.tensorflow], f"tensorflow.{row.tensorflow}"
     if variant not in release.distribution:
-        raise MissingError(f"{name}.distribution names no {variant} distribution")
+        raise LookupError(f"{name}.distribution names no {variant} distribution")
     if variant == "gpu" and release.cudnn is None:
-        raise MissingError(f"{name}.cudnn is missing, what its GPU wheel was compiled with")
+        raise LookupError(f"{name}.cudnn is missing, what its GPU wheel was compiled with")
     pins = [
         ResolvedPin(
             "tensorflow", row.tensorflow, source=f"{INDEX}: {release.distribution[variant]}"
