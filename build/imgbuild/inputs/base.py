@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from imgbuild.errors import MachineError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.files import remove_tree, sha256, stored_folder
 from imgbuild.inputs import oci_layout
 from imgbuild.process import TimeoutExpired, find_program, run, start
@@ -131,7 +131,7 @@ def bootstrap_base(
 
 def find_base(recipe: BaseRecipe, cache: Path) -> oci_layout.BaseLayout | None:
     """Return the base image of ``recipe`` if it was made before; its layer is not read."""
-    with suppress(oci_layout.DamagedLayoutError):
+    with suppress(InputError):
         return oci_layout.read_layout(recipe.folder(cache), verify_layer=False)
     return None
 

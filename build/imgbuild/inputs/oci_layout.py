@@ -30,10 +30,6 @@ _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _FILE = re.compile(r"index\.json|manifest\.json|oci-layout|blobs/sha256/[0-9a-f]{64}")
 
 
-class DamagedLayoutError(InputError):
-    """A folder is no layout of one image, or not what its digests say."""
-
-
 @dataclass(frozen=True)
 class BaseLayout:
     """A base image on disk, ready for an engine.
@@ -97,7 +93,7 @@ def name_image(folder: Path, content: bytes, name: str) -> None:
 def read_layout(folder: Path, *, verify_layer: bool = True) -> BaseLayout:
     """Return the image in ``folder``, every digest checked (of layers with ``verify_layer``).
 
-    DamagedLayoutError: a file is missing, is not what its digest says, or names another image.
+    InputError: a file is missing, is not what its digest says, or names another image.
     """
     try:
         (top,) = parse_strict_json((folder / "index.json").read_bytes())["manifests"]
@@ -112,14 +108,12 @@ def read_layout(folder: Path, *, verify_layer: bool = True) -> BaseLayout:
         (reference,) = docker["RepoTags"]
         return BaseLayout(folder, manifest["config"]["digest"], reference, top["digest"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedLayoutError(
-            f"{folder} is no whole OCI layout of a base image: {error}"
-        ) from error
+        raise InputError(f"{folder} is no whole OCI layout of a base image: {error}") from error
 
 
 def is_whole(folder: Path) -> bool:
     """Return whether ``folder`` is a layout with the right digests, that of each layer too."""
-    with suppress(DamagedLayoutError):
+    with suppress(InputError):
         return bool(read_layout(folder))
     return False
 

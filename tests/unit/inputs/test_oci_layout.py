@@ -9,13 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.inputs.oci_layout import (
-    DamagedLayoutError,
-    read_layout,
-    unpack_archive,
-    write_archive,
-    write_layout,
-)
+from imgbuild.errors import InputError
+from imgbuild.inputs.oci_layout import read_layout, unpack_archive, write_archive, write_layout
 
 EPOCH = 1767225600
 
@@ -80,15 +75,15 @@ def test_every_damaged_or_missing_file_is_seen(layout: Path) -> None:
         content = path.read_bytes()
         for damaged in (content[:-1], content[:-1] + b"!", b"[" * 100_000, None):
             path.unlink() if damaged is None else path.write_bytes(damaged)
-            with pytest.raises(DamagedLayoutError):
+            with pytest.raises(InputError):
                 read_layout(layout)
         path.write_bytes(content)
     read_layout(layout)
     docker = json.loads((layout / "manifest.json").read_bytes())
     docker[0]["Config"] = "blobs/sha256/" + "0" * 64
     (layout / "manifest.json").write_text(json.dumps(docker))
-    with pytest.raises(DamagedLayoutError, match="another image"):
+    with pytest.raises(InputError, match="another image"):
         read_layout(layout)
     (layout / "index.json").write_text('{"manifests": [{"digest": 1}]}')
-    with pytest.raises(DamagedLayoutError):
+    with pytest.raises(InputError):
         read_layout(layout)
