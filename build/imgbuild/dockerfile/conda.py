@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.addresses import shown
-from imgbuild.dockerfile.lockfile import UnreadableLockError, lock_text
+from imgbuild.dockerfile.lockfile import MAKE_LOCK, lock_text
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.components import CondaPython, Python
 from imgbuild.unpacking import unpack_bz2
@@ -57,10 +57,13 @@ def conda_lock_name(version: str) -> str:
     return f"conda-{version}.txt"
 
 
-def read_conda_lock(path: Path) -> Mapping[str, CondaEntry]:
-    """Return the entries by URL; InputError (``file:line``) if a line is none, or there twice."""
+def read_conda_lock(path: Path, advice: str = MAKE_LOCK) -> Mapping[str, CondaEntry]:
+    """Return the entries by URL; InputError (``file:line``) if a line is none, or there twice.
+
+    ``advice`` is as in `lock_text`.
+    """
     entries: dict[str, CondaEntry] = {}
-    for number, line in enumerate(lock_text(path).splitlines(), 1):
+    for number, line in enumerate(lock_text(path, advice).splitlines(), 1):
         if line and not line.startswith("#"):
             place, match = f"{path.name}:{number}", _LINE.fullmatch(line)
             if not match:
@@ -80,9 +83,9 @@ def conda_problems(pythons: Mapping[str, CondaPython], folder: Path) -> list[str
     for version, python in pythons.items():
         name = conda_lock_name(version)
         try:
-            entries = read_conda_lock(folder / name)
+            entries = read_conda_lock(folder / name, advice="")  # the list has its own
         except InputError as error:
-            lines.append(error.problem if isinstance(error, UnreadableLockError) else str(error))
+            lines.append(str(error))
             continue
         lines += [f"{name}: {url} is missing" for url in python.packages if url not in entries]
         known = {*python.packages}

@@ -12,14 +12,7 @@ from packaging.utils import canonicalize_name
 
 from imgbuild.dockerfile.conda import conda_lock_name, conda_problems, resolve_conda
 from imgbuild.dockerfile.constraints import applies
-from imgbuild.dockerfile.lockfile import (
-    HEADER,
-    Lock,
-    UnreadableLockError,
-    parse_lock,
-    read_lock,
-    with_dependents,
-)
+from imgbuild.dockerfile.lockfile import HEADER, Lock, parse_lock, read_lock, with_dependents
 from imgbuild.dockerfile.resolver import (
     ReadMetadata,
     ReadRequirements,
@@ -169,9 +162,9 @@ def stale_locks(family: LockFamily, folder: Path) -> list[Path]:
 def lock_problems(request: LockRequest, folder: Path) -> list[str]:
     """Return one line a problem of the lock that a request is for."""
     try:
-        lock = read_lock(folder / request.file_name)
+        lock = read_lock(folder / request.file_name, advice="")  # the list has its own
     except InputError as error:
-        return [error.problem if isinstance(error, UnreadableLockError) else str(error)]
+        return [str(error)]
     unmet = [f"{request.file_name}: {line}" for line in _unmet(request, lock)]
     if unmet or lock.request_digest == request.digest:
         return unmet

@@ -83,7 +83,7 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str) -> None:
 
 def test_every_package_of_the_matrix_is_locked_and_no_other(tmp_path: Path) -> None:
     pythons = {"3.6.2": _python(PYTHON, XZ)}
-    assert "No such file" in conda_problems(pythons, tmp_path)[0]
+    assert conda_problems(pythons, tmp_path) == [f"{NAME}: No such file or directory."]
     _write(tmp_path, f"{SHA}  {PYTHON}\nunlocked  {FORGE}\n")
     assert conda_problems(pythons, tmp_path) == [
         f"{NAME}: {XZ} is missing",

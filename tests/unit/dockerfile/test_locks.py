@@ -90,6 +90,7 @@ def test_a_lock_that_does_not_satisfy_is_a_problem(
         (tmp_path / "x.txt").write_text(lock)
     (found,) = lock_problems(REQUEST, tmp_path)
     assert found.startswith(f"x.txt: {problem}")
+    assert "imgbuild lock" not in found  # the list of problems ends with it
 
 
 @pytest.mark.parametrize(
