@@ -27,13 +27,6 @@ _HEADERS = {
 DAMAGED_ZIP = (EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
-class TooLargeError(ValueError):
-    """Something unpacks to more than its limit."""
-
-    def __init__(self, what: str, limit: int) -> None:
-        super().__init__(f"{what} unpacks to more than {limit:,} bytes")
-
-
 def open_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo) -> IO[bytes]:
     """Open a file of an archive that is to be read in pieces.
 
@@ -50,24 +43,25 @@ def open_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo) -> IO[byt
 def read_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo, limit: int) -> bytes:
     """Return the content of a file of an archive.
 
-    TooLargeError: it has more than ``limit`` bytes. ValueError: see `open_member`.
+    ValueError: it has more than ``limit`` bytes, or as `open_member`.
     """
     with open_member(archive, name) as stream:
         content = stream.read(limit + 1)
     if len(content) > limit:
-        raise TooLargeError(name if isinstance(name, str) else name.filename, limit)
+        path = name if isinstance(name, str) else name.filename
+        raise ValueError(f"{path} unpacks to more than {limit:,} bytes")
     return content
 
 
 def unpack_bz2(packed: bytes, limit: int) -> bytes:
     """Return unpacked bzip2.
 
-    TooLargeError: it has more than ``limit`` bytes. EOFError, OSError: it is damaged.
+    ValueError: it has more than ``limit`` bytes. EOFError, OSError: it is damaged.
     """
     with bz2.open(io.BytesIO(packed)) as stream:
         content = stream.read(limit + 1)
     if len(content) > limit:
-        raise TooLargeError("it", limit)
+        raise ValueError(f"it unpacks to more than {limit:,} bytes")
     return content
 
 

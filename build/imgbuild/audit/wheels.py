@@ -23,7 +23,7 @@ from imgbuild.addresses import shown
 from imgbuild.audit.package_index import BLOCK, RemoteFile
 from imgbuild.errors import MachineError
 from imgbuild.matrix.evidence import WheelFacts, WheelTag
-from imgbuild.unpacking import TooLargeError, open_member, read_member
+from imgbuild.unpacking import open_member, read_member
 
 #: One request of this many bytes where a library is read to its end.
 _LARGE_BLOCK = 16 << 20
@@ -179,13 +179,13 @@ def _gpu_code(remote: RemoteFile) -> tuple[str, ...]:
 def compute_capabilities(library: IO[bytes]) -> tuple[str, ...]:
     """Return them as build_info.py does: ``sm_70``, or ``compute_70`` if there is PTX, too.
 
-    TooLargeError: the library is larger than any of TensorFlow.
+    ValueError: the library is larger than any of TensorFlow.
     """
     native, ptx, end, size = set[int](), set[int](), b"", 0
     while piece := library.read(PIECE):
         size += len(piece)
         if size > _STREAM_LIMIT:
-            raise TooLargeError(_INTERNAL[0], _STREAM_LIMIT)
+            raise ValueError(f"{_INTERNAL[0]} unpacks to more than {_STREAM_LIMIT:,} bytes")
         for entry in _ENTRY.finditer(end + piece):
             (ptx if entry[1] == b"\1" else native).add(entry[2][0])
         end = piece[1 - _ENTRY_BYTES :]

@@ -19,7 +19,7 @@ from packaging.version import InvalidVersion, Version
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.files import parse_json
 from imgbuild.sites import Sites
-from imgbuild.unpacking import DAMAGED_ZIP, TooLargeError, read_member
+from imgbuild.unpacking import DAMAGED_ZIP, read_member
 
 if TYPE_CHECKING:
     from imgbuild.http import Answer
@@ -126,13 +126,14 @@ def read(packages: Iterable[Package], path: Path) -> Known:
             if sum(member.file_size for member in members) > LARGEST_FILE:
                 raise InputError(f"--osv {path} unpacks to more than {LARGEST_FILE >> 30} GiB.")
             for member in members:
+                if member.file_size > LARGEST_RECORD:
+                    raise InputError(
+                        f"--osv {path}: {member.filename} unpacks to more than {LARGEST_RECORD:,} "
+                        "bytes. Use a file of OSV's own, such as the all.zip of an ecosystem."
+                    )
                 record = parse_json(read_member(archive, member, LARGEST_RECORD))
                 for package in _affected(record, requested):
                     found[package].add(str(record["id"]))
-    except TooLargeError as error:
-        raise InputError(
-            f"--osv {path}: {error}. Use a file of OSV's own, such as the all.zip of an ecosystem."
-        ) from None
     except (*DAMAGED_ZIP, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"--osv {path}: {type(error).__name__}: it is not a ZIP file of OSV's records, such as "
