@@ -23,7 +23,7 @@ from imgbuild.inputs.fetched import APT_INSTALL, install_instruction
 from imgbuild.inputs.oci_layout import is_pinned, is_whole, name_image, short_id, write_blob
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
-from imgbuild.registry.connection import LoginError, docker_credentials
+from imgbuild.registry.connection import docker_credentials
 from imgbuild.registry.repository import HUB, Manifest, RepositoryName, split_reference
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.sites import Credentials, Sites
@@ -50,11 +50,14 @@ def find_image(reference: str, sites: Sites) -> tuple[RegistryClient, Manifest]:
     def credentials(host: str) -> Credentials | None:
         return docker_credentials(host) or sites.login(f"https://{host}/")
 
+    def login_error(text: str) -> MachineError:
+        return MachineError(f"{text} A netrc file (settings: netrc) is also read.")
+
     name, _, digest = split_reference(reference)
     if not has_registry(name):  # Docker Hub has its own images in a folder
         name = f"{HUB}/{name}" if "/" in name else f"{HUB}/library/{name}"
     host, _, path = name.partition("/")
-    client = RegistryClient(RepositoryName(host, path), sites.client(), credentials)
+    client = RegistryClient(RepositoryName(host, path), sites.client(), credentials, login_error)
     manifest = _manifest(client, digest, reference)
     platforms = manifest.document().get("manifests")
     if platforms is None:
@@ -87,10 +90,7 @@ def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Pa
 
 
 def _manifest(client: RegistryClient, digest: str, reference: str) -> Manifest:
-    try:
-        manifest = client.manifest(digest)
-    except LoginError as error:
-        raise MachineError(f"{error} A netrc file (settings: netrc) is also read.") from None
+    manifest = client.manifest(digest)
     if manifest is None:
         raise MachineError(f"{reference}: the registry does not have it.")
     return manifest

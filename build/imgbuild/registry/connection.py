@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from urllib.request import parse_http_list
 
 from imgbuild import addresses, http
-from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.files import parse_json
 from imgbuild.registry.repository import DOCKER_MANIFEST, INDEXES, OCI_MANIFEST, RepositoryName
 from imgbuild.sites import Credentials
@@ -43,14 +43,11 @@ T = TypeVar("T")
 FindCredentials = Callable[[str], Credentials | None]
 
 
-class LoginError(CheckFailedError):
-    """There is no login, or the registry refuses it."""
-
-
 class RegistryConnection:
     """Requests to one repository of one registry. Threads share it, and request one token.
 
-    Logins are found when the registry asks for one. http is spoken on this machine only.
+    Logins are found when the registry asks for one; ``login_error`` makes the error of one that is
+    missing or wrong. http is spoken on this machine only.
     """
 
     def __init__(
@@ -58,12 +55,14 @@ class RegistryConnection:
         name: RepositoryName,
         client: http.HttpClient,
         find_credentials: FindCredentials | None = None,
+        login_error: Callable[[str], ImgbuildError] = CheckFailedError,
     ) -> None:
         #: ``HOST[:PORT]/REPOSITORY``, for messages and as an engine names it.
         self.name = str(name)
         self._repository = name
         self._http = client
         self._find = find_credentials or docker_credentials
+        self._make_login_error = login_error
         self._lock = threading.Lock()
         self._scheme = "" if addresses.is_loopback(name.host) else "https"
         #: The ``Authorization`` header; empty before the registry has asked for one.
@@ -100,8 +99,8 @@ class RegistryConnection:
         """Return the answer to one request; ``path`` is below the repository, or an address.
 
         TransientError: there was no answer, or 429, or a server error.
-        LoginError: there is no login, or it is wrong.
         CheckFailedError: the status is not ``expected``.
+        The error of ``login_error``: there is no login, or it is wrong.
         """
         root = f"{self._root()}/v2/{self._repository.path}"
         url = path if "://" in path else f"{root}{path}"
@@ -218,14 +217,14 @@ class RegistryConnection:
         url = f"{realm}{'&' if '?' in realm else '?'}{urlencode(query)}"
         return self._http.ask("GET", url, authorization=login.basic if login else "")
 
-    def _login_error(self, login: Credentials | None) -> LoginError:
+    def _login_error(self, login: Credentials | None) -> ImgbuildError:
         problem = (
             "refuses the login of this machine: it is wrong, has expired, or lacks the permission"
             if login
             else "requires a login; this machine has none"
         )
         host = self._repository.host
-        return LoginError(f"{self.name}: the registry {problem}: docker login {host}.")
+        return self._make_login_error(f"{self.name}: the registry {problem}: docker login {host}.")
 
 
 def read_challenges(header: str) -> dict[str, dict[str, str]]:
