@@ -55,15 +55,6 @@ class TransientError(Exception):
         self.wait = wait
 
 
-class GaveUpError(MachineError):
-    """The last try failed for ``reason``; ``wait`` seconds were requested, if any."""
-
-    def __init__(self, what: str, error: TransientError, tries: int) -> None:
-        count = "1 try" if tries == 1 else f"{tries} tries"
-        super().__init__(f"{what} failed: {error} ({count}).")
-        self.reason, self.wait = str(error), error.wait
-
-
 @dataclass(frozen=True)
 class RetryPolicy:
     """Exponential back-off with full jitter: many clients must not come back at the same moment.
@@ -142,10 +133,15 @@ class HttpClient:
 
         return self.retry(f"GET {shown(url)}", attempt)
 
-    def retry(self, what: str, work: Callable[[], T]) -> T:
+    def retry(
+        self,
+        what: str,
+        work: Callable[[], T],
+        advice: Callable[[TransientError], str] = lambda _: "",
+    ) -> T:
         """Return what ``work`` returns, begun anew after each `TransientError`.
 
-        It is a `GaveUpError` if the last try failed, or the client was closed.
+        MachineError: the last try failed, or the client was closed. ``advice`` ends its message.
         """
         failed = 0
         while True:
@@ -158,7 +154,9 @@ class HttpClient:
                     count = f"{failed} of {self.policy.attempts} tries"
                     self._log(f"{what}: {error}. Again in {seconds:.1f} s ({count}).")
                 if seconds == inf or self._closed.wait(seconds):
-                    raise GaveUpError(what, error, failed) from None
+                    tries = "1 try" if failed == 1 else f"{failed} tries"
+                    text = f"{what} failed: {error} ({tries}). {advice(error)}"
+                    raise MachineError(text.rstrip()) from None
 
     def ask(  # noqa: PLR0913 - the parts of a request
         self,

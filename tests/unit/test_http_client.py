@@ -18,13 +18,7 @@ from urllib3 import HTTPResponse
 
 from imgbuild.addresses import is_loopback, moved, same_site, shown
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.http import (
-    GaveUpError,
-    HttpClient,
-    RetryPolicy,
-    TransientError,
-    raise_transient,
-)
+from imgbuild.http import HttpClient, RetryPolicy, TransientError, raise_transient
 from imgbuild.sites import Sites
 
 QUICK = RetryPolicy(3, first_wait=0.0)
@@ -95,7 +89,7 @@ def test_closing_ends_the_waiting() -> None:
     def fail() -> None:
         raise TransientError("no", wait=60.0)
 
-    with pytest.raises(GaveUpError, match=r"work failed: no \(1 try\)"):
+    with pytest.raises(MachineError, match=r"work failed: no \(1 try\)"):
         client.retry("work", fail)
 
 
@@ -150,7 +144,7 @@ def test_a_server_that_is_not_there_or_hangs() -> None:
         HttpClient(policy=QUICK).ask("GET", "http://127.0.0.1:9/")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = HttpClient(policy=RetryPolicy(1, 0.0), seconds=(1.0, 0.2))
-        with pytest.raises(GaveUpError, match="no answer in time"):
+        with pytest.raises(MachineError, match="no answer in time"):
             client.get(f"http://127.0.0.1:{silent.getsockname()[1]}/")
 
 
@@ -169,5 +163,5 @@ def test_a_server_that_drips_is_left(
     monkeypatch.setattr("imgbuild.http.HEADERS_SECONDS", 0.3)
     monkeypatch.setattr("imgbuild.http.ANSWER_SECONDS", 0.3)
     client = HttpClient(policy=RetryPolicy(1, 0.0), seconds=(10.0, 10.0))
-    with dripping(b"HTTP/1.1 200 OK\r\n" + sent) as url, pytest.raises(GaveUpError, match=said):
+    with dripping(b"HTTP/1.1 200 OK\r\n" + sent) as url, pytest.raises(MachineError, match=said):
         client.get(url)

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from urllib.request import parse_http_list
 
 from imgbuild import addresses, http
-from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
+from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.files import parse_json
 from imgbuild.registry.repository import DOCKER_MANIFEST, INDEXES, OCI_MANIFEST, RepositoryName
 from imgbuild.sites import Credentials
@@ -81,10 +81,8 @@ class RegistryConnection:
 
     def retry(self, what: str, work: Callable[[], T]) -> T:
         """Return what ``work`` returns, tried again from its start after a transient fault."""
-        try:
-            return self._http.retry(f"{self.name}: {what}", work)
-        except http.GaveUpError as error:
-            raise _gave_up(self._repository.host, error) from None
+        advice = partial(_advice, self._repository.host)
+        return self._http.retry(f"{self.name}: {what}", work, advice)
 
     def ask(  # noqa: PLR0913, PLR0917 - the parts of a request
         self,
@@ -285,13 +283,12 @@ def error_text(answer: http.Answer) -> str:
     return f": {text}" if text else ""
 
 
-def _gave_up(host: str, error: http.GaveUpError) -> MachineError:
-    """Return the error after the last try, with what to do."""
-    hint = f"Check that {host} can be reached and works (its log, its disk), then run this again."
-    if _DISK_FULL in error.reason.lower():
-        hint = "Its disk is full: free space, then run this again."
-    elif error.wait:
-        hint = f"It asks clients to wait {ceil(error.wait)} s: run this again after that."
-    elif "answered 429" in error.reason:
-        hint = "It limits the rate of requests: wait, or use fewer --jobs."
-    return MachineError(f"{error} {hint}")
+def _advice(host: str, error: http.TransientError) -> str:
+    """Return what to do after the last try failed."""
+    if _DISK_FULL in str(error).lower():
+        return "Its disk is full: free space, then run this again."
+    if error.wait:
+        return f"It asks clients to wait {ceil(error.wait)} s: run this again after that."
+    if "answered 429" in str(error):
+        return "It limits the rate of requests: wait, or use fewer --jobs."
+    return f"Check that {host} can be reached and works (its log, its disk), then run this again."
