@@ -20,7 +20,7 @@ from imgbuild.inputs.build_inputs import (
     base_recipe,
     prepare_inputs,
 )
-from imgbuild.inputs.download import Download, DownloadError, downloads_context, shown_progress
+from imgbuild.inputs.download import Download, downloads_context, shown_progress
 from imgbuild.inputs.oci_layout import write_archive
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.settings import RegistryBase, Settings
@@ -122,27 +122,32 @@ def fetch_downloads(images: Sequence[Image], context: BuildContext) -> tuple[Dow
         for image in images:
             name = image.name
             needed = context.inputs.downloads[name]
+            fresh: dict[Download, ImgbuildError] = {}
             try:
                 if context.fetched:
                     folders[name] = context.fetched.contexts(name)
                     continue
                 for file in broken.keys() & needed.all:
                     raise broken[file]
-                folders[name] = {one: fetch(files) for one, files in needed.contexts.items()}
+                folders[name] = {
+                    one: fetch(files, failed=fresh) for one, files in needed.contexts.items()
+                }
             except ImgbuildError as error:
                 failed[name] = error
-                if isinstance(error, DownloadError):
-                    failed[name] = broken.setdefault(error.download, _with_prefix(error, image))
+                for file, cause in fresh.items():
+                    broken[file] = _with_prefix(cause, file, image)
+                    if cause is error:
+                        failed[name] = broken[file]
                 if not context.options.keep_going:
                     break
     return folders, failed
 
 
-def _with_prefix(error: DownloadError, image: Image) -> ImgbuildError:
-    """Return the error; of a source of CPython out of reach with the way to do without it."""
+def _with_prefix(error: ImgbuildError, file: Download, image: Image) -> ImgbuildError:
+    """Return a file's error; of a source of CPython out of reach with the way to do without it."""
     python = image.python
     source = python.origin == "source" and image.matrix.sources[python.source].url
-    if error.download.url != source or not isinstance(error, MachineError):
+    if file.url != source or not isinstance(error, MachineError):
         return error
     have = f"If this machine has CPython {image.version_of('python')}, as of pyenv, "
     return MachineError(f"{error} {have}`imgbuild doctor --write {image.name}` finds it.")

@@ -75,20 +75,6 @@ class Download:
     kind: Kind = Kind.DOWNLOAD
 
 
-class DownloadError(ImgbuildError):
-    def __init__(self, message: str, download: Download) -> None:
-        super().__init__(message)
-        self.download = download
-
-
-class WrongContentError(DownloadError, CheckFailedError):
-    """The file that came has another sha256."""
-
-
-class NotFetchedError(DownloadError, MachineError):
-    """The file cannot be had from here."""
-
-
 def shown_progress() -> "Progress":
     """Return what draws bars on a terminal, each for a file under way; lines come above them."""
     from rich.console import Console  # noqa: PLC0415 - only where something is fetched
@@ -124,11 +110,15 @@ def content_folder(final: Path, files: Mapping[str, str], make: Callable[[Path],
 
 
 def downloads_context(
-    downloads: Iterable[Download], cache: Path, sites: Sites, progress: "Progress"
+    downloads: Iterable[Download],
+    cache: Path,
+    sites: Sites,
+    progress: "Progress",
+    failed: dict[Download, ImgbuildError] | None = None,
 ) -> Path:
     """Return a folder of ``cache`` that holds the downloads under their names, nothing else.
 
-    Files that are missing are fetched into ``cache/downloads``.
+    Files that are missing are fetched into ``cache/downloads``; ``failed`` is as in `fetch_all`.
 
     InputError: two downloads have one name and different content.
     CheckFailedError: a file has another sha256.
@@ -150,7 +140,7 @@ def downloads_context(
             if path.is_file() and not has_sha256(path, file.sha256):
                 _say(f"{file.name} in the cache was damaged (its sha256 is another): fetched again")
                 path.unlink()
-        fetch_all(files.values(), store, sites, progress)
+        fetch_all(files.values(), store, sites, progress, failed)
         for file in files.values():
             link_or_copy(store.path(file.sha256), folder / file.name)
         os.utime(folder, (FILE_TIME, FILE_TIME))
@@ -170,12 +160,17 @@ def has_sha256(path: Path, digest: str) -> bool:
 
 
 def fetch_all(
-    downloads: Iterable[Download], store: ContentStore, sites: Sites, progress: "Progress"
+    downloads: Iterable[Download],
+    store: ContentStore,
+    sites: Sites,
+    progress: "Progress",
+    failed: dict[Download, ImgbuildError] | None = None,
 ) -> None:
     """Fetch what ``store`` lacks, several files at once.
 
     The first fault stops the others; what has come of a file stays as its ``.part``, which the next
-    call continues. Another process that fetches the same file is waited for.
+    call continues. Another process that fetches the same file is waited for. ``failed`` gets the
+    error of a file that cannot be had, but not of one that another file's fault has stopped.
 
     CheckFailedError: a file has another sha256.
     MachineError: one cannot be had, or the store cannot be written.
@@ -186,14 +181,24 @@ def fetch_all(
 
     client = sites.client()
 
+    def put(file: Download, make: Callable[[Path], None]) -> None:
+        def make_or_note(part: Path) -> None:
+            try:
+                make(part)
+            except ImgbuildError as error:
+                if failed is not None and not client.closed:
+                    failed[file] = error
+                raise
+
+        store.put(file.sha256, make_or_note, file.size, name=file.name)
+
     def fetch(file: Download) -> None:
         if file.url.startswith("file://"):
-            store.put(file.sha256, partial(_copy_file, file), file.size, name=file.name)
+            put(file, partial(_copy_file, file))
             return
         address, task = sites.address(file.url), progress.add_task(file.name, total=file.size)
         update = partial(progress.update, task)
-        transfer = _Transfer(file, address, shown(address), sites, client, update)
-        store.put(file.sha256, transfer.complete, file.size, name=file.name)
+        put(file, _Transfer(file, address, shown(address), sites, client, update).complete)
         progress.remove_task(task)
 
     try:
@@ -209,11 +214,11 @@ def _copy_file(file: Download, part: Path) -> None:
         copyfile(path, part)
     except OSError as error:
         message = f"{file.name} cannot be copied from {path}: {error.strerror}."
-        raise NotFetchedError(message, file) from None
+        raise MachineError(message) from None
     if file_sha256(part) != file.sha256:
         part.unlink()
         message = f"{path} has another sha256 than expected: {file.sha256}. Nothing was kept."
-        raise WrongContentError(message, file)
+        raise CheckFailedError(message)
 
 
 @dataclass(frozen=True)
@@ -248,7 +253,7 @@ class _Transfer:
         except MachineError as error:
             advice = self.sites.advice(self.address)
             message = f"{self.download.name} cannot be fetched: {error} {advice}"
-            raise NotFetchedError(message, self.download) from None
+            raise MachineError(message) from None
 
     def _attempt(self, part: Path) -> bool:
         from imgbuild.http import TransientError, raise_transient  # noqa: PLC0415 - brings requests
@@ -295,7 +300,7 @@ class _Transfer:
             return ": it refused the login of the netrc file; correct it there"
         return ": it asks for a login; name a netrc file with one (netrc: in the settings)"
 
-    def _wrong_content(self, part: Path, found: str) -> WrongContentError:
+    def _wrong_content(self, part: Path, found: str) -> CheckFailedError:
         page = _page(part)
         hint = (
             f" The server sent an HTML page{page}: a login, a notice or an error of the mirror or "
@@ -304,11 +309,10 @@ class _Transfer:
             else " Nothing was kept. If the file was published anew, read what changed before you "
             "change the sha256 in matrix.yaml; if a mirror is wrong, correct it (docs/guide.md)."
         )
-        return WrongContentError(
+        return CheckFailedError(
             f"{self.download.name} is not the expected file: {self.shown} gave "
             f"{part.stat().st_size} bytes with sha256 {found}, expected is "
-            f"{self.download.sha256}.{hint}",
-            self.download,
+            f"{self.download.sha256}.{hint}"
         )
 
 

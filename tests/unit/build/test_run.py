@@ -20,7 +20,7 @@ from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads
-from imgbuild.inputs.download import Download, NotFetchedError, WrongContentError
+from imgbuild.inputs.download import Download
 from imgbuild.inputs.oci_layout import BaseLayout
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
@@ -250,18 +250,22 @@ def test_a_missing_upstream_concerns_one_image_and_a_lost_engine_all(
 def _missing(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
-    error: NotFetchedError | WrongContentError,
+    missing: Download,
+    error: ImgbuildError,
     **files: Download,
 ) -> list[Download]:
-    """Let the file of an error be missing; return which files of the images are fetched."""
+    """Let a file be missing; return which files of the images are fetched."""
     each = {OLD: files["old"], NEW: files["new"]}
     downloads = {name: ImageDownloads({"downloads": (of,)}, {}) for name, of in each.items()}
     bench.change(inputs=replace(INPUTS, downloads=downloads))
     fetched: list[Download] = []
 
-    def context(files: Iterable[Download], **_: object) -> Path:
+    def context(
+        files: Iterable[Download], failed: dict[Download, ImgbuildError], **_: object
+    ) -> Path:
         fetched.extend(files)
-        if error.download in files:
+        if missing in files:
+            failed[missing] = error
             raise error
         return Path("/downloads")
 
@@ -269,12 +273,12 @@ def _missing(
     return fetched
 
 
-@pytest.mark.parametrize("error", [NotFetchedError, WrongContentError])
+@pytest.mark.parametrize("error", [MachineError, CheckFailedError])
 def test_a_missing_download_concerns_only_the_image_that_needs_it(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: type[NotFetchedError | WrongContentError]
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: type[ImgbuildError]
 ) -> None:
     alone, other = (Download(name, f"https://x/{name}", "0" * 64) for name in ("alone", "other"))
-    fetched = _missing(bench, monkeypatch, error("no such site", alone), old=alone, new=other)
+    fetched = _missing(bench, monkeypatch, alone, error("no such site"), old=alone, new=other)
     loaded: list[object] = []
     monkeypatch.setattr("imgbuild.build.prepare.load_base", lambda base, _: loaded.append(base))
     assert bench.states() == {OLD: "failed"}
@@ -289,8 +293,8 @@ def test_a_missing_source_of_cpython_is_tried_once_and_reported_once_with_the_re
     image = images[NEW]
     assert image.python.origin == "source"
     source = Download("Python", image.matrix.sources[image.python.source].url, "0" * 64)
-    error = NotFetchedError("no such site", source)
-    fetched = _missing(bench, monkeypatch, error, old=source, new=source)
+    error = MachineError("no such site")
+    fetched = _missing(bench, monkeypatch, source, error, old=source, new=source)
     failure = bench.run(keep_going=True).failure()
     assert (fetched, bench.baked) == ([source], [])
     assert isinstance(failure, MachineError)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from faulty_server import Asked, FaultyServer, Reply, dripping
 
-from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.files import ContentStore, sha256
 from imgbuild.inputs.download import Download, downloads_context, fetch_all, shown_progress
 from imgbuild.parallel import background
@@ -215,6 +215,19 @@ def test_many_files_come(
     with pytest.raises(MachineError, match="missing cannot be fetched"):
         fetch_all([missing, *more], store, Sites(), shown_progress())
     assert len(server.asked) < 60, "the first fault ends the rest"
+
+
+def test_a_file_that_another_one_stopped_has_not_failed(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("imgbuild.inputs.download._CHUNK", 1)
+    missing = Download("missing", f"{server.url}/missing", "0" * 64)
+    store, failed = ContentStore(tmp_path), dict[Download, ImgbuildError]()
+    with dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n") as url:
+        slow = Download("slow", url, "1" * 64)
+        with pytest.raises(MachineError, match="missing cannot be fetched") as caught:
+            fetch_all([slow, missing], store, Sites(), shown_progress(), failed)
+    assert failed == {missing: caught.value}
 
 
 def test_a_context_holds_the_files_by_name(
