@@ -99,16 +99,15 @@ def _compile_wheel(  # noqa: PLR0913, PLR0917 - likewise
     stopped: Callable[[], bool],
 ) -> float:
     """Compile the Horovod wheel of an image and keep it; otherwise as `export_files`."""
-    name = f"{target.name}-{STAGE}"
     cache = f"{target.cache}-{STAGE}" if target.cache else None
-    target = replace(target, name=name, target=STAGE, labels={}, cache=cache)
+    target = replace(target, target=STAGE, labels={}, cache=cache)
     with work_folder("wheels") as folder:
         work = export_files(
             buildx,
             context.host,
             target,
             folder,
-            log=context.log_path(name),
+            log=context.log_path(f"{target.name}-{STAGE}"),
             show=show,
             stopped=stopped,
         )

@@ -12,7 +12,7 @@ def test_the_target_has_labels_and_the_secret(
     monkeypatch.setenv("GITHUB_SERVER_URL", "https://git.example")
     monkeypatch.setenv("GITHUB_REPOSITORY", "me/images")
     bench.build()
-    target = next(one for one in bench.targets if one.name == NEW)
+    target = next(target for target in bench.targets if target.name == NEW and not target.target)
     (python,) = target.needs
     assert target.secrets == python.secrets == INPUTS.secrets
     assert target.args == {"SHA256_X": "f" * 64}
