@@ -48,7 +48,7 @@ class ImagesPlanned:
 
 @dataclass(frozen=True)
 class ImageState:
-    """What is done for an image, or how it ended."""
+    """The state of an image: the work that is under way, or how it ended."""
 
     image: str
     state: State

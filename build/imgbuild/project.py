@@ -74,7 +74,7 @@ class Project:
 
     @cached_property
     def settings(self) -> "Settings":
-        """What `read_settings` returns; a file that the user names must exist."""
+        """The settings as `read_settings` returns them; a file that the user names must exist."""
         if self.options.file and not self.options.file.exists():
             raise InputError(f"--settings {self.options.file}: no such file.")
         return self.read_settings()

@@ -22,7 +22,7 @@ from imgbuild.plan.plan import PlanItem
 from imgbuild.suites.container import place_of
 from imgbuild.text import clock_time
 
-#: Of the tags of BuildKit's own cache, before an image's name.
+#: Tags of BuildKit's own cache begin with it; the image's name follows.
 CACHE_PREFIX = "buildkit-"
 #: The repository of `temporary_name`. No registry can have this name (RFC 2606, section 2).
 TEMPORARY_NAMES = "local.invalid/imgbuild/temporary"

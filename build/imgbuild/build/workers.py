@@ -63,7 +63,7 @@ def in_build_order(items: Iterable[PlanItem]) -> list[PlanItem]:
 def work_through(queue: ImageQueue, builders: Iterable[Buildx | None]) -> None:
     """Build, test and tag the images of the queue by these builders; None only tests and tags.
 
-    What a builder that dies has begun goes to the others. An interrupt ends all that runs.
+    If a builder dies, the others build the images that it had begun. An interrupt ends all work.
     """
     left = [*builders]
     while left and queue.items and not queue.is_stopped():

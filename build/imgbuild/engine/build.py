@@ -150,7 +150,7 @@ def build_image(  # noqa: PLR0913 - where, what, and where its progress goes
         metadata = folder / "metadata.json"
         steps = _build(buildx, host, target, folder, log, show, epoch, stopped)
         found = json.loads(metadata.read_text(encoding="utf-8")) if metadata.is_file() else {}
-    # What buildx tells is the id for its own builder alone.
+    # buildx reports the id that its own builder uses; another builder's engine may use another.
     told = found.get(bake_name(target.name), {}).get("containerimage.digest")
     image_id = steps.image_id if buildx.builder else told
     if image_id is None:

@@ -123,7 +123,7 @@ FAULTS = (
 
 @dataclass(frozen=True)
 class BuildFailure:
-    """What is known of the failed build of ``target``, an image or a stage."""
+    """The cause of a failed build of ``target``, an image or a stage, as far as it is known."""
 
     target: str
     step: str

@@ -18,7 +18,8 @@ from imgbuild.text import duration_text
 TAIL_LINES = 20
 #: A base image that the engine has is found in less, in seconds; pulling one is work.
 FOUND_SECONDS = 1.0
-#: What a step writes every 10 s while it waits for another to compile, and when its turn has come.
+#: A step writes the first every 10 s while it waits for another to compile, and the second when
+#: its turn has come.
 #: Source: images/files/compiling.sh.
 WAITS = "imgbuild: waits for a place to compile"
 GOES_ON = "imgbuild: has a place to compile"
@@ -56,7 +57,7 @@ class Step:
     since: float | None = None
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     written: dict[str, str] = field(default_factory=dict)
-    #: What each of stdout and stderr wrote after its last line end.
+    #: The output after the last line end, by the number of the stream (stdout, stderr).
     pending: dict[int, bytes] = field(default_factory=dict)
     #: The parts of the step that ended, such as the layers of a pull.
     finished: set[str] = field(default_factory=set)
@@ -75,7 +76,7 @@ class Step:
 
     @property
     def image_id(self) -> str | None:
-        """What the engine calls the image that this step has exported."""
+        """The id by which the engine knows the image that this step has exported."""
         words = _ID_OF.get(self.name, ())
         return next((self.written[word] for word in words if word in self.written), None)
 
@@ -102,7 +103,7 @@ class BuildSteps:
 
     @property
     def image_id(self) -> str | None:
-        """What the engine calls the image that was exported."""
+        """The id by which the engine knows the image that was exported."""
         return next((step.image_id for step in self._steps.values() if step.image_id), None)
 
     @property
@@ -125,9 +126,9 @@ class BuildSteps:
     def overdue(self, seconds: float, now: float) -> Step | None:
         """Return a step that has run for ``seconds``, as failed; 0 is no limit.
 
-        What a step waits for a place to compile does not count: the steps that have the places may
-        be the ones that hang. A build in which no step runs, or all of them wait, has the same time
-        to say something: buildx or the engine can hang between steps too.
+        The time that a step waits for a place to compile does not count, because the steps that
+        have the places may be the ones that hang. If no step runs, or all of them wait, the build
+        has the same time to say something: buildx or the engine can also hang between steps.
         """
         if not seconds:
             return None

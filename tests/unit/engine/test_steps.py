@@ -155,7 +155,7 @@ def test_a_cache_that_cannot_be_read_or_written_fails_no_build(name: str) -> Non
     [
         ("exporting to image", {"writing image": "0"}, "0"),
         ("exporting to image", IDS, "1"),
-        # Of another builder than the engine's own, by what the engine loads.
+        # Another builder than the engine's own names the image as the engine loads it.
         (
             "exporting to docker image format",
             IDS,
