@@ -9,11 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from checkout import Checkout
 from copied_checkout import remove_images
 from own_registry import free_port
 from publishing_project import ONE, PublishingProject, publishing_project
 
+from imgbuild.build.context import BuildOptions, open_context
+from imgbuild.build.image_build import export_stage
+from imgbuild.build.prepare import load_base
+from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.client import Engine
+from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.selection import image_called
 
 REPOSITORY = "imgbuild-reuse/tensorflow"
 WHEEL = "horovod-0.0.0-py3-none-any.whl"
@@ -28,6 +35,13 @@ FROM os AS final
 RUN --network=none head -c 60000 /dev/urandom > /bytes
 RUN --network=none --mount=type=bind,from=horovod-wheel,target=/run/wheels ls /run/wheels > /wheels
 ENV WORD=first
+"""
+#: Its first stage makes something else each time that it runs.
+_ANEW = """\
+FROM base AS made
+RUN --network=none mkdir /out && cp /proc/sys/kernel/random/uuid /out/
+FROM scratch AS exported
+COPY --from=made /out /
 """
 
 
@@ -65,3 +79,24 @@ def test_repository_that_is_not_there_ends_no_build(
     said = project.run("build", *ONE, "--pull", "--from", repository, timeout=300).stderr
     assert said.count(f"The repository {repository} cannot be read") == 1, said
     assert engine.named(REPOSITORY)
+
+
+def test_stage_that_is_built_anew_is_exported_anew(checkout: Checkout, tmp_path: Path) -> None:
+    """BuildKit would export a cached copy of the stage's first result."""
+    image = image_called(load_matrix(checkout.project.matrix), "tf-1.10-cpu-debian")
+    dockerfile = tmp_path / "Dockerfile"
+    dockerfile.write_text(_ANEW, encoding="utf-8")
+    with open_context(checkout.project, (image,), BuildOptions(), lambda _: None) as context:
+        base = context.inputs.bases[image.os_name]
+        load_base(base, context.engine)
+        target = BuildTarget(
+            "anew",
+            tmp_path,
+            dockerfile,
+            contexts={"base": base.context()},
+            target="exported",
+            uncached=("made",),
+        )
+        for folder in ("first", "second"):
+            export_stage(target, tmp_path / folder, context)
+    assert (tmp_path / "first" / "uuid").read_text() != (tmp_path / "second" / "uuid").read_text()

@@ -40,8 +40,8 @@ class BuildTarget:
     ``contexts`` are named build contexts: a folder, ``docker-image://NAME``, ``oci-layout://PATH``
     or ``target:NAME``, of a target that it ``needs``. ``target`` is the Dockerfile's stage, the
     last one by default. ``type=docker`` is the engine's own store, whichever kind it has.
-    ``uncached`` are stages that are always built anew; with ``anew`` all are. ``cache`` is a
-    reference in a registry where BuildKit finds and keeps all of its steps.
+    ``uncached`` are stages that are always built anew, and with them ``target``; with ``anew`` all
+    are. ``cache`` is a reference in a registry where BuildKit finds and keeps all of its steps.
     """
 
     name: str
@@ -81,6 +81,9 @@ def bake_definition(target: BuildTarget, epoch: int | None = None) -> dict[str, 
 
 def _described(target: BuildTarget, epoch: int | None) -> dict[str, object]:
     stamp = {} if epoch is None else {"SOURCE_DATE_EPOCH": str(epoch)}
+    uncached = [*target.uncached]
+    if uncached and target.target:  # else cached copies of earlier results can be exported
+        uncached.append(target.target)
     described: dict[str, object] = {
         "context": str(target.context.absolute()),
         "dockerfile": str(target.dockerfile.absolute()),
@@ -91,7 +94,7 @@ def _described(target: BuildTarget, epoch: int | None) -> dict[str, object]:
         "target": target.target,
         "platforms": [IMAGE_PLATFORM],
         "output": [target.output] if target.output else [],
-        "no-cache-filter": list(target.uncached),
+        "no-cache-filter": uncached,
         "no-cache": target.anew,
         "cache-from": [f"type=registry,ref={target.cache}"] if target.cache else [],
         "cache-to": [f"type=registry,ref={target.cache},{_KEPT}"] if target.cache else [],

@@ -208,6 +208,14 @@ def test_the_definition_is_the_recorded_one() -> None:
     assert json.dumps(found, indent=2) + "\n" == recorded
 
 
+def test_an_exported_stage_is_as_new_as_what_it_copies(tmp_path: Path) -> None:
+    target = BuildTarget(
+        "tf-2.2-cpu", tmp_path, tmp_path / "Dockerfile", target="found", uncached=("updates",)
+    )
+    described: Any = bake_definition(target)["target"]
+    assert {"updates", "found"} <= {*described["tf-2_2-cpu"]["no-cache-filter"]}
+
+
 def test_buildkits_own_cache_is_read_and_written_in_full(tmp_path: Path) -> None:
     plain = BuildTarget("a", tmp_path, tmp_path / "Dockerfile")
     made: Any = bake_definition(plain)["target"]
