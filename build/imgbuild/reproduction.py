@@ -13,7 +13,7 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from imgbuild.addresses import has_registry
-from imgbuild.build.context import BuildContext, BuildOptions, Say, open_context
+from imgbuild.build.context import BuildContext, BuildOptions, Log, open_context
 from imgbuild.build.display import BuildDisplay
 from imgbuild.build.prepare import prepare, require_disk_space, with_bases
 from imgbuild.build.targets import image_target
@@ -128,7 +128,7 @@ def known_to(matrix: Matrix, settings: Settings) -> Settings:
 def reproduce(
     project: Project,
     name: str,
-    say: Say,
+    log: Log,
     image: Image | None = None,
     builders: tuple[str, ...] = (),
 ) -> Reproduction:
@@ -139,15 +139,15 @@ def reproduce(
     """
     with ExitStack() as stack:
         engine = stack.enter_context(open_engine(project.settings.engine))
-        original = _original(name, image, engine, say, stack)
+        original = _original(name, image, engine, log, stack)
         labels, options = original.labels, BuildOptions(test=False, builders=builders)
         image = image_called(load_matrix(project.matrix), labels[NAME])
-        context = stack.enter_context(open_context(project, (image,), options, say, lock=True))
+        context = stack.enter_context(open_context(project, (image,), options, log, lock=True))
         context, item, lacking, substituted = _recorded(labels, context, stack)
         for text in lacking:
-            say(f"This input is not what it was: {text}")
+            log(f"This input is not what it was: {text}")
         for text in substituted:
-            say(f"This input is not the checkout's: {text}")
+            log(f"This input is not the checkout's: {text}")
         if substituted:  # its programs run in steps that have the secrets
             secrets = {key: path for key, path in context.inputs.secrets.items() if key != "netrc"}
             context = replace(context, inputs=replace(context.inputs, secrets=secrets))
@@ -157,7 +157,7 @@ def reproduce(
 
 
 def _original(
-    name: str, image: Image | None, engine: Engine, say: Say, stack: ExitStack
+    name: str, image: Image | None, engine: Engine, log: Log, stack: ExitStack
 ) -> StoredImage:
     """Return the image; one that has to be pulled for it is removed with ``stack``."""
     there = engine.inspect(name)
@@ -168,7 +168,7 @@ def _original(
         )
     if not there:
         if has_registry(name):
-            say(f"pulling {name}")
+            log(f"pulling {name}")
         engine.pull(name)
         stack.callback(lambda: engine.discard(found.id))
         stack.callback(lambda: None if "@" in name else engine.untag(name))
@@ -246,7 +246,7 @@ def _of_checkout(
     image = image_called(load_matrix(project.matrix), labels[NAME])
     image = standin_image(image) if context.settings.standin else image
     settings = known_to(image.matrix, context.settings)
-    inputs = prepare_inputs((image,), settings, project, context.say)
+    inputs = prepare_inputs((image,), settings, project, context.log)
     here = replace(context, project=project, images=(image,), settings=settings, inputs=inputs)
     settings, inputs = with_bases([image], here)
     here = replace(here, settings=settings, inputs=inputs)

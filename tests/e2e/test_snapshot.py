@@ -182,7 +182,7 @@ def test_a_base_image_is_made_of_the_date(dated: Dated, tmp_path: Path) -> None:
     dated.take(EARLIER)
     recipe = base_recipe_of(dated.root, dated.project.settings)
     with pytest.raises(MachineError, match=f"bookworm as of {EARLIER} could not be made"):
-        bootstrap_base(recipe, tmp_path, log=tmp_path / "log")
+        bootstrap_base(recipe, tmp_path, log_path=tmp_path / "log")
     lists = ("debian/{}/dists/bookworm", "debian-security/{}/dists/bookworm-security")
     asked = {f"/archive/{name.format(EARLIER)}/InRelease" for name in lists}
     assert asked <= dated.server.asked

@@ -33,7 +33,7 @@ def debian_base(context: Context) -> BaseLayout:
     recipe = BaseRecipe(_DEBIAN, system.distribution, system.suite, epoch)
     log = context.cache / "bootstrap.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    return bootstrap_base(recipe, context.cache.parent, log=log)
+    return bootstrap_base(recipe, context.cache.parent, log_path=log)
 
 
 def ubuntu_base(context: Context, os_name: str, key: SigningKey) -> BaseLayout:

@@ -22,7 +22,7 @@ class Context:
     matrix: Matrix
     settings: Settings
     host: str | None
-    say: Callable[[str], None] = print
+    log: Callable[[str], None] = print
 
     @property
     def cache(self) -> Path:
@@ -39,7 +39,7 @@ class Context:
         key = sha256(json.dumps(parts, sort_keys=True).encode())[:16]
 
         def announced(folder: Path) -> None:
-            self.say(f"making the stand-in {name}")
+            self.log(f"making the stand-in {name}")
             make(folder)
 
         return stored_folder(self.cache / f"{name}-{key}", announced, Path.is_dir)

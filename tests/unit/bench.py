@@ -174,7 +174,7 @@ def bench(
         engine=FakeEngine(),
         host=None,
         inputs=INPUTS,
-        say=said.append,
+        log=said.append,
         state=tmp_path / "state",
         cache=tmp_path / "cache",
     )

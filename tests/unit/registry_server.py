@@ -151,8 +151,8 @@ def registry_server() -> AbstractContextManager[RegistryServer]:
 def opened(
     name: str,
     find: FindCredentials = lambda _host: None,
-    say: Callable[[str], None] = lambda _text: None,
+    log: Callable[[str], None] = lambda _text: None,
 ) -> RegistryClient:
     """Return the real client of a repository, which waits for nothing and gives up soon."""
-    http = HttpClient(policy=RetryPolicy(ATTEMPTS, 0.0), log=say, seconds=(2.0, 2.0))
+    http = HttpClient(policy=RetryPolicy(ATTEMPTS, 0.0), log=log, seconds=(2.0, 2.0))
     return RegistryClient(parse_repository(name, "test"), http, find)

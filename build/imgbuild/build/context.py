@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from imgbuild.inputs.fetched import FetchedInputs
     from imgbuild.suites.runner import TestSession
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class BuildContext:
     engine: Engine
     host: str | None
     inputs: BuildInputs
-    say: Say
+    log: Log
     stored: tuple[StoredImage, ...] = ()
     fetched: "FetchedInputs | None" = None
     state: Path = field(default_factory=state_dir)
@@ -189,7 +189,7 @@ def open_context(
     project: Project,
     images: tuple[Image, ...],
     options: BuildOptions,
-    say: Say,
+    log: Log,
     *,
     lock: bool = False,
 ) -> Iterator[BuildContext]:
@@ -214,7 +214,7 @@ def open_context(
         fetched = open_fetched(options.offline, images, project, settings, cache_dir())
         for listing in fetched.listings.values():
             contents = listing.contents(options.offline)
-            say(f"{contents}; compare this line with the output of `imgbuild fetch`")
+            log(f"{contents}; compare this line with the output of `imgbuild fetch`")
         settings = fetched.settings(settings, images)
     host = resolve_host(settings.engine)
     with ExitStack() as stack:
@@ -225,7 +225,7 @@ def open_context(
         # First, since no input need be made for an engine that does not answer.
         stored = tuple(engine.images(INPUT_DIGEST))
         make, refresh = options.make_inputs, options.refresh_base
-        inputs = prepare_inputs(images, settings, project, say, make, refresh)
+        inputs = prepare_inputs(images, settings, project, log, make, refresh)
         if fetched:
             inputs = fetched.known_bases(inputs, images)
         yield BuildContext(
@@ -236,7 +236,7 @@ def open_context(
             engine=engine,
             host=host,
             inputs=inputs,
-            say=say,
+            log=log,
             stored=stored,
             fetched=fetched,
         )

@@ -183,7 +183,7 @@ def archive_base(name: str, system: str, context: BuildContext) -> BaseInput:
         )
     image = images[system]
     settings, _ = with_bases([image], replace(context, images=(image,)))
-    base = base_input(image, settings, context.say)
+    base = base_input(image, settings, context.log)
     load_base(base, context.engine)
     return base
 
@@ -208,12 +208,12 @@ def with_bases(images: Iterable[Image], context: BuildContext) -> tuple[Settings
             continue
         if why := _pull(base.image, image, context):
             archive = f"{image.os.distribution.capitalize()}'s archive"
-            context.say(
+            context.log(
                 f"No registry answers ({why}): {archive} gives the base image {image.os_name} in "
                 f"place of {base.image}, until --refresh-base."
             )
             settings = settings.with_made(base.image)
-            options = (context.say, True, context.options.refresh_base)
+            options = (context.log, True, context.options.refresh_base)
             inputs = prepare_inputs(context.images, settings, context.project, *options)
             settings.remember_made()
     return settings, inputs
@@ -223,7 +223,7 @@ def _pull(reference: str, image: Image, context: BuildContext) -> str:
     """Let the engine have the image; return why no registry answers, or nothing."""
     if context.engine.inspect(reference):
         return ""
-    context.say(f"pulling the base image {reference}")
+    context.log(f"pulling the base image {reference}")
     try:
         context.engine.pull(reference, pinned=True)
     except EngineUnusableError:

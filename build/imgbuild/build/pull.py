@@ -33,7 +33,7 @@ class PullSource:
     """
 
     client: RegistryClient
-    say: Callable[[str], None]
+    log: Callable[[str], None]
     trust: Trust | None = None
     failed: bool = False
 
@@ -52,7 +52,7 @@ class PullSource:
             return fetch()
         except (ImgbuildError, OSError) as error:
             self.failed = True
-            self.say(f"The repository {self.name} cannot be read; continuing without it. {error}")
+            self.log(f"The repository {self.name} cannot be read; continuing without it. {error}")
             return None
 
     def has_image(self, item: PlanItem) -> bool:
@@ -71,12 +71,12 @@ class PullSource:
                 self.trust.require_signature(f"{self.name}@{manifest.digest}")
                 self._attested(self.trust, manifest, item)
         except CheckFailedError as error:
-            self.say(f"{item.image.name} is built here, since it is not verified: {error}")
+            self.log(f"{item.image.name} is built here, since it is not verified: {error}")
             return None
         try:
             engine.pull(reference)
         except CheckFailedError as error:
-            self.say(f"{item.image.name} cannot be pulled from {self.name}: {error}")
+            self.log(f"{item.image.name} cannot be pulled from {self.name}: {error}")
             return None
         found = engine.inspect(reference)
         labels = {
@@ -87,7 +87,7 @@ class PullSource:
         if found and manifest.is_image(found.id) and labels.items() <= found.labels.items():
             return found
         engine.untag(reference)
-        self.say(f"{reference} is not {item.image.name}, as its tag says; it is built here.")
+        self.log(f"{reference} is not {item.image.name}, as its tag says; it is built here.")
         return None
 
     def signed_results(self, item: PlanItem, image: StoredImage) -> Mapping[str, Any] | None:
@@ -101,7 +101,7 @@ class PullSource:
         try:
             return attested_suites(self._attested(self.trust, manifest, item))
         except CheckFailedError as error:
-            self.say(f"{item.image.name} is tested here, since its results are not signed: {error}")
+            self.log(f"{item.image.name} is tested here, since its results are not signed: {error}")
             return None
 
     def _attested(
@@ -136,14 +136,14 @@ def _is_about(predicate: Mapping[str, Any], item: PlanItem) -> bool:
 
 @contextmanager
 def open_source(
-    name: str | None, settings: Settings, say: Callable[[str], None]
+    name: str | None, settings: Settings, log: Callable[[str], None]
 ) -> Iterator[PullSource]:
     """Give the repository to pull from; without a name, that of the settings.
 
     InputError: it is not the name of a repository, or the settings name none.
     """
-    with closing(connect(name, settings, say, "--from")) as client:
-        yield PullSource(client, say, trust_of(settings))
+    with closing(connect(name, settings, log, "--from")) as client:
+        yield PullSource(client, log, trust_of(settings))
 
 
 def predicted(item: PlanItem, source: PullSource) -> PlanItem:
@@ -198,4 +198,4 @@ def untag_pulled(items: Iterable[PlanItem], source: PullSource | None, engine: E
             for tag in mine if len(mine) < len(tags) else ():
                 engine.untag(tag)
     except (ImgbuildError, OSError) as error:
-        source.say(f"A tag {prefix}… is left on the engine. {error}")
+        source.log(f"A tag {prefix}… is left on the engine. {error}")

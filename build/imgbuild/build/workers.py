@@ -131,4 +131,4 @@ def _lose(item: PlanItem, queue: ImageQueue, builder: str, error: BuildFailedErr
             f"The builder {builder} no longer answers ({why}). `docker buildx inspect {builder}` "
             "shows its nodes."
         )
-        queue.context.say(f"{queue.lost[builder]} Builders that still answer build the rest.")
+        queue.context.log(f"{queue.lost[builder]} Builders that still answer build the rest.")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import get_args
 
 from imgbuild.build.context import image_locks
-from imgbuild.catalog.entries import KnownImage, Say, built_images, published_image, suite_lines
+from imgbuild.catalog.entries import KnownImage, Log, built_images, published_image, suite_lines
 from imgbuild.dockerfile.labels import MPI_FLAVOUR, PIN
 from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.engine.client import open_engine
@@ -65,12 +65,12 @@ def differing(first: Section, second: Section) -> dict[str, tuple[Value | None, 
 class ImageFinder:
     """Finds images by what `imgbuild diff` is given; ``repository`` has the releases."""
 
-    def __init__(self, project: Project, repository: str | None, say: Say) -> None:
+    def __init__(self, project: Project, repository: str | None, log: Log) -> None:
         self.project = project
         self.settings, self.suites = project.settings, read_suites(project.suites)
         self.matrix = load_matrix(project.matrix)
-        self.say = say
-        self.connect = partial(connect, settings=self.settings, log=say)
+        self.log = log
+        self.connect = partial(connect, settings=self.settings, log=log)
         self.repository = repository
 
     def find(self, text: str) -> ComparedImage:
@@ -88,7 +88,7 @@ class ImageFinder:
     def _of_matrix(self, image: Image) -> ComparedImage:
         built = None
         if not self.settings.standin:  # what is built from stand-ins is no image of the matrix
-            built = built_images(self.project, (image,), self.suites, self.say)
+            built = built_images(self.project, (image,), self.suites, self.log)
         known = (built or {}).get(image.name, ComparedImage.size)
         size: Section = {BUDGET: image.budget} if image.budget else str(known)
         if isinstance(known, KnownImage):
@@ -129,10 +129,10 @@ class ImageFinder:
             try:
                 stored = engine.inspect(reference)
             except MachineError as error:
-                self.say(f"note: {error}")
+                self.log(f"note: {error}")
             if stored is None and parse_known_name(reference):
                 image = image_called(self.matrix, reference)
-                self.say(f"{reference}: using {image.name}, with TensorFlow {image.tensorflow}.")
+                self.log(f"{reference}: using {image.name}, with TensorFlow {image.tensorflow}.")
                 return self._of_matrix(image)
             if stored is None:
                 return self._of_registry(reference)

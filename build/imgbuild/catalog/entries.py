@@ -24,7 +24,7 @@ from imgbuild.sizes import Layer, measure
 from imgbuild.suites.catalog import Suite, read_suites
 from imgbuild.trust.scan import Scan, latest_scan, unsupported_parts
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 #: Why nothing is known of an image.
 NOT_BUILT = "is not built here"
 OTHER_INPUTS = "is in the engine, built from other inputs"
@@ -111,7 +111,7 @@ def read_catalog(
     project: Project,
     shown: Sequence[tuple[Image, Mapping[str, Any]]],
     repository: str | None,
-    say: Say,
+    log: Log,
 ) -> Catalog:
     """Return what is known of images; ``repository`` is by default the settings'.
 
@@ -120,16 +120,16 @@ def read_catalog(
     settings, suites = project.settings, read_suites(project.suites)
     images = tuple(image for image, _ in shown)
     # What is built from stand-ins is no image of the matrix.
-    built = None if settings.standin else built_images(project, images, suites, say)
+    built = None if settings.standin else built_images(project, images, suites, log)
     published, known = PublishedRepository("", (), {}), {**(built or {})}
     if repository or settings.publishing.repository:
-        with closing(connect(repository, settings, say, "--published")) as registry:
+        with closing(connect(repository, settings, log, "--published")) as registry:
             published = read_published(registry)
             latest = {record.image: record for record in published.whole}  # the latest is the last
             read = partial(published_image, registry=registry, suites=suites)
             known |= zip(latest, in_parallel(read, [*latest.values()], 8), strict=True)
         for text in published.faults():
-            say(f"note: {text}")
+            log(f"note: {text}")
     entries = []
     for image, one in shown:
         found = known.get(image.name, NOT_BUILT)
@@ -143,7 +143,7 @@ def read_catalog(
 
 
 def built_images(
-    project: Project, images: tuple[Image, ...], suites: tuple[Suite, ...], say: Say
+    project: Project, images: tuple[Image, ...], suites: tuple[Suite, ...], log: Log
 ) -> dict[str, KnownImage | str] | None:
     """Return what the engine has of these images; None without an engine.
 
@@ -151,7 +151,7 @@ def built_images(
     """
     known: dict[str, KnownImage | str] = {}
     try:
-        with open_context(project, images, BuildOptions(make_inputs=False), say) as context:
+        with open_context(project, images, BuildOptions(make_inputs=False), log) as context:
             for item in context.plan(test=False):
                 name = item.image.name
                 if item.image_id:
@@ -164,7 +164,7 @@ def built_images(
                 elif item.reason not in {NEVER_BUILT, NO_RECORD}:
                     known[name] = OTHER_INPUTS
     except MachineError as error:
-        say(f"note: images that are built here are not shown as such. {error}")
+        log(f"note: images that are built here are not shown as such. {error}")
         return None
     return known
 

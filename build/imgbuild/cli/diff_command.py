@@ -30,8 +30,8 @@ def diff(
     """
     from imgbuild.catalog.comparison import ImageFinder, differing
 
-    say = cache(info)  # of both images the same
-    finder = ImageFinder(checkout, source, say)
+    log = cache(info)  # of both images the same
+    finder = ImageFinder(checkout, source, log)
     images = finder.find(first), finder.find(second)
     a, b = (asdict(image) for image in images)
     different = {name: differing(a[name], b[name]) for name in a if name != "title"}

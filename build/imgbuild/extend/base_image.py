@@ -177,7 +177,7 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
     engine, locks = context.engine, context.state / "locks"
     if not (stored := engine.inspect(reference)):
         if has_registry(reference):
-            context.say(f"pulling {reference}")
+            context.log(f"pulling {reference}")
         engine.pull(reference)
         stored = engine.need(reference)
     require_trusted(

@@ -98,8 +98,8 @@ def bootstrap_base(
     cache: Path,
     *,
     refresh: bool = False,
-    log: Path,
-    say: Callable[[str], None] = lambda _: None,
+    log_path: Path,
+    log: Callable[[str], None] = lambda _: None,
 ) -> oci_layout.BaseLayout:
     """Return the base image of ``recipe``, from ``cache`` or made by mmdebstrap (20 to 40 s).
 
@@ -119,12 +119,12 @@ def bootstrap_base(
             )
         damaged = final.exists() and not refresh
         why = "the base image in the cache is damaged; " if damaged else ""
-        say(f"{why}making the base image {name} (about half a minute)")
+        log(f"{why}making the base image {name} (about half a minute)")
         with _scratch_folder(f"{name}-{sha256(bytes(final.resolve()))[:12]}") as scratch:
-            rootfs = _run_mmdebstrap(recipe, scratch, log)
+            rootfs = _run_mmdebstrap(recipe, scratch, log_path)
             oci_layout.write_layout(folder, rootfs, name=name, epoch=recipe.epoch)
 
-    wait = partial(say, f"another imgbuild is making {name}; waiting for it")
+    wait = partial(log, f"another imgbuild is making {name}; waiting for it")
     stored_folder(final, make, oci_layout.is_whole, refresh=refresh, on_wait=wait)
     return oci_layout.read_layout(final, verify_layer=False)
 
@@ -146,7 +146,7 @@ def missing_packages(distribution: str) -> list[str]:
     return [name for name, there in present.items() if not there]
 
 
-def _run_mmdebstrap(recipe: BaseRecipe, scratch: Path, log: Path) -> Path:
+def _run_mmdebstrap(recipe: BaseRecipe, scratch: Path, log_path: Path) -> Path:
     target, no_keys = scratch / "rootfs.tar", scratch / "no-keys"
     no_keys.mkdir()
     # Only the archive's own keys count, not what else this machine's apt trusts; and the sources
@@ -156,9 +156,9 @@ def _run_mmdebstrap(recipe: BaseRecipe, scratch: Path, log: Path) -> Path:
     options = [*MMDEBSTRAP_OPTIONS, *hooks, *trust, recipe.suite, str(target)]
     environment = {"SOURCE_DATE_EPOCH": str(recipe.epoch), "TMPDIR": str(scratch)}
     environment = {**os.environ, **environment, "LC_ALL": "C.UTF-8"}
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log_path.parent.mkdir(parents=True, exist_ok=True)
     with (
-        log.open("w", encoding="utf-8") as out,
+        log_path.open("w", encoding="utf-8") as out,
         start([*_own_mounts(), "mmdebstrap", *options], env=environment, output=out) as process,
     ):
         try:
@@ -166,15 +166,15 @@ def _run_mmdebstrap(recipe: BaseRecipe, scratch: Path, log: Path) -> Path:
         except TimeoutExpired:
             raise MachineError(
                 f"The base of {recipe.suite} was not made within {_LONGEST_SECONDS // 60} minutes: "
-                f"the archive is too slow, or no longer answers. The whole log is {log}."
+                f"the archive is too slow, or no longer answers. The whole log is {log_path}."
             ) from None
     if status or not target.is_file():
-        last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
+        last = log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
         said = [line for line in last if line.startswith("E:")] or last
         what = f"{recipe.suite} as of {recipe.snapshot}" if recipe.snapshot else recipe.suite
         raise MachineError(
             f"The base of {what} could not be made: mmdebstrap ended with status {status}, "
-            f"saying: {' | '.join(said) or 'nothing'}. The whole log is {log}. Check that "
+            f"saying: {' | '.join(said) or 'nothing'}. The whole log is {log_path}. Check that "
             f"the archive can be reached from here and that {scratch.parent} has 1 GB "
             f"free (`df -h {scratch.parent}`; set TMPDIR to work elsewhere), and run this again."
         )

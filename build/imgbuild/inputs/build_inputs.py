@@ -100,11 +100,11 @@ def prepare_inputs(  # noqa: PLR0913, PLR0917 - what inputs are made of
     images: Iterable[Image],
     settings: Settings,
     project: Project,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     make: bool = True,
     refresh: bool = False,
 ) -> BuildInputs:
-    """Return the inputs that ``images`` need; ``say`` gets messages while they are made.
+    """Return the inputs that ``images`` need; ``log`` gets messages while they are made.
 
     Without ``make`` a base image that is missing is not made, and has no digest.
 
@@ -119,7 +119,7 @@ def prepare_inputs(  # noqa: PLR0913, PLR0917 - what inputs are made of
     systems = {image.os_name: image for image in images}
     pythons = {image.version_of("python"): image for image in images}
     return BuildInputs(
-        {name: base_input(image, settings, say, make, refresh) for name, image in systems.items()},
+        {name: base_input(image, settings, log, make, refresh) for name, image in systems.items()},
         {v: _interpreter(image, settings, project) for v, image in pythons.items()},
         uv_context(cache) if linux else None,
         version("uv"),
@@ -176,7 +176,7 @@ def base_recipe(image: Image, settings: Settings | None = None) -> BaseRecipe:
 def base_input(
     image: Image,
     settings: Settings,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     make: bool = True,
     refresh: bool = False,
 ) -> BaseInput:
@@ -192,8 +192,8 @@ def base_input(
     found = None if refresh else find_base(recipe, cache)
     if found is None and not make:
         return BaseInput("", None, "bootstrapped")
-    log = state_dir() / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
-    bootstrap = partial(bootstrap_base, recipe, cache, log=log, say=say)
+    log_path = state_dir() / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
+    bootstrap = partial(bootstrap_base, recipe, cache, log_path=log_path, log=log)
     layout = found or bootstrap(refresh=refresh)
 
     def require_whole() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from imgbuild.build.context import Say
+from imgbuild.build.context import Log
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME
 from imgbuild.engine.client import Engine, open_engine
 from imgbuild.engine.types import StoredImage
@@ -70,7 +70,7 @@ class Verification:
     trust: Trust
     project: Project
     settings: Settings
-    say: Say
+    log: Log
 
     def verify(self) -> VerifiedImage:
         """Return what holds and what does not. The digest is looked up once for all checks.
@@ -79,13 +79,13 @@ class Verification:
         """
         matrix = load_matrix(self.project.matrix)
         repository, tag, digest = split_reference(self.reference)
-        with closing(connect(repository, self.settings, self.say, "verify")) as registry:
+        with closing(connect(repository, self.settings, self.log, "verify")) as registry:
             reference = digest or tag or "latest"
             manifest = registry.manifest(reference)
             if manifest is None:
                 raise InputError(f"{registry.name} has no image {reference}.")
             tag = tag or ("" if digest else reference)
-            image = PublishedImage(registry, manifest, tag, self.trust, matrix, self.say)
+            image = PublishedImage(registry, manifest, tag, self.trust, matrix, self.log)
             return VerifiedImage(image.reference, (*self._facts(image),))
 
     def _facts(self, image: "PublishedImage") -> list[VerifiedFact]:
@@ -123,7 +123,7 @@ class Verification:
         with open_engine(self.settings.engine) as engine:
             there = engine.inspect(reference)
             if there is None:
-                self.say(f"pulling {reference}")
+                self.log(f"pulling {reference}")
                 engine.pull(reference)
             stored = there or engine.need(reference)
             try:
@@ -144,7 +144,7 @@ class PublishedImage:
     tag: str
     trust: Trust
     matrix: Matrix
-    say: Say
+    log: Log
 
     @property
     def reference(self) -> str:
@@ -200,14 +200,14 @@ class PublishedImage:
                 f"its record differs from its signed provenance: {', '.join(different)}"
             )
         if signed.release is None:
-            self.say(
+            self.log(
                 f"note: its release {record.release} is not signed: it was published before "
                 "imgbuild signed releases, tags and configurations."
             )
         for suite in record.suites:
             verdict = signed.verdicts.get(suite.suite)
             if suite.verdict != verdict:
-                self.say(
+                self.log(
                     f"note: its record says that the suite {suite.suite} {suite.verdict}, its "
                     f"signed provenance that it {verdict or 'was not run'}."
                 )
@@ -248,7 +248,7 @@ class PublishedImage:
                 raise CheckFailedError(
                     f"its provenance has other values for the labels {', '.join(wrong)}"
                 )
-            self.say(
+            self.log(
                 "note: its provenance has no configuration: labels and layers are compared with "
                 "its SBOM; Env, Entrypoint, Cmd, User and the rest are not signed apart."
             )
@@ -305,7 +305,7 @@ class PublishedImage:
             if digest == self.manifest.digest:
                 return  # the same image was published again
             if digest and self._is_release_of(tag, digest, signed.image):
-                self.say(
+                self.log(
                     f"note: {self.tag} is at release {record.release}, and {tag} is newer: the tag "
                     "was moved back, or the newer push was cut off."
                 )

@@ -63,7 +63,7 @@ class Machine:
         self._monkeypatch.setenv("FAKE_MMDEBSTRAP", behaviour)
 
     def bootstrap(self, *, refresh: bool = False) -> BaseLayout:
-        return bootstrap_base(RECIPE, self.cache, refresh=refresh, log=self.log)
+        return bootstrap_base(RECIPE, self.cache, refresh=refresh, log_path=self.log)
 
     def calls(self) -> list[str]:
         return self.record.read_text().splitlines() if self.record.exists() else []
@@ -204,7 +204,7 @@ def start(machine: Machine) -> "tuple[subprocess.Popen[bytes], list[int]]":
         "import sys\nfrom pathlib import Path\n"
         "from imgbuild.inputs.base import *\n"
         "KEYRINGS['debian'] = (Path(sys.argv[3]), '')\n"
-        f"bootstrap_base({RECIPE!r}, Path(sys.argv[1]), log=Path(sys.argv[2]))\n"
+        f"bootstrap_base({RECIPE!r}, Path(sys.argv[1]), log_path=Path(sys.argv[2]))\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, machine.cache, machine.log, machine.keyring],

@@ -52,7 +52,7 @@ class Checkout(ProjectCopy):
             engine=self.engine,
             host=None,
             inputs=self._inputs(),
-            say=print,
+            log=print,
             stored=tuple(self.engine.images(INPUT_DIGEST)),
             state=self.store.folder.parent,
             cache=self.cache,

@@ -39,7 +39,7 @@ def said() -> list[str]:
 
 @pytest.fixture
 def registry(server: RegistryServer, said: list[str]) -> Iterator[RegistryClient]:
-    made = opened(server.name, say=said.append)
+    made = opened(server.name, log=said.append)
     yield made
     made.close()
 
