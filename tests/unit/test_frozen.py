@@ -29,9 +29,17 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import record_tag
 from imgbuild.project import Project
+from imgbuild.publish.attachments import Attachments
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.extended_candidate import Candidate, ExtendedCandidate
 from imgbuild.publish.image_push import Push
+from imgbuild.publish.provenance import (
+    Publication,
+    configuration_of,
+    extension_provenance,
+    provenance,
+    statement,
+)
 from imgbuild.publish.record import ARTIFACT_TYPE, Record, SuiteRecord, read_record
 from imgbuild.publish.signed_image import SignedImage, read_provenances
 from imgbuild.registry.repository import digest_of
@@ -46,14 +54,6 @@ from imgbuild.suites.results import (
     TestFailure,
     TestSkip,
     Verdict,
-)
-from imgbuild.trust.attachments import Attachments
-from imgbuild.trust.provenance import (
-    Publication,
-    configuration_of,
-    extension_provenance,
-    provenance,
-    statement,
 )
 
 FROZEN = Path(__file__).parent / "frozen"
@@ -465,7 +465,7 @@ def _publication(candidate: Candidate) -> Publication:
 def _signed(predicate: Mapping[str, Any]) -> dict[str, Any]:
     """Return the statement that is signed, without digests of files of the checkout.
 
-    ``trust/test_provenance.py`` compares these with the files.
+    ``publish/test_provenance.py`` compares these with the files.
     """
     document = statement("registry.example.org/ml/tensorflow", "sha256:" + "e" * 64, predicate)
     made: dict[str, Any] = json.loads(json.dumps(document))

@@ -20,9 +20,9 @@ from imgbuild.plan.plan import NEVER_BUILT, NO_RECORD
 from imgbuild.project import Project
 from imgbuild.publish.record import PublishedRepository, Record, read_published, skip_reasons
 from imgbuild.registry.repository_client import LARGEST_DOCUMENT, RegistryClient, connect
+from imgbuild.scan.findings import Scan, latest_scan, unsupported_parts
 from imgbuild.sizes import Layer, measure
 from imgbuild.suites.catalog import Suite, read_suites
-from imgbuild.trust.scan import Scan, latest_scan, unsupported_parts
 
 Log = Callable[[str], None]
 #: Why nothing is known of an image.

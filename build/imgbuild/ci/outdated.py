@@ -8,7 +8,7 @@ from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.publish.record import Record, read_published
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.trust.updates import find_updates, status_of
+from imgbuild.scan.updates import find_updates, status_of
 
 #: So many packages are named in a reason.
 _NAMED = 3

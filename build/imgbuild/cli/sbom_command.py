@@ -22,7 +22,7 @@ def sbom(
     from imgbuild.engine.client import open_engine
     from imgbuild.files import write_text
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.trust.sbom import locked_sbom
+    from imgbuild.publish.sbom import locked_sbom
 
     (reference, planned), *others = engine_images(checkout, selection, [image] if image else [])
     if others:

@@ -17,9 +17,9 @@ from imgbuild.text import aligned, counted
 if TYPE_CHECKING:
     from imgbuild.build.context import BuildContext
     from imgbuild.matrix.images import Image
+    from imgbuild.scan.findings import Scan
+    from imgbuild.scan.osv import Known, Package
     from imgbuild.sites import Sites
-    from imgbuild.trust.osv import Known, Package
-    from imgbuild.trust.scan import Scan
 
 #: Finds the known vulnerabilities, and says who was asked.
 Ask = Callable[["tuple[Package, ...]"], "tuple[Known, str]"]
@@ -53,9 +53,9 @@ def scan(
     from imgbuild.files import write_text
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
+    from imgbuild.scan.findings import keep_scan
+    from imgbuild.scan.findings import sarif as sarif_document
     from imgbuild.suites.container import require_docker_client
-    from imgbuild.trust.scan import keep_scan
-    from imgbuild.trust.scan import sarif as sarif_document
 
     options.check_image(image, selection)
     # Of an image that the matrix does not have, any says how this machine builds.
@@ -95,7 +95,7 @@ def _unasked(scans: "list[Scan]") -> str:
 
 
 def _asker(file: Path | None, sites: "Sites") -> Ask:
-    from imgbuild.trust import osv
+    from imgbuild.scan import osv
 
     failed: list[str] = []  # a service that does not answer is asked once, whatever the images
 
@@ -115,10 +115,10 @@ def _asker(file: Path | None, sites: "Sites") -> Ask:
 def _scanned(reference: str, planned: "Image | None", ask: Ask, context: "BuildContext") -> "Scan":
     from imgbuild.dockerfile.labels import NAME
     from imgbuild.matrix.images import all_images
-    from imgbuild.trust.osv import packages_of
-    from imgbuild.trust.sbom import locked_sbom, system_of
-    from imgbuild.trust.scan import Scan, findings, unsupported_parts
-    from imgbuild.trust.updates import find_updates, image_status
+    from imgbuild.publish.sbom import locked_sbom, system_of
+    from imgbuild.scan.findings import Scan, findings, unsupported_parts
+    from imgbuild.scan.osv import packages_of
+    from imgbuild.scan.updates import find_updates, image_status
 
     stored, name = context.engine.need(reference, planned), planned.name if planned else reference
     matrix, today = context.images[0].matrix, datetime.now(UTC).date()

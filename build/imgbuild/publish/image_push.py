@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from imgbuild.errors import CheckFailedError
 from imgbuild.files import parse_json
 from imgbuild.matrix.tags import input_tag, push_tag
+from imgbuild.publish.attachments import Attachments
 from imgbuild.publish.existing import (
     ExistingImage,
     existing_record,
@@ -20,12 +21,11 @@ from imgbuild.publish.existing import (
 )
 from imgbuild.publish.extended_candidate import Candidate, ExtendedCandidate
 from imgbuild.publish.record import Record, put_record, suite_record
+from imgbuild.publish.sbom import system_packages
 from imgbuild.publish.signed_image import read_provenances
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.registry.signing import Trust
-from imgbuild.trust.attachments import Attachments
-from imgbuild.trust.sbom import system_packages
 
 _DONE = {"push": "pushed", "attach": "attached", "sign": "signed", "record": "recorded"}
 

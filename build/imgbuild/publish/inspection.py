@@ -16,13 +16,13 @@ from imgbuild.matrix.tags import (
     planned_tags,
 )
 from imgbuild.parallel import in_parallel
+from imgbuild.publish.provenance import configuration_of
 from imgbuild.publish.record import PublishedRepository, Record
 from imgbuild.publish.signed_image import SignedImage, record_differences
 from imgbuild.publish.verification import IMAGE_KEYS, PublishedImage
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import REQUESTS, RegistryClient
 from imgbuild.registry.signing import Trust
-from imgbuild.trust.provenance import configuration_of
 
 #: The tags of cosign's signatures and attestations, and of the list of what refers to a manifest.
 _SIGNATURE = re.compile(r"sha256-([0-9a-f]{64})(\.sig|\.att)?")

@@ -36,6 +36,7 @@ from imgbuild.events import ImageNote, ImagesPlanned, ImageState, State
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
+from imgbuild.publish.attachments import Attachments, extension_predicates, predicates
 from imgbuild.publish.candidate import approve, check_allowed
 from imgbuild.publish.contents import check_contents
 from imgbuild.publish.existing import check_release
@@ -47,6 +48,7 @@ from imgbuild.publish.extended_candidate import (
     check_repository,
 )
 from imgbuild.publish.image_push import Push, PushedImage
+from imgbuild.publish.provenance import Publication, configuration_of
 from imgbuild.publish.record import Record, read_published
 from imgbuild.publish.upload import Uploader, note_of, remove_left_tag
 from imgbuild.registry.repository import Manifest
@@ -54,8 +56,6 @@ from imgbuild.registry.repository_client import connect
 from imgbuild.registry.signing import signer_of, trust_of
 from imgbuild.suites.container import place_of, remove_leftovers
 from imgbuild.suites.runner import folder_name
-from imgbuild.trust.attachments import Attachments, extension_predicates, predicates
-from imgbuild.trust.provenance import Publication, configuration_of
 
 #: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
 _END_SECONDS = 5.0

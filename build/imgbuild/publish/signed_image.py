@@ -14,6 +14,7 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import PLACEHOLDER, RELEASE, PlannedTags, input_tag, tags_with_pins
+from imgbuild.publish.provenance import BUILD_TYPE, EXTENSION_TYPE
 from imgbuild.publish.record import (
     BaseReference,
     Digest,
@@ -26,7 +27,6 @@ from imgbuild.publish.record import (
 from imgbuild.registry.repository import DamagedError
 from imgbuild.registry.signing import attested_suites
 from imgbuild.scalars import refusal_reason
-from imgbuild.trust.provenance import BUILD_TYPE, EXTENSION_TYPE
 
 Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 Reason = Annotated[str, Field(min_length=1, max_length=200)]

@@ -20,7 +20,9 @@ from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import RECORD_SUFFIX, RELEASE, record_tag
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
+from imgbuild.publish.provenance import configuration_of
 from imgbuild.publish.record import Record, read_record, release_order
+from imgbuild.publish.sbom import locked_sbom
 from imgbuild.publish.signed_image import (
     Retirement,
     SignedImage,
@@ -33,8 +35,6 @@ from imgbuild.registry.repository_client import REQUESTS, RegistryClient, connec
 from imgbuild.registry.signing import RETIREMENT, Trust
 from imgbuild.settings import Settings
 from imgbuild.suites.results import Verdict
-from imgbuild.trust.provenance import configuration_of
-from imgbuild.trust.sbom import locked_sbom
 
 #: The keys of the manifest of an image that an engine pushes.
 IMAGE_KEYS = {"schemaVersion", "mediaType", "config", "layers"}

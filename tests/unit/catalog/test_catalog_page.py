@@ -30,9 +30,9 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import image_called
 from imgbuild.project import Project
+from imgbuild.scan.findings import Scan, SecurityFinding
 from imgbuild.sizes import Layer
 from imgbuild.suites.catalog import read_suites
-from imgbuild.trust.scan import Scan, SecurityFinding
 
 LOCKS = Project(ROOT).locks
 CPU, INTEL = "tf-2.3-cpu-debian", "tf-2.3-cpu-debian-intelmpi"

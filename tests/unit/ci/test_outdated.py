@@ -13,7 +13,7 @@ from imgbuild.ci import outdated
 from imgbuild.ci.outdated import outdated_images
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.trust.updates import Update, status_of
+from imgbuild.scan.updates import Update, status_of
 
 NAMES = ("tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.6-cpu-debian", "tf-2.1-cpu-debian")
 

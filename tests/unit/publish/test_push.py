@@ -17,12 +17,12 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
+from imgbuild.publish.attachments import Attachments
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.image_push import Push, PushedImage
 from imgbuild.publish.record import Record, put_record, read_record
 from imgbuild.registry.repository import digest_of
 from imgbuild.registry.signing import TYPES
-from imgbuild.trust.attachments import Attachments
 from releases import release_of
 
 NAME = "tf-2.2-cpu-debian"

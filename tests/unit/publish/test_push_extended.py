@@ -21,18 +21,18 @@ from imgbuild.publish import verification
 from imgbuild.publish.extended_candidate import ExtendedCandidate
 from imgbuild.publish.inspection import Inspection
 from imgbuild.publish.life_cycle import Pruning
+from imgbuild.publish.provenance import (
+    EXTENSION_TYPE,
+    Publication,
+    configuration_of,
+    extension_provenance,
+)
 from imgbuild.publish.record import Record, put_record, read_published
 from imgbuild.publish.signed_image import read_provenances, record_differences
 from imgbuild.publish.verification import Verification
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.signing import Trust
 from imgbuild.settings import Settings
-from imgbuild.trust.provenance import (
-    EXTENSION_TYPE,
-    Publication,
-    configuration_of,
-    extension_provenance,
-)
 
 FIRST, SECOND = "1-20261120.1", "1-20261120.2"
 BASE = f"registry.example.org/ml/tensorflow:2.2-cpu@{DIGEST}"

@@ -12,11 +12,11 @@ from test_push import FIRST, MOVING, NAME, SECOND, Bench, id_of, place_image
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import push_tag
+from imgbuild.publish.attachments import Attachments
 from imgbuild.publish.image_push import Push
+from imgbuild.publish.provenance import BUILD_TYPE
 from imgbuild.publish.record import Record
 from imgbuild.registry.repository import DOCKER_MANIFEST, Manifest
-from imgbuild.trust.attachments import Attachments
-from imgbuild.trust.provenance import BUILD_TYPE
 
 
 @dataclass

@@ -19,13 +19,13 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag, planned_tags
 from imgbuild.project import Project
 from imgbuild.publish import verification as module
+from imgbuild.publish.provenance import BUILD_TYPE, configuration_of
 from imgbuild.publish.record import Record, put_record, suite_record
 from imgbuild.publish.signed_image import read_provenances, record_differences
 from imgbuild.publish.verification import Verification, VerifiedImage
 from imgbuild.registry.repository import OCI_MANIFEST, Manifest, digest_of
 from imgbuild.registry.signing import RETIREMENT, TYPES, Trust
 from imgbuild.settings import Settings
-from imgbuild.trust.provenance import BUILD_TYPE, configuration_of
 
 NAME, OTHER = "tf-2.2-cpu-debian", "tf-2.1-cpu-debian"
 FIRST, SECOND = "20261120.1", "20261121.1"

@@ -7,7 +7,7 @@ of a file have the short digest of the label ``imgbuild.inputs``, which is copie
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from imgbuild.dockerfile.labels import ADDED, BASE_DIGEST, BASE_NAME, EXTENDS, NAMESPACE, OCI
 from imgbuild.dockerfile.render import dockerfile_path
@@ -15,16 +15,14 @@ from imgbuild.files import file_sha256, sha256
 from imgbuild.inputs.build_inputs import image_downloads
 from imgbuild.plan.changes import recorded_parts
 from imgbuild.project import Project
+from imgbuild.publish.candidate import PushCandidate
+from imgbuild.publish.extended_candidate import ExtendedCandidate
+from imgbuild.publish.sbom import SBOM_MEDIA_TYPE
 from imgbuild.registry.repository import DamagedError, Manifest, json_object
 from imgbuild.registry.repository_client import LARGEST_DOCUMENT, RegistryClient
 from imgbuild.registry.signing import TYPES, suite_byproducts
 from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites
-from imgbuild.trust.sbom import SBOM_MEDIA_TYPE
-
-if TYPE_CHECKING:
-    from imgbuild.publish.candidate import PushCandidate
-    from imgbuild.publish.extended_candidate import ExtendedCandidate
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 BUILD_TYPE = f"urn:{NAMESPACE}:build:1"
@@ -81,7 +79,7 @@ def statement(name: str, digest: str, predicate: Mapping[str, Any]) -> dict[str,
 
 
 def provenance(  # noqa: PLR0913, PLR0917 - the parts of a predicate
-    candidate: "PushCandidate",
+    candidate: PushCandidate,
     project: Project,
     settings: Settings,
     sbom: str,
@@ -124,7 +122,7 @@ def provenance(  # noqa: PLR0913, PLR0917 - the parts of a predicate
 
 
 def extension_provenance(
-    candidate: "ExtendedCandidate", project: Project, sbom: str, publication: Publication
+    candidate: ExtendedCandidate, project: Project, sbom: str, publication: Publication
 ) -> dict[str, Any]:
     """Return the predicate of an image of `imgbuild extend`.
 
@@ -175,7 +173,7 @@ def _byproducts(report: Mapping[str, Any], project: Project, sbom: str) -> list[
 
 
 def _materials(
-    candidate: "PushCandidate", project: Project, settings: Settings
+    candidate: PushCandidate, project: Project, settings: Settings
 ) -> Iterator[dict[str, Any]]:
     """Yield every input that has a digest of its own: revision, base, files, downloads."""
     image, labels = candidate.image, candidate.stored.labels

@@ -20,9 +20,9 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.digest import SHORT, InputReader
 from imgbuild.project import Project
+from imgbuild.publish import sbom
 from imgbuild.settings import Settings
 from imgbuild.suites.container import PROGRAM, ImageContents
-from imgbuild.trust import sbom
 
 ID, CPU, CONDA = "sha256:id", "tf-2.2-cpu-debian", "tf-1.10-cpu-ubuntu"
 DEBIAN = "Debian GCC Maintainers <debian-gcc@lists.debian.org>"

@@ -9,8 +9,8 @@ from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.trust import updates
-from imgbuild.trust.updates import STATUS, find_updates, image_status, read_updates, status_of
+from imgbuild.scan import updates
+from imgbuild.scan.updates import STATUS, find_updates, image_status, read_updates, status_of
 
 BASE = f"docker-image://debian@sha256:{'a' * 64}"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.trust import sbom_program
+from imgbuild.publish import sbom_program
 
 
 def _package(folder: Path, name: str, *lines: str) -> None:
@@ -43,7 +43,7 @@ def test_each_package_once_with_the_licence_that_it_names(
         assert top == "/"
         return walk(tmp_path)
 
-    monkeypatch.setattr("imgbuild.trust.sbom_program.os.walk", below)
+    monkeypatch.setattr("imgbuild.publish.sbom_program.os.walk", below)
     sbom_program.main()
     found = json.loads(capsys.readouterr().out)
     assert found["python"] == [

@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 from imgbuild.files import write_text
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Accepted
-from imgbuild.trust.osv import Known
-from imgbuild.trust.updates import Update
+from imgbuild.scan.osv import Known
+from imgbuild.scan.updates import Update
 
 #: Before the identifier of an advisory in the names that OSV has for those of distributions.
 _PREFIXES = ("DEBIAN-", "UBUNTU-")

@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 
 from imgbuild.cli import register, scan_command
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.trust.osv import Package
-from imgbuild.trust.scan import Scan, SecurityFinding
+from imgbuild.scan.findings import Scan, SecurityFinding
+from imgbuild.scan.osv import Package
 
 OPENSSL = SecurityFinding("openssl", "openssl", "1", "2", "open")
 ACCEPTED = SecurityFinding("openssl", "openssl", "1", "2", "accepted until …", counts=False)

@@ -14,18 +14,18 @@ from imgbuild.files import file_sha256, sha256
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.publish.candidate import PushCandidate
-from imgbuild.publish.signed_image import SignedImage, read_provenances
-from imgbuild.registry.repository import DamagedError
-from imgbuild.registry.signing import attested_suites
-from imgbuild.settings import Settings
-from imgbuild.suites.catalog import read_suites
-from imgbuild.trust.provenance import (
+from imgbuild.publish.provenance import (
     LOCAL,
     Publication,
     configuration_of,
     provenance,
     statement,
 )
+from imgbuild.publish.signed_image import SignedImage, read_provenances
+from imgbuild.registry.repository import DamagedError
+from imgbuild.registry.signing import attested_suites
+from imgbuild.settings import Settings
+from imgbuild.suites.catalog import read_suites
 
 SBOM, REVISION = "{}\n", "c" * 40
 OCI = "org.opencontainers.image"

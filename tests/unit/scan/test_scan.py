@@ -16,12 +16,12 @@ from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.http import Answer, HttpClient
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Accepted
+from imgbuild.scan import osv
+from imgbuild.scan.findings import Scan, findings, keep_scan, latest_scan, sarif, unsupported_parts
+from imgbuild.scan.osv import Known, Package, ask, packages_of, read
+from imgbuild.scan.updates import Update, read_updates
 from imgbuild.settings import Settings
 from imgbuild.sites import Sites
-from imgbuild.trust import osv
-from imgbuild.trust.osv import Known, Package, ask, packages_of, read
-from imgbuild.trust.scan import Scan, findings, keep_scan, latest_scan, sarif, unsupported_parts
-from imgbuild.trust.updates import Update, read_updates
 
 TODAY = date(2026, 11, 25)
 OPENSSL = Package("Debian:12", "openssl", "3.0.15-1~deb12u1")

@@ -3,21 +3,19 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from imgbuild.build.context import BuildContext
 from imgbuild.build.horovod_wheels import wheel_key
 from imgbuild.engine.client import Engine
 from imgbuild.files import parse_json
+from imgbuild.publish.candidate import PushCandidate
+from imgbuild.publish.extended_candidate import ExtendedCandidate
+from imgbuild.publish.provenance import Publication, extension_provenance, provenance, statement
+from imgbuild.publish.sbom import SBOM_MEDIA_TYPE, image_sbom
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.registry.signing import TYPES, Signer
-from imgbuild.trust.provenance import Publication, extension_provenance, provenance, statement
-from imgbuild.trust.sbom import SBOM_MEDIA_TYPE, image_sbom
-
-if TYPE_CHECKING:
-    from imgbuild.publish.candidate import PushCandidate
-    from imgbuild.publish.extended_candidate import ExtendedCandidate
 
 #: Without a signature: the media type of each document, and the end of its tag. `cosign tree` and
 #: `oras discover` show them.
@@ -28,7 +26,7 @@ _MEDIA_TYPES = {
 
 
 def predicates(
-    candidate: "PushCandidate", engine: Engine, context: BuildContext, publication: Publication
+    candidate: PushCandidate, engine: Engine, context: BuildContext, publication: Publication
 ) -> Mapping[str, bytes]:
     """Return what is attested of an image of the matrix, by cosign's name of the type.
 
@@ -42,7 +40,7 @@ def predicates(
 
 
 def extension_predicates(
-    candidate: "ExtendedCandidate",
+    candidate: ExtendedCandidate,
     engine: Engine,
     context: BuildContext,
     publication: Publication,

@@ -60,7 +60,7 @@ _Component = dict[str, Any]
 
 @dataclass(frozen=True)
 class Installed:
-    """What :mod:`imgbuild.trust.sbom_program` prints, in its order; an image may make it up."""
+    """What :mod:`imgbuild.publish.sbom_program` prints, in its order; an image may make it up."""
 
     system: Annotated[tuple[_System, ...], Field(max_length=20_000)] | None
     python: _Packages

@@ -1,0 +1,1 @@
+"""Scan images for missing security fixes, known vulnerabilities and unsupported parts."""

@@ -1,1 +1,0 @@
-"""What can be trusted of an image: its contents, its makers, and what is wrong with it."""
