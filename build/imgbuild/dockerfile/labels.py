@@ -49,7 +49,7 @@ DESCRIPTIONS = {
     MPI_FLAVOUR: "`openmpi`, `intelmpi` or `no-mpi`.",
     MPI_LICENCE: "The licence of an MPI that is not free software.",
     CUDA_LICENCE: "The licence of NVIDIA's packages from the index, which are not free software.",
-    INPUT_DIGEST: "The [input digest](development.md#input-digest).",
+    INPUT_DIGEST: "The [input digest](internals.md#input-digest).",
     INPUT_PARTS: "The parts of the input digest.",
     REPOSITORY: "The repository it was built for; checkouts with another one leave it alone.",
     BASE: "`bootstrapped`, from a `registry` by digest, or an `OCI layout` of the building "

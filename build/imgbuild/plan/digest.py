@@ -1,7 +1,7 @@
 """Compute the input digest: sha256 over everything that goes into an image.
 
 Each input is a part: a stage of the Dockerfile, one file or folder that it mounts, one lock, one
-download (docs/development.md).
+download (docs/internals.md).
 """
 
 import hashlib
