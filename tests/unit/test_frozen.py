@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from memory_registry import MemoryRegistry, configuration_bytes
 from project_copy import command
-from published_images import publish
+from published_images import RECORD, publish
 from registry_server import registry_server
 from socket_server import SocketServer, socket_server
 
@@ -29,12 +29,10 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import record_tag
 from imgbuild.project import Project
-from imgbuild.publish.attachments import Attachments
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.extended_candidate import Candidate, ExtendedCandidate
 from imgbuild.publish.image_push import Push
 from imgbuild.publish.provenance import (
-    Publication,
     configuration_of,
     extension_provenance,
     provenance,
@@ -366,7 +364,7 @@ def _published(candidate: Candidate, tag: str) -> dict[str, Any]:
         return registry.tagged[name]
 
     sbom = json.dumps(SBOM).encode()
-    push = Push(registry, (), RELEASE, Attachments(registry), now=lambda: DAY)
+    push = Push(registry, (), RELEASE, now=lambda: DAY)
     push.push(candidate, upload, lambda *_: {"cyclonedx": sbom, "slsaprovenance1": b"{}"})
     artifact = registry.read_artifact(record_tag(tag), ARTIFACT_TYPE)
     assert artifact
@@ -455,11 +453,13 @@ def test_record_without_later_keys_is_read() -> None:
 # Provenance
 
 
-def _publication(candidate: Candidate) -> Publication:
+def _published(candidate: Candidate) -> tuple[Record, Mapping[str, Any]]:
+    """Return what a provenance reads of the record, and the configuration of the image."""
     registry = MemoryRegistry()
     image = registry.add_image("content", config={"Env": ["A=1"], "User": "me"}, created=TIME)
     tags = candidate.tags(RELEASE)
-    return Publication(RELEASE, tags.immutable, tags.moving, configuration_of(registry, image))
+    record = replace(RECORD, release=RELEASE, tag=tags.immutable, moving=tags.moving)
+    return record, configuration_of(registry, image)
 
 
 def _signed(predicate: Mapping[str, Any]) -> dict[str, Any]:
@@ -478,15 +478,23 @@ def _signed(predicate: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_provenance_is_written_the_same(candidate: PushCandidate, project: Project) -> None:
-    publication = _publication(candidate)
-    made = provenance(candidate, project, Settings(), json.dumps(SBOM), publication, "the key")
+    record, configuration = _published(candidate)
+    made = provenance(
+        candidate,
+        record,
+        configuration,
+        project,
+        Settings(),
+        sbom=json.dumps(SBOM),
+        wheel="the key",
+    )
     _compare("statement.json", _signed(made))
 
 
 def test_extension_provenance_is_written_the_same(
     extended: ExtendedCandidate, project: Project
 ) -> None:
-    made = extension_provenance(extended, project, json.dumps(SBOM), _publication(extended))
+    made = extension_provenance(extended, *_published(extended), project, json.dumps(SBOM))
     _compare("statement-extended.json", _signed(made))
 
 

@@ -4,73 +4,17 @@ A release is a day in UTC and the number of the release on that day, such as ``2
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import date
 
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.matrix.tags import RELEASE, input_tag, push_prefix, push_tag
+from imgbuild.matrix.tags import RELEASE, push_prefix, push_tag
 from imgbuild.publish.extended_candidate import Candidate
 from imgbuild.publish.record import Record, read_published, read_record, release_order
-from imgbuild.registry.repository import DamagedError, Manifest
+from imgbuild.registry.repository import DamagedError
 from imgbuild.registry.repository_client import RegistryClient
 
 #: So many times a day: the scheme of tags has room for four digits (matrix/tags.py).
 MOST_A_DAY = 9999
-
-
-@dataclass(frozen=True)
-class ExistingImage:
-    """What a repository has of an image: ``manifest`` and ``record`` are of its immutable tag.
-
-    ``input`` is the digest of its input tag, ``moving`` are those of its moving tags. ``kept`` are
-    the immutable tags of later images that some moving tags stay at.
-    """
-
-    release: str
-    tag: str
-    manifest: Manifest | None
-    record: Record | None
-    input: str | None
-    moving: Mapping[str, str | None]
-    kept: Mapping[str, str]
-
-    @property
-    def is_moved(self) -> bool:
-        """Whether the immutable tag is at another image than its record says."""
-        return bool(self.manifest and self.record and self.record.digest != self.manifest.digest)
-
-    def to_move(self, manifest: Manifest | None) -> list[str]:
-        """Return the moving tags that are not at the image yet; all without its manifest."""
-        digest = manifest.digest if manifest else ""
-        return [tag for tag, at in self.moving.items() if at != digest and tag not in self.kept]
-
-
-def look_up(  # noqa: PLR0913, PLR0917 - the repository, the image, and this push
-    registry: RegistryClient,
-    tags: Collection[str],
-    image: Candidate,
-    release: str | None,
-    today: date,
-    machine: str,
-) -> ExistingImage:
-    """Return what a repository with these ``tags`` has of an image, in this release if any.
-
-    CheckFailedError: the immutable tag belongs to another image, and no record says otherwise.
-    """
-    release = release or _release(registry, tags, image, today, machine)
-    tag = image.tags(release).immutable
-    manifest, record = registry.manifest(tag), existing_record(registry, tag)
-    if manifest and record and record.digest != manifest.digest:
-        return ExistingImage(release, tag, manifest, record, None, {}, {})
-    owner = manifest or (registry.manifest(record.digest) if record else None)
-    if owner and not owner.is_image(image.stored.id):
-        here = f"image {image.stored.id}"
-        there = f"{owner.digest} (image {owner.config_digest})"
-        raise tag_is_taken(f"{registry.name}:{tag}", release, there, here)
-    moving = {one: registry.head(one) for one in image.tags().moving}
-    kept = _kept(registry, record, moving) if record else {}
-    found = registry.head(input_tag(image.input_digest))
-    return ExistingImage(release, tag, manifest, record, found, moving, kept)
 
 
 def tag_is_taken(name: str, release: str, there: str, here: str) -> CheckFailedError:
@@ -133,12 +77,15 @@ def next_release(today: date, releases: Collection[str]) -> str:
 
 def releases_in(tags: Collection[str], image: Candidate) -> list[str]:
     """Return the releases of which an image has its immutable tag among these, the latest first."""
-    found = [match for match in map(RELEASE.search, tags) if match]
-    own = [one[0] for one in found if image.tags(one[0]).immutable == one.string]
-    return sorted(own, key=release_order, reverse=True)
+    releases = []
+    for tag in tags:
+        match = RELEASE.search(tag)
+        if match and image.tags(match[0]).immutable == tag:
+            releases.append(match[0])
+    return sorted(releases, key=release_order, reverse=True)
 
 
-def _release(
+def choose_release(
     registry: RegistryClient,
     tags: Collection[str],
     image: Candidate,
@@ -147,7 +94,7 @@ def _release(
 ) -> str:
     """Return the release under which this very image is there, or the day's next.
 
-    A release that another push has announced is passed over.
+    ``tags`` are those of the repository. A release that another push has announced is passed over.
 
     CheckFailedError: a later day's is there: to this clock, older images would be the later ones.
     """
@@ -169,18 +116,19 @@ def _release(
         releases.append(release)
 
 
-def _kept(
+def later_images(
     registry: RegistryClient, record: Record, moving: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """Return the moving tags of a published image that later images have.
+    """Return the moving tags of a published image that later images have, each with its image.
 
-    All records are read, only if a tag is neither missing nor the image's own.
+    That is named by its immutable tag. ``moving`` has the digests of the moving tags. All records
+    are read, only if a tag is neither missing nor the image's own.
     """
     if not {*moving.values()} - {None, record.digest}:
         return {}
     later = {
-        one.digest: one.tag
-        for one in read_published(registry).whole
-        if one.image == record.image and one.age > record.age
+        other.digest: other.tag
+        for other in read_published(registry).whole
+        if other.image == record.image and other.age > record.age
     }
     return {tag: later[digest] for tag, digest in moving.items() if digest in later}

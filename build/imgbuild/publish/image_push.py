@@ -1,20 +1,20 @@
-"""Publish one image: what is there of it, what is to do, and in which order.
+"""Publish one image: what the registry has of it, what is to do, and in which order.
 
 :mod:`imgbuild.publish.push` says the order and why.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from imgbuild.errors import CheckFailedError
 from imgbuild.files import parse_json
 from imgbuild.matrix.tags import input_tag, push_tag
-from imgbuild.publish.attachments import Attachments
+from imgbuild.publish.attachments import attach, is_attached
 from imgbuild.publish.existing import (
-    ExistingImage,
+    choose_release,
     existing_record,
-    look_up,
+    later_images,
     other_pushes,
     tag_is_announced,
     tag_is_taken,
@@ -25,23 +25,27 @@ from imgbuild.publish.sbom import system_packages
 from imgbuild.publish.signed_image import read_provenances
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.registry.signing import Trust
+from imgbuild.registry.signing import Signer, Trust
 
 _DONE = {"push": "pushed", "attach": "attached", "sign": "signed", "record": "recorded"}
 
 
 @dataclass(frozen=True)
 class PushedImage:
-    """The record of an image, and what was or is to be done for it; nothing if all was there.
+    """One image of a push: its record, what is to do or was done, and what the registry had.
 
     ``work`` is some of push, sign or attach, and record; ``moves`` are the moving tags that get the
-    image. ``kept`` says which stay at a later image.
+    image. ``kept`` says which stay at a later image. ``manifest`` and ``recorded`` are what its
+    immutable tag has, ``digests`` those of its input tag and its moving tags, except kept ones.
     """
 
     record: Record
     work: tuple[str, ...] = ()
     moves: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    manifest: Manifest | None = None
+    recorded: Record | None = None
+    digests: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -65,10 +69,15 @@ class Push:
     registry: RegistryClient
     tags: tuple[str, ...]
     release: str | None
-    attachments: Attachments
+    signer: Signer | None = None
     trust: Trust | None = None
     machine: str = ""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    @property
+    def action(self) -> str:
+        """The step that puts the documents beside an image."""
+        return "sign" if self.signer else "attach"
 
     def push(
         self,
@@ -83,73 +92,97 @@ class Push:
         CheckFailedError: the immutable tag belongs to another image; a tag was moved by someone
             else meanwhile.
         """
-        existing = self._look_up(image)
-        if existing.is_moved:
-            raise self._put_back(existing.tag, existing.manifest, existing.record)
-        planned = self._planned(image, existing)
+        planned = self.plan(image, put_back=True)
         if not planned.steps:
             return planned
-        manifest = existing.manifest
+        manifest = planned.manifest
         if manifest is None or not self._is_signed(planned):
-            manifest = self._send(image, existing, upload)
-        record = self._record(image, existing, manifest)
-        if self.attachments.word in planned.work:
-            found = documents(record, manifest)
-            self.attachments.put(manifest, found)
-            record = replace(record, system=system_packages(parse_json(found["cyclonedx"])))
-        if record != existing.record:
-            self._require_own(record, None, existing.record)
+            manifest = self._send(image, planned, upload)
+        record = self._record(image, planned.record.release, manifest, planned.recorded)
+        if self.action in planned.work:
+            predicates = documents(record, manifest)
+            attach(self.registry, manifest, predicates, self.signer)
+            system = system_packages(parse_json(predicates["cyclonedx"]))
+            record = replace(record, system=system)
+        if record != planned.recorded:
+            self._require_own(record, None, planned.recorded)
             put_record(self.registry, record, manifest)
-        if existing.input != manifest.digest:
-            self._point(input_tag(record.input_digest), manifest)
-        for tag in existing.to_move(manifest):
-            self._require_unmoved(record, {tag: existing.moving[tag]})
+        own_input = input_tag(record.input_digest)
+        for tag, digest in planned.digests.items():
+            if digest == manifest.digest:
+                continue
+            if tag != own_input:
+                self._require_unmoved(record, {tag: digest})
             self._point(tag, manifest)
         self._require_own(record)
-        tags = (record.tag, input_tag(record.input_digest), *existing.to_move(None))
+        tags = (record.tag, *planned.digests)
         self._require_unmoved(record, dict.fromkeys(tags, record.digest))
         return replace(planned, record=record)
 
-    def planned(self, image: Candidate) -> PushedImage:
-        """Return what is to do for an image; the registry is only read."""
-        existing = self._look_up(image)
-        if existing.is_moved:
-            raise CheckFailedError(
-                self._moved_text(existing.tag, existing.manifest, existing.record)
-            )
-        return self._planned(image, existing)
+    def plan(self, image: Candidate, *, put_back: bool = False) -> PushedImage:
+        """Return what is to do for an image; the registry is only read.
 
-    def _look_up(self, image: Candidate) -> ExistingImage:
-        today = self.now().date()
-        return look_up(self.registry, self.tags, image, self.release, today, self.machine)
+        CheckFailedError: the immutable tag belongs to another image, or is at another one than its
+            record says; then ``put_back`` moves it to the recorded image, if that is signed.
+        """
+        release = self.release or choose_release(
+            self.registry, self.tags, image, self.now().date(), self.machine
+        )
+        tags, own_input = image.tags(release), input_tag(image.input_digest)
+        manifest = self.registry.manifest(tags.immutable)
+        recorded = existing_record(self.registry, tags.immutable)
+        if manifest and recorded and recorded.digest != manifest.digest:
+            if put_back:
+                raise self._put_back(tags.immutable, manifest, recorded)
+            raise CheckFailedError(self._moved_text(tags.immutable, manifest, recorded))
+        owner = manifest or (self.registry.manifest(recorded.digest) if recorded else None)
+        if owner and not owner.is_image(image.stored.id):
+            here = f"image {image.stored.id}"
+            there = f"{owner.digest} (image {owner.config_digest})"
+            name = f"{self.registry.name}:{tags.immutable}"
+            raise tag_is_taken(name, release, there, here)
+        moving = {tag: self.registry.head(tag) for tag in tags.moving}
+        later = later_images(self.registry, recorded, moving) if recorded else {}
+        moving = {tag: digest for tag, digest in moving.items() if tag not in later}
+        input_digest = self.registry.head(own_input)
 
-    def _planned(self, image: Candidate, existing: ExistingImage) -> PushedImage:
-        manifest = existing.manifest
-        record = self._record(image, existing, manifest)
-        recorded = manifest and record == existing.record and existing.input == manifest.digest
-        kept = tuple(f"{tag} stays at {later}" for tag, later in existing.kept.items())
-        attached = manifest and self._is_attached(manifest, existing)
-        there = {"push": manifest, self.attachments.word: attached, "record": recorded}
-        work = tuple(step for step, found in there.items() if not found)
-        return PushedImage(record, work, tuple(existing.to_move(manifest)), kept)
+        record = self._record(image, release, manifest, recorded)
+        work = []
+        if manifest is None:
+            work.append("push")
+        if manifest is None or not self._is_attached(manifest, record):
+            work.append(self.action)
+        if manifest is None or record != recorded or input_digest != manifest.digest:
+            work.append("record")
+        own_digest = manifest.digest if manifest else ""
+        return PushedImage(
+            record,
+            tuple(work),
+            moves=tuple(tag for tag, digest in moving.items() if digest != own_digest),
+            kept=tuple(f"{tag} stays at {other}" for tag, other in later.items()),
+            manifest=manifest,
+            recorded=recorded,
+            digests={own_input: input_digest, **moving},
+        )
 
     def _record(
-        self, image: Candidate, existing: ExistingImage, manifest: Manifest | None
+        self, image: Candidate, release: str, manifest: Manifest | None, recorded: Record | None
     ) -> Record:
-        """Return the record that an image is to have; what is there already keeps its time."""
+        """Return the record that an image is to have; ``recorded`` keeps its time."""
+        tags = image.tags(release)
         record = Record(
             image=image.name,
             digest=manifest.digest if manifest else "",
             image_id=manifest.config_digest if manifest else image.stored.id,
             size=sum(manifest.sizes()) if manifest else 0,
-            release=existing.release,
-            tag=existing.tag,
-            moving=tuple(existing.moving),
+            release=release,
+            tag=tags.immutable,
+            moving=tags.moving,
             input_digest=image.input_digest,
             variant=image.variant,
             stack=image.stack,
             pins=image.pins,
-            suites=tuple(suite_record(*pair) for pair in image.report.items()),
+            suites=tuple(suite_record(suite, entry) for suite, entry in image.report.items()),
             report=image.report,
             substitutes=image.allowed,
             published=f"{self.now():%Y-%m-%dT%H:%M:%SZ}",
@@ -159,49 +192,49 @@ class Push:
         )
         if isinstance(image, ExtendedCandidate):
             record = replace(record, base=image.base, lock=image.lock, not_run=image.not_run)
-        old = existing.record
-        if old is None or old.digest != record.digest:
+        if recorded is None or recorded.digest != record.digest:
             return record
         return replace(
             record,
-            published=old.published,
-            system=old.system,
-            build_seconds=old.build_seconds,
-            retired=old.retired,
-            retired_reason=old.retired_reason,
+            published=recorded.published,
+            system=recorded.system,
+            build_seconds=recorded.build_seconds,
+            retired=recorded.retired,
+            retired_reason=recorded.retired_reason,
         )
 
-    def _is_attached(self, manifest: Manifest, existing: ExistingImage) -> bool:
+    def _is_attached(self, manifest: Manifest, record: Record) -> bool:
         """Return whether all documents are beside an image, and signed if there is a signer.
 
         If it is known whose signature counts, the provenance must name the tags of this push, since
         `verify` believes no others: that of another release, or of a family with other tags, does
         not.
         """
-        if not self.attachments.are_there(manifest.digest):
+        if not is_attached(self.registry, manifest.digest, self.signer):
             return False
-        if self.attachments.signer is None or self.trust is None:
+        if self.signer is None or self.trust is None:
             return True
         try:
-            self._require_published(manifest, existing.tag, existing.moving)
+            self._require_published(manifest, record.tag, record.moving)
         except CheckFailedError:
             return False
         return True
 
     def _is_signed(self, planned: PushedImage) -> bool:
         """Return whether what is there was signed as we sign, or nobody signs."""
-        if self.attachments.signer is None:
+        if self.signer is None:
             return True
-        return bool(self.trust) and self.attachments.word not in planned.work
+        return bool(self.trust) and self.action not in planned.work
 
     def _send(
-        self, image: Candidate, existing: ExistingImage, upload: Callable[[str], str]
+        self, image: Candidate, planned: PushedImage, upload: Callable[[str], str]
     ) -> Manifest:
         """Send the image, and give it its immutable tag; return what the engine sent.
 
         CheckFailedError: another image has the tag, or another push has announced it.
         """
-        announced = push_tag(existing.tag, image.stored.id, self.machine)
+        release, tag = planned.record.release, planned.record.tag
+        announced = push_tag(tag, image.stored.id, self.machine)
         digest = upload(announced)
         manifest = self.registry.manifest(digest)
         if manifest is None:
@@ -209,28 +242,28 @@ class Push:
                 f"{self.registry.name} has no {digest} although the engine pushed {image.name}: "
                 "does the engine know this registry under another address? Look into its log."
             )
-        name = f"{self.registry.name}:{existing.tag}"
-        at = self.registry.head(existing.tag)
+        name = f"{self.registry.name}:{tag}"
+        tagged = self.registry.head(tag)
         others = [
             other
-            for other in other_pushes(self.registry.tags(), existing.tag, announced)
+            for other in other_pushes(self.registry.tags(), tag, announced)
             if self.registry.head(other) != digest
         ]
-        there = at or (existing.record.digest if existing.record else None)
-        if there not in {None, digest}:
-            raise tag_is_taken(name, existing.release, str(there), digest)
-        if at is None and others:
-            raise tag_is_announced(name, existing.release, others[0])
-        if at is None:
-            self._point(existing.tag, manifest)
+        owner = tagged or (planned.recorded.digest if planned.recorded else digest)
+        if owner != digest:
+            raise tag_is_taken(name, release, owner, digest)
+        if tagged is None:
+            if others:
+                raise tag_is_announced(name, release, others[0])
+            self._point(tag, manifest)
         return manifest
 
     def _require_own(self, record: Record, *allowed: Record | None) -> None:
         """Refuse to go on if the record is another image's."""
-        found = existing_record(self.registry, record.tag)
-        if found in allowed or (found and found.digest == record.digest):
+        present = existing_record(self.registry, record.tag)
+        if present in allowed or (present and present.digest == record.digest):
             return
-        raise self._put_back(record.tag, self.registry.manifest(record.tag), found)
+        raise self._put_back(record.tag, self.registry.manifest(record.tag), present)
 
     def _put_back(
         self, tag: str, manifest: Manifest | None, record: Record | None
@@ -280,13 +313,13 @@ class Push:
 
     def _require_unmoved(self, record: Record, expected: Mapping[str, str | None]) -> None:
         """Refuse to go on if a tag is neither where it is expected nor at the image."""
-        found = {tag: self.registry.head(tag) for tag in expected}
+        digests = {tag: self.registry.head(tag) for tag in expected}
         faults = [
             f"{self.registry.name}:{tag} was moved by someone else while this push ran, to "
-            f"{now or 'nothing'}. It stays there; {record.tag} itself is complete. Run again to "
+            f"{digest or 'nothing'}. It stays there; {record.tag} itself is complete. Run again to "
             f"move it to {record.digest}."
-            for tag, now in found.items()
-            if now not in {expected[tag], record.digest}
+            for tag, digest in digests.items()
+            if digest not in {expected[tag], record.digest}
         ]
         if faults:
             raise CheckFailedError("\n".join(faults))

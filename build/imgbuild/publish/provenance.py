@@ -6,7 +6,6 @@ of a file have the short digest of the label ``imgbuild.inputs``, which is copie
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from imgbuild.dockerfile.labels import ADDED, BASE_DIGEST, BASE_NAME, EXTENDS, NAMESPACE, OCI
@@ -17,6 +16,7 @@ from imgbuild.plan.changes import recorded_parts
 from imgbuild.project import Project
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.extended_candidate import ExtendedCandidate
+from imgbuild.publish.record import Record
 from imgbuild.publish.sbom import SBOM_MEDIA_TYPE
 from imgbuild.registry.repository import DamagedError, Manifest, json_object
 from imgbuild.registry.repository_client import LARGEST_DOCUMENT, RegistryClient
@@ -31,19 +31,6 @@ EXTENSION_TYPE = f"urn:{NAMESPACE}:extend:1"
 #: Who built an image that no workflow did.
 LOCAL = f"urn:{NAMESPACE}:local"
 _LAYER = re.compile("sha256:[0-9a-f]{64}")
-
-
-@dataclass(frozen=True)
-class Publication:
-    """The release and the tags under which an image is published, and its configuration.
-
-    ``configuration`` is what `configuration_of` returns.
-    """
-
-    release: str
-    tag: str
-    moving: tuple[str, ...]
-    configuration: Mapping[str, Any]
 
 
 def configuration_of(registry: RegistryClient, manifest: Manifest) -> dict[str, Any]:
@@ -78,16 +65,19 @@ def statement(name: str, digest: str, predicate: Mapping[str, Any]) -> dict[str,
     }
 
 
-def provenance(  # noqa: PLR0913, PLR0917 - the parts of a predicate
+def provenance(  # noqa: PLR0913 - the parts of a predicate
     candidate: PushCandidate,
+    record: Record,
+    configuration: Mapping[str, Any],
     project: Project,
     settings: Settings,
+    *,
     sbom: str,
-    publication: Publication,
     wheel: str | None = None,
 ) -> dict[str, Any]:
     """Return the predicate; the packages of the system are those of ``sbom``.
 
+    ``record`` has the release and the tags, ``configuration`` is what `configuration_of` returns.
     ``wheel`` is the key of Horovod's wheel, which may have been compiled by an earlier build.
     ``project`` and ``settings`` are what the candidate was approved by: they have its input digest.
     """
@@ -99,17 +89,17 @@ def provenance(  # noqa: PLR0913, PLR0917 - the parts of a predicate
                 "image": image.name,
                 "variant": image.variant,
                 "row": image.row.model_dump(mode="json"),
-                "pins": {one.component: one.version for one in image.pins},
+                "pins": candidate.pins,
                 "revision": labels.get(f"{OCI}.revision", ""),
-                "release": publication.release,
-                "tags": {"immutable": publication.tag, "moving": [*publication.moving]},
+                "release": record.release,
+                "tags": {"immutable": record.tag, "moving": [*record.moving]},
             },
             "internalParameters": {
                 "inputDigest": candidate.input_digest,
                 "substitutes": [*candidate.allowed],
                 "inputs": recorded_parts(labels) or {},
                 "epoch": image.matrix.epoch,
-                "configuration": publication.configuration,
+                "configuration": configuration,
                 **({"horovodWheel": wheel} if wheel else {}),
             },
             "resolvedDependencies": [*_materials(candidate, project, settings)],
@@ -122,11 +112,15 @@ def provenance(  # noqa: PLR0913, PLR0917 - the parts of a predicate
 
 
 def extension_provenance(
-    candidate: ExtendedCandidate, project: Project, sbom: str, publication: Publication
+    candidate: ExtendedCandidate,
+    record: Record,
+    configuration: Mapping[str, Any],
+    project: Project,
+    sbom: str,
 ) -> dict[str, Any]:
-    """Return the predicate of an image of `imgbuild extend`.
+    """Return the predicate of an image of `imgbuild extend`; the rest as `provenance`.
 
-    The packages of the system are those of ``sbom``. ``suitesNotRun`` are suites of the base.
+    ``suitesNotRun`` are suites of the base.
     """
     labels = candidate.stored.labels
     base = {"name": "base", "uri": labels.get(BASE_NAME, "")}
@@ -144,14 +138,14 @@ def extension_provenance(
                 "base": candidate.base,
                 "lock": candidate.lock,
                 "added": labels.get(ADDED, "").split(),
-                "release": publication.release,
-                "tags": {"immutable": publication.tag, "moving": [*publication.moving]},
+                "release": record.release,
+                "tags": {"immutable": record.tag, "moving": [*record.moving]},
                 "suitesNotRun": [*candidate.not_run],
             },
             "internalParameters": {
                 "inputDigest": candidate.input_digest,
                 "substitutes": [*candidate.allowed],
-                "configuration": publication.configuration,
+                "configuration": configuration,
             },
             "resolvedDependencies": dependencies,
         },
@@ -165,11 +159,9 @@ def extension_provenance(
 def _byproducts(report: Mapping[str, Any], project: Project, sbom: str) -> list[dict[str, Any]]:
     """Return the SBOM by its digest, and every suite that ran with its code and its result."""
     codes = {suite.name: suite.code for suite in read_suites(project.suites)}
-    listed = {"name": "sbom", "mediaType": SBOM_MEDIA_TYPE}
-    return [
-        {**listed, "digest": _digest(sha256(sbom.encode()))},
-        *suite_byproducts(report, codes),
-    ]
+    digest = _digest(sha256(sbom.encode()))
+    listed = {"name": "sbom", "mediaType": SBOM_MEDIA_TYPE, "digest": digest}
+    return [listed, *suite_byproducts(report, codes)]
 
 
 def _materials(
@@ -187,8 +179,8 @@ def _materials(
     locks = (project.locks / name for name in image.lock_names)
     for file in (dockerfile_path(image, project.dockerfiles), *locks):
         yield {"name": str(file.relative_to(project.root)), "digest": _digest(file_sha256(file))}
-    for one in image_downloads(image, project.locks, settings).all:
-        yield {"name": one.name, "uri": one.url, "digest": _digest(one.sha256)}
+    for download in image_downloads(image, project.locks, settings).all:
+        yield {"name": download.name, "uri": download.url, "digest": _digest(download.sha256)}
     if source := image.horovod_source:
         uri = f"pkg:pypi/horovod@{source[0]}"
         yield {"name": "Horovod", "uri": uri, "digest": _digest(source[1])}

@@ -36,7 +36,7 @@ from imgbuild.events import ImageNote, ImagesPlanned, ImageState, State
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
-from imgbuild.publish.attachments import Attachments, extension_predicates, predicates
+from imgbuild.publish.attachments import predicates
 from imgbuild.publish.candidate import approve, check_allowed
 from imgbuild.publish.contents import check_contents
 from imgbuild.publish.existing import check_release
@@ -48,9 +48,9 @@ from imgbuild.publish.extended_candidate import (
     check_repository,
 )
 from imgbuild.publish.image_push import Push, PushedImage
-from imgbuild.publish.provenance import Publication, configuration_of
+from imgbuild.publish.provenance import configuration_of
 from imgbuild.publish.record import Record, read_published
-from imgbuild.publish.upload import Uploader, note_of, remove_left_tag
+from imgbuild.publish.upload import note_of, remove_left_tag, upload
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import connect
 from imgbuild.registry.signing import signer_of, trust_of
@@ -136,17 +136,16 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
             candidates = approve(context, options.allowed)
         signer = signer_of(options.sign_key, settings, keyless=options.sign_keyless)
         trust = signer.trust if signer and signer.key else trust_of(settings)
-        attachments = Attachments(registry, signer)
         push = Push(
             registry,
             registry.tags(),
             options.release,
-            attachments,
+            signer=signer,
             trust=trust,
             machine=place_of(context.state),
         )
         if options.plan:
-            planned = [push.planned(candidate) for candidate in candidates]
+            planned = [push.plan(candidate) for candidate in candidates]
             return PushResult(registry.name, tuple(planned), {})
         display = BuildDisplay([candidate.name for candidate in candidates])
         return push_all(push, candidates, context, display, options.jobs)
@@ -163,16 +162,16 @@ def push_all(
     names = [candidate.name for candidate in candidates]
     with display:
         display.on_event(ImagesPlanned(dict.fromkeys(names, "push")))
-        work = partial(_push_shown, push, context, display)
+        work = partial(_push_image, push, context, display)
         stop = push.registry.close  # which also ends every wait for another try
-        found = in_parallel(work, candidates, jobs, stop=stop, grace=_END_SECONDS)
-    pushed = tuple(one for one in found if isinstance(one, PushedImage))
-    pairs = zip(names, found, strict=True)
-    errors = {name: one for name, one in pairs if isinstance(one, ImgbuildError)}
+        results = in_parallel(work, candidates, jobs, stop=stop, grace=_END_SECONDS)
+    pushed = tuple(result for result in results if isinstance(result, PushedImage))
+    pairs = zip(names, results, strict=True)
+    errors = {name: result for name, result in pairs if isinstance(result, ImgbuildError)}
     return PushResult(push.registry.name, pushed, errors)
 
 
-def _push_shown(
+def _push_image(
     push: Push, context: BuildContext, display: BuildDisplay, image: Candidate
 ) -> PushedImage | ImgbuildError:
     """Push one image with its own connection to the engine, and show how far it is."""
@@ -185,26 +184,30 @@ def _push_shown(
             raise KeyboardInterrupt  # that of the main thread
         display.on_event(ImageNote(image.name, text))
 
-    def upload(tag: str) -> str:
+    def send(tag: str) -> str:
         progress("")
         if not isinstance(image, ExtendedCandidate):  # the tags of others say nothing
             check_contents(image.image, image.stored.id, engine)
         show(State.PUSHING, tag)
-        return Uploader(engine, push.registry, note, progress).push(image.stored.id, tag)
+        return upload(
+            image.stored.id,
+            tag,
+            engine=engine,
+            registry=push.registry,
+            note=note,
+            progress=progress,
+        )
 
     def documents(record: Record, manifest: Manifest) -> Mapping[str, bytes]:
         configuration = configuration_of(push.registry, manifest)
-        published = Publication(record.release, record.tag, record.moving, configuration)
-        if isinstance(image, ExtendedCandidate):
-            return extension_predicates(image, engine, context, published)
-        return predicates(image, engine, context, published)
+        return predicates(image, record, configuration, engine, context)
 
     try:
         with closing(Engine(context.host)) as engine:
             note = note_of(context.state, engine, folder_name(image.name))
             remove_left_tag(engine, note)
             show(State.CHECKING)
-            pushed = push.push(image, upload, documents)
+            pushed = push.push(image, send, documents)
     except ImgbuildError as error:
         show(State.FAILED)
         return error

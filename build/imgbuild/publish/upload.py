@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from imgbuild.engine.client import Engine
@@ -49,104 +48,90 @@ def remove_left_tag(engine: Engine, note: Path) -> None:
         reference, image_id = str(left["reference"]), str(left["image_id"])
     except (OSError, ValueError, KeyError, TypeError):
         reference = image_id = ""
-    found = engine.inspect(reference) if reference else None
-    if found and found.id == image_id:
+    tagged = engine.inspect(reference) if reference else None
+    if tagged and tagged.id == image_id:
         engine.untag(reference)
     note.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class Uploader:
-    """Pushes an image by one engine; tries again while that may help.
+def upload(  # noqa: PLR0913 - the image, from where and to where
+    image_id: str,
+    tag: str,
+    *,
+    engine: Engine,
+    registry: RegistryClient,
+    note: Path,
+    progress: Callable[[str], None],
+) -> str:
+    """Push an image under a tag; return the digest of what the engine sent.
 
-    ``note`` is the file in which the temporary tag is noted. ``progress`` gets how far it is, and
-    may raise to end the push.
+    It is tried again while that may help. ``note`` is the file in which the temporary tag is noted.
+    ``progress`` gets how far it is, and may raise to end the push.
+
+    MachineError: the engine does not say the digest. Other errors are those of `RegistryClient`.
     """
+    reference = f"{registry.name}:{tag}"
+    with _temporary_tag(engine, image_id, reference, note):
+        return registry.retry(f"pushing {tag}", lambda: _push_once(engine, reference, progress))
 
-    engine: Engine
-    registry: RegistryClient
-    note: Path
-    progress: Callable[[str], None]
 
-    def push(self, image_id: str, tag: str) -> str:
-        """Push an image under a tag; return the digest of what the engine sent.
+@contextmanager
+def _temporary_tag(engine: Engine, image_id: str, reference: str, note: Path) -> Iterator[None]:
+    """Tag the image for the block; a tag that it had before stays."""
+    tagged = engine.inspect(reference)
+    if tagged and tagged.id == image_id:
+        yield
+        return
+    write_text(note, json.dumps({"reference": reference, "image_id": image_id}) + "\n")
+    try:
+        engine.tag(image_id, reference)
+        yield
+    finally:
+        engine.untag(reference)
+        note.unlink(missing_ok=True)
 
-        MachineError: the engine does not say the digest. Other errors are those of
-        `RegistryClient`.
-        """
-        reference = f"{self.registry.name}:{tag}"
-        with self._temporary_tag(image_id, reference):
-            return self.registry.retry(f"pushing {tag}", lambda: self._try(reference))
 
-    @contextmanager
-    def _temporary_tag(self, image_id: str, reference: str) -> Iterator[None]:
-        """Tag the image for the block; a tag that it had before stays."""
-        found = self.engine.inspect(reference)
-        if found and found.id == image_id:
-            yield
-            return
-        write_text(self.note, json.dumps({"reference": reference, "image_id": image_id}) + "\n")
-        try:
-            self.engine.tag(image_id, reference)
-            yield
-        finally:
-            self.engine.untag(reference)
-            self.note.unlink(missing_ok=True)
+def _push_once(engine: Engine, reference: str, progress: Callable[[str], None]) -> str:
+    """Push; return the digest of the manifest that the engine made and sent.
 
-    def _try(self, reference: str) -> str:
-        sent = SentBytes()
+    It is the engine's own word, not the registry's. An error that may pass is a `TransientError`.
+    Source of the messages: Docker Engine API, ImagePush. The engine reports the size of a layer
+    when it begins with it.
+    """
+    sent: dict[str, int] = {}
+    done: set[str] = set()
+    digests: list[str] = []
 
-        def on_message(message: Mapping[str, object]) -> None:
-            sent.add(message)
-            self.progress(sent.text)
+    def on_message(message: Mapping[str, object]) -> None:
+        layer, status = str(message.get("id", "")), str(message.get("status", ""))
+        if match := _PUSHED.fullmatch(status):
+            digests.append(match[1])
+        if layer:
+            detail = message.get("progressDetail")
+            current = detail.get("current") if isinstance(detail, Mapping) else None
+            sent[layer] = current or sent.get(layer, 0)
+            if status.startswith(("Pushed", "Layer already exists", "Mounted")):
+                done.add(layer)
+        megabytes = sum(sent.values()) / 1e6  # before packing
+        layers = f"{len(done)} of {len(sent)} layers up"
+        progress(f"{layers}, {megabytes:.0f} MB sent" if megabytes else layers)
 
-        try:
-            self.engine.push(reference, on_message)
-        except CheckFailedError as error:
-            text = str(error)
-            if not any(sign in text.lower() for sign in _FINAL):
-                raise TransientError(text.rstrip(".")) from None
-            if any(sign in text.lower() for sign in _LOGIN):
-                host = reference.partition("/")[0]
-                text += (
-                    f" The login for {host} is missing, wrong or expired, or may not push there: "
-                    f"docker login {host}."
-                )
-            raise CheckFailedError(text) from None
-        if not sent.digest:
-            raise MachineError(
-                f"The engine pushed {reference} and did not say its digest, so nothing was signed. "
-                "Use Docker 23 or newer."
+    try:
+        engine.push(reference, on_message)
+    except CheckFailedError as error:
+        text = str(error)
+        if not any(sign in text.lower() for sign in _FINAL):
+            raise TransientError(text.rstrip(".")) from None
+        if any(sign in text.lower() for sign in _LOGIN):
+            host = reference.partition("/")[0]
+            text += (
+                f" The login for {host} is missing, wrong or expired, or may not push there: "
+                f"docker login {host}."
             )
-        return sent.digest
-
-
-@dataclass
-class SentBytes:
-    """How far a push is, from the engine's messages (Docker Engine API, ImagePush).
-
-    The engine reports the size of a layer when it begins with it. ``digest`` is that of the
-    manifest that the engine made and sent: its own word, not the registry's.
-    """
-
-    digest: str = ""
-    _layers: dict[str, int] = field(default_factory=dict)
-    _done: set[str] = field(default_factory=set)
-
-    def add(self, message: Mapping[str, object]) -> None:
-        layer, detail = str(message.get("id", "")), message.get("progressDetail")
-        if match := _PUSHED.fullmatch(str(message.get("status", ""))):
-            self.digest = match[1]
-        if not layer:
-            return
-        current = detail.get("current") if isinstance(detail, Mapping) else None
-        self._layers[layer] = current or self._layers.get(layer, 0)
-        if str(message.get("status")).startswith(("Pushed", "Layer already exists", "Mounted")):
-            self._done.add(layer)
-
-    @property
-    def text(self) -> str:
-        """``3 of 8 layers up, 120 MB sent``, in bytes before packing."""
-        sent = sum(self._layers.values())
-        layers = f"{len(self._done)} of {len(self._layers)} layers up"
-        return f"{layers}, {sent / 1e6:.0f} MB sent" if sent else layers
+        raise CheckFailedError(text) from None
+    if not digests:
+        raise MachineError(
+            f"The engine pushed {reference} and did not say its digest, so nothing was signed. "
+            "Use Docker 23 or newer."
+        )
+    return digests[-1]

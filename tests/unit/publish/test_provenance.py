@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from memory_registry import MemoryRegistry
+from published_images import RECORD
 
 from imgbuild.dockerfile.labels import BASE_DIGEST, INPUT_PARTS
 from imgbuild.engine.types import StoredImage
@@ -16,7 +17,6 @@ from imgbuild.project import Project
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.provenance import (
     LOCAL,
-    Publication,
     configuration_of,
     provenance,
     statement,
@@ -30,9 +30,8 @@ from imgbuild.suites.catalog import read_suites
 SBOM, REVISION = "{}\n", "c" * 40
 OCI = "org.opencontainers.image"
 REPORT = {"pins": {"verdict": "passed", "key": "sha256:k", "passed": 3}}
-PUBLICATION = Publication(
-    "20261127.1", "1.10.0-cpu-20261127.1", ("1.10-cpu",), {"os": "linux", "config": {"User": "me"}}
-)
+PUBLISHED = replace(RECORD, release="20261127.1", tag="1.10.0-cpu-20261127.1", moving=("1.10-cpu",))
+CONFIGURATION = {"os": "linux", "config": {"User": "me"}}
 
 
 @pytest.fixture
@@ -48,13 +47,16 @@ def candidate(images: dict[str, Image]) -> PushCandidate:
     return PushCandidate(images["tf-1.10-cpu-ubuntu"], stored, total, REPORT, allowed)
 
 
+def made(candidate: PushCandidate, project: Project, wheel: str | None = None) -> dict[str, Any]:
+    return provenance(
+        candidate, PUBLISHED, CONFIGURATION, project, Settings(), sbom=SBOM, wheel=wheel
+    )
+
+
 def test_every_input_has_its_digest_and_every_suite_its_verdict(
     candidate: PushCandidate, project: Project
 ) -> None:
-    found, image = (
-        provenance(candidate, project, Settings(), SBOM, PUBLICATION, "the key"),
-        candidate.image,
-    )
+    found, image = made(candidate, project, wheel="the key"), candidate.image
     definition, details = found["buildDefinition"], found["runDetails"]
     materials = {one.get("name", one.get("uri")): one for one in definition["resolvedDependencies"]}
     digests = {name: [*one["digest"].values()] for name, one in materials.items()}
@@ -70,14 +72,14 @@ def test_every_input_has_its_digest_and_every_suite_its_verdict(
     assert all(name.endswith(".tar.bz2") for name in digests.keys() - expected.keys())
     external = definition["externalParameters"]
     assert external["row"]["tensorflow"] == image.tensorflow
-    assert external["release"] == PUBLICATION.release
-    assert external["tags"] == {"immutable": PUBLICATION.tag, "moving": ["1.10-cpu"]}
+    assert external["release"] == PUBLISHED.release
+    assert external["tags"] == {"immutable": PUBLISHED.tag, "moving": ["1.10-cpu"]}
     assert definition["internalParameters"] == {
         "inputDigest": candidate.input_digest,
         "substitutes": [*candidate.allowed],
         "inputs": {"uv": "0.13.8"},
         "epoch": image.matrix.epoch,
-        "configuration": PUBLICATION.configuration,
+        "configuration": CONFIGURATION,
         "horovodWheel": "the key",
     }
     listed, pins = details["byproducts"]
@@ -86,25 +88,25 @@ def test_every_input_has_its_digest_and_every_suite_its_verdict(
     assert pins["digest"] == {"sha256": code.removeprefix("sha256:")}
     assert pins["annotations"] == REPORT["pins"]
     assert details["builder"] == {"id": LOCAL}
-    assert provenance(candidate, project, Settings(), SBOM, PUBLICATION, "the key") == found
+    assert made(candidate, project, wheel="the key") == found
     signed = statement("registry.invalid/tf", f"sha256:{'d' * 64}", found)
     assert signed["subject"] == [{"name": "registry.invalid/tf", "digest": {"sha256": "d" * 64}}]
     assert signed["predicateType"] == "https://slsa.dev/provenance/v1"
 
 
 def test_read_provenances_reads_what_is_signed(candidate: PushCandidate, project: Project) -> None:
-    made = provenance(candidate, project, Settings(), SBOM, PUBLICATION)
-    (signed,) = read_provenances([json.loads(json.dumps(made))])
+    predicate = made(candidate, project)
+    (signed,) = read_provenances([json.loads(json.dumps(predicate))])
     assert signed == SignedImage(
         image=candidate.name,
         variant="cpu",
         pins={pin.component: pin.version for pin in candidate.image.pins},
         input_digest=candidate.input_digest,
         verdicts={"pins": "passed"},
-        release=PUBLICATION.release,
-        tag=PUBLICATION.tag,
-        moving=PUBLICATION.moving,
-        configuration=PUBLICATION.configuration,
+        release=PUBLISHED.release,
+        tag=PUBLISHED.tag,
+        moving=PUBLISHED.moving,
+        configuration=CONFIGURATION,
     )
 
 
@@ -114,7 +116,7 @@ def test_what_was_built_from_changed_files_is_of_no_revision(
     dirty = {f"{OCI}.revision": f"{REVISION}-dirty", f"{OCI}.source": "https://a/b"}
     labels = {**candidate.stored.labels, **dirty}
     changed = replace(candidate, stored=replace(candidate.stored, labels=labels))
-    found = provenance(changed, project, Settings(), SBOM, PUBLICATION)
+    found = made(changed, project)
     definition = found["buildDefinition"]
     assert not any("gitCommit" in one["digest"] for one in definition["resolvedDependencies"])
     assert definition["externalParameters"]["revision"] == f"{REVISION}-dirty"

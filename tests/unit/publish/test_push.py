@@ -17,7 +17,6 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
-from imgbuild.publish.attachments import Attachments
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.image_push import Push, PushedImage
 from imgbuild.publish.record import Record, put_record, read_record
@@ -71,8 +70,7 @@ class Bench:
     def session(self, release: str | None = None, now: datetime | None = None) -> Push:
         self.hour += 1
         then = now or datetime(2026, 11, 20, self.hour, tzinfo=UTC)
-        attachments = Attachments(self.registry)
-        return Push(self.registry, self.registry.tags(), release, attachments, now=lambda: then)
+        return Push(self.registry, self.registry.tags(), release, now=lambda: then)
 
     def push(
         self,

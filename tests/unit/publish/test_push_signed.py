@@ -12,7 +12,6 @@ from test_push import FIRST, MOVING, NAME, SECOND, Bench, id_of, place_image
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import push_tag
-from imgbuild.publish.attachments import Attachments
 from imgbuild.publish.image_push import Push
 from imgbuild.publish.provenance import BUILD_TYPE
 from imgbuild.publish.record import Record
@@ -82,8 +81,8 @@ class SignedBench(Bench):
 
     def session(self, *arguments: Any) -> Push:
         signer: Any = self.signer
-        attachments, trust = Attachments(self.registry, signer), signer if self.key else None
-        return replace(super().session(*arguments), attachments=attachments, trust=trust)
+        trust = signer if self.key else None
+        return replace(super().session(*arguments), signer=signer, trust=trust)
 
     def push_signed(self, content: str = "one", release: str | None = None) -> Any:
         session = self.session(release)
@@ -233,7 +232,7 @@ def test_push_plan_only_reports_a_moved_tag(bench: SignedBench) -> None:
     record = bench.push_signed().record
     moved = place_image(bench.registry, "rival", FIRST)
     with pytest.raises(CheckFailedError, match=record.digest):
-        bench.session("20261120.1").planned(bench.candidate())
+        bench.session("20261120.1").plan(bench.candidate())
     assert bench.digests(FIRST) == {moved}
 
 

@@ -10,7 +10,7 @@ from memory_registry import MemoryRegistry
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.publish.upload import SentBytes, Uploader, note_of, remove_left_tag
+from imgbuild.publish.upload import note_of, remove_left_tag, upload
 
 ID, NAME, REFERENCE = f"sha256:{'a' * 64}", "tf-2.2-cpu-debian", "registry.test/app:one"
 OWN, LOGIN = "imgbuild/tensorflow:2.2", r"docker login registry\.test"
@@ -49,7 +49,14 @@ class Bench:
 
     def send(self) -> str:
         registry = MemoryRegistry("registry.test/app", log=self.said.append)
-        return Uploader(self.engine, registry, self.note, self.told.append).push(ID, "one")
+        return upload(
+            ID,
+            "one",
+            engine=self.engine,
+            registry=registry,
+            note=self.note,
+            progress=self.told.append,
+        )
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -106,11 +113,15 @@ def test_in_the_end_it_is_given_up_and_a_refusal_is_final(
 def test_push_returns_the_engines_digest(tmp_path: Path) -> None:
     """Both image stores end a push with such a message; a layer cannot look like it."""
     assert Bench(Failing(), tmp_path).send() == ID
-    sent, other = SentBytes(), f"sha256:{'b' * 64}"
-    sent.add({"status": f"2.2-cpu: digest: {ID} size: 855"})
-    for text in ("Pushed", f"denied: digest: {other}", f"x y: digest: {other} size: 1", f"{other}"):
-        sent.add({"status": text, "id": "layer"})
-    assert sent.digest == ID
+    other, talking = f"sha256:{'b' * 64}", Bench(Failing(), tmp_path)
+
+    def push(_: str, hear: Callable[[Mapping[str, object]], None]) -> None:
+        hear({"status": f"2.2-cpu: digest: {ID} size: 855"})
+        for text in ("Pushed", f"denied: digest: {other}", f"x y: digest: {other} size: 1", other):
+            hear({"status": text, "id": "layer"})
+
+    talking.engine.push = push  # type: ignore[method-assign, assignment]
+    assert talking.send() == ID
     silent = Bench(Failing(), tmp_path)
     silent.engine.push = lambda *_: None  # type: ignore[method-assign]
     with pytest.raises(MachineError, match="digest"):
