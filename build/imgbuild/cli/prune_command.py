@@ -23,17 +23,20 @@ def prune(
     earlier versions stored. Do not run it beside a push. The registry must allow deletions, and
     frees the space by its own garbage collection.
     """
-    from imgbuild.publish.life_cycle import Pruning
+    from imgbuild.publish.life_cycle import delete_tags, find_old, tags_to_delete
+    from imgbuild.publish.record import read_published
     from imgbuild.registry.repository_client import connect
 
     settings = checkout.settings
     with closing(connect(source, settings, info, "--from")) as registry:
-        pruning = Pruning(registry, keep)
-        going = pruning.tags()
-        deleted = [*pruning.run()] if yes else []
+        published = read_published(registry)
+        digests = registry.heads(published.tags)
+        old = find_old(published, digests, keep)
+        going = tags_to_delete(registry, published, digests, old)
+        deleted = [*delete_tags(registry, going, digests)] if yes else []
     result = {"repository": registry.name, "tags": going, "deleted": deleted}
     lines = [f"{tag}  of {owner}" if tag != owner else tag for tag, owner in going.items()]
-    counts = f"{counted(len(pruning.old), 'old release')}, {counted(len(going), 'tag')}"
+    counts = f"{counted(len(old), 'old release')}, {counted(len(going), 'tag')}"
     counts += f" in {registry.name}"
     end = f"Deleted {len(deleted)} of them." if yes else "--yes deletes them."
     summary = f"{counts}. {end}" if going else f"Nothing in {registry.name} is old."

@@ -42,7 +42,7 @@ def published(
     these options, or by `verify` in the settings.
     """
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.publish.inspection import Inspection
+    from imgbuild.publish.inspection import inspect_repository
     from imgbuild.publish.record import read_published
     from imgbuild.registry.repository_client import connect
 
@@ -51,61 +51,61 @@ def published(
         raise InputError("--key, --identity and --issuer need --check.")
     trust = choose_trust(settings, key, identity, issuer) if check else None
     with closing(connect(source, settings, info, "--from")) as registry:
-        found = read_published(registry)
+        contents = read_published(registry)
         if check:
-            inspection = Inspection(registry, found, trust, load_matrix(checkout.matrix))
-            faults = [*inspection.faults()]
+            faults = [*inspect_repository(registry, contents, load_matrix(checkout.matrix), trust)]
         else:
-            faults = [*found.faults()]
-    if not found.whole:
-        info(f"Nothing has been published in {found.name}.")
+            faults = [*contents.faults()]
+    if not contents.whole:
+        info(f"Nothing has been published in {contents.name}.")
     if as_json:
-        print_json(published_json(found))
-    elif found.whole:
-        echo("\n".join(published_lines(found)))
-    for text in found.notes() if check else faults:
+        print_json(published_json(contents))
+    elif contents.whole:
+        echo("\n".join(published_lines(contents)))
+    for text in contents.notes() if check else faults:
         info(f"note: {text}")
-    if check and trust is None and found.whole:
+    if check and trust is None and contents.whole:
         info("note: signatures and provenance were not verified: give a key with --key.")
     if check and faults:
         raise CheckFailedError("\n".join(faults))
-    if check and found.whole:
-        count = len(found.digests)
+    if check and contents.whole:
+        count = len(contents.digests)
         info(f"{count} {'tag is' if count == 1 else 'tags are'} as the records say.")
 
 
-def published_lines(found: "PublishedRepository") -> list[str]:
+def published_lines(repository: "PublishedRepository") -> list[str]:
     """Return the table, by image, of each the latest first.
 
     Below a row are the suites that did not pass, if there are any, the base of an extended image,
     and what the image can be pulled by: the immutable tag, then those moving tags that point to it
     now.
     """
-    records = sorted(found.whole, key=lambda record: record.age, reverse=True)
+    records = sorted(repository.whole, key=lambda record: record.age, reverse=True)
     records.sort(key=lambda record: record.image)
     rows: list[tuple[str, ...]] = [("image", "digest", "MB", "published", "suites")]
     notes: list[list[str]] = [[]]
     for record in records:
         size, when = f"{record.size / 1e6:.1f}", record.published[:16].replace("T", " ")
-        passed = sum(one.verdict == "passed" for one in record.suites)
+        passed = sum(suite.verdict == "passed" for suite in record.suites)
         rows.append((record.image, record.short_digest, size, when, f"{passed} passed"))
-        other = [f"{one.suite} {one.verdict}" for one in record.suites if one.verdict != "passed"]
-        other += [f"{suite} not run" for suite in record.not_run]
+        failed = [suite for suite in record.suites if suite.verdict != "passed"]
+        other = [f"{suite.suite} {suite.verdict}" for suite in failed]
+        other += [f"{name} not run" for name in record.not_run]
         said = [f"suites: {', '.join(other)}"] if other else []
         if record.base:
             said.append(f"on {record.base}")
         if record.retired:
             said.append(f"retired on {record.retired}: {record.retired_reason}")
-        notes.append([*said, " ".join((record.tag, *found.moving(record)))])
+        notes.append([*said, " ".join((record.tag, *repository.moving(record)))])
     return table_with_notes(rows, notes)
 
 
-def published_json(found: "PublishedRepository") -> list[dict[str, Any]]:
+def published_json(repository: "PublishedRepository") -> list[dict[str, Any]]:
     """Return every record without its report; ``points_here`` are the moving tags it has now."""
     return [
         {
             **{key: value for key, value in record.as_json().items() if key != "report"},
-            "points_here": list(found.moving(record)),
+            "points_here": list(repository.moving(record)),
         }
-        for record in found.whole
+        for record in repository.whole
     ]

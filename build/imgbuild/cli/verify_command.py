@@ -42,21 +42,19 @@ def verify(
     it must not be retired. Otherwise the command says what is wrong, and exits with 1. Without an
     option, the key or identity under `verify` in the settings is trusted.
     """
-    from imgbuild.publish.verification import Verification, VerifiedFact
+    from imgbuild.publish.verification import VerifiedFact, verify_image
     from imgbuild.reproduction import reproduce
     from imgbuild.suites.container import require_docker_client
 
-    settings = checkout.settings
-    trust = choose_trust(settings, key, identity, issuer)
+    trust = choose_trust(checkout.settings, key, identity, issuer)
     if trust is None:
         raise InputError(f"{WHOSE} Or set verify: {{key: …}} in imgbuild.local.yaml.")
     require_docker_client()
-    image = Verification(reference, trust, checkout, settings, info).verify()
-    facts = [*image.facts]
+    exact, facts = verify_image(reference, trust, checkout, info)
     if rebuild and all(not fact.problem for fact in facts):
         # By its digest: the engine may have another image under the tag.
-        found = reproduce(checkout, image.reference, info)
-        problem = "" if found.same else "another build of it is not the same"
+        reproduction = reproduce(checkout, exact, info)
+        problem = "" if reproduction.same else "another build of it is not the same"
         facts.append(VerifiedFact("rebuild", problem))
     print_result([asdict(fact) for fact in facts], _lines(facts), as_json=as_json)
     if failed := [fact.name for fact in facts if fact.problem]:

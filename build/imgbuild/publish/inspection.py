@@ -1,9 +1,8 @@
 """Check a whole repository: its manifests, tags, records and signatures."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import all_images
@@ -30,148 +29,156 @@ _SIGNATURE = re.compile(r"sha256-([0-9a-f]{64})(\.sig|\.att)?")
 _PROGRAMS = 4
 
 
-@dataclass(frozen=True)
-class Inspection:
-    """A repository, and what it holds; ``trust`` is whose signatures count, if that is known."""
+def inspect_repository(
+    registry: RegistryClient,
+    published: PublishedRepository,
+    matrix: Matrix,
+    trust: Trust | None,
+) -> Iterator[str]:
+    """Yield a sentence for each thing in a repository that no push of imgbuild leaves behind.
 
-    registry: RegistryClient
-    found: PublishedRepository
-    trust: Trust | None
-    matrix: Matrix
+    ``trust`` is whose signatures count. Without it, signatures and provenance are not verified.
+    """
+    digests = registry.heads(published.tags)
+    signed = _signed_digests(published.tags)
+    # Somebody may have deleted the record that has one.
+    family_tags = {tag for image in all_images(matrix) for tag in planned_tags(image).moving}
+    image_tags = _image_tags(published, digests, family_tags)
 
-    def faults(self) -> Iterator[str]:
-        """Yield a sentence for each thing that no push of imgbuild leaves behind.
+    def describe(digest: str, problem: str) -> str:
+        tags = [tag for tag, tagged in digests.items() if tagged == digest]
+        note = " It has a signature, which proves nothing." if digest in signed else ""
+        return f"{registry.name}: {', '.join(tags) or digest}: {problem.rstrip('.')}.{note}"
 
-        Without ``trust``, signatures and provenance are not verified.
-        """
-        yield from self.found.faults()
-        yield from self._unrecorded_tags()
-        manifests: dict[str, Manifest] = {}
-        digests = sorted({*self._digests.values(), *self._signed})
-        for digest, manifest in zip(
-            digests, in_parallel(self._read, digests, REQUESTS), strict=True
-        ):
-            if isinstance(manifest, Manifest):
-                manifests[digest] = manifest
-            elif manifest:
-                yield self._sentence(digest, manifest)
-        for digest in sorted(self._signed & manifests.keys()):
-            if problem := self._foreign_part(manifests[digest]):
-                yield self._sentence(digest, problem)
-        if self.trust is None:
+    yield from published.faults()
+    yield from _unrecorded_tags(published, digests, family_tags)
+    image_digests = {*image_tags.values()}
+    read = partial(_read_manifest, registry, image_digests)
+    manifests: dict[str, Manifest] = {}
+    present = sorted({*digests.values(), *signed})
+    for digest, manifest in zip(present, in_parallel(read, present, REQUESTS), strict=True):
+        if isinstance(manifest, Manifest):
+            manifests[digest] = manifest
+        elif manifest:
+            yield describe(digest, manifest)
+    for digest in sorted(signed & manifests.keys()):
+        if problem := _foreign_part(manifests[digest], image_digests):
+            yield describe(digest, problem)
+    if trust is None:
+        return
+
+    def disprove(digest: str) -> list[str]:
+        image = PublishedImage(registry, manifests[digest], "", trust, matrix, lambda _: None)
+        records = [record for record in published.whole if record.digest == digest]
+        tags = [tag for tag, tagged in image_tags.items() if tagged == digest]
+        return _disproved(image, records, tags)
+
+    judged = signed | {record.digest for record in published.whole}
+    for problems in in_parallel(disprove, sorted(judged & manifests.keys()), _PROGRAMS):
+        yield from problems
+
+
+def _signed_digests(tags: Iterable[str]) -> set[str]:
+    """Return the digests that have a signature or an attestation, whoever made it."""
+    matches = map(_SIGNATURE.fullmatch, tags)
+    return {f"sha256:{match[1]}" for match in matches if match}
+
+
+def _image_tags(
+    published: PublishedRepository, digests: Mapping[str, str], family_tags: Collection[str]
+) -> dict[str, str]:
+    """Return the digest of every tag that only images of imgbuild have."""
+    known = {*family_tags}
+    for record in published.records:
+        known |= {record.tag, *record.moving}
+    return {
+        tag: digest
+        for tag, digest in digests.items()
+        if tag in known
+        or tag.startswith(INPUT_PREFIX)
+        or (RELEASE.search(tag) and not tag.endswith(RECORD_SUFFIX))
+    }
+
+
+def _unrecorded_tags(
+    published: PublishedRepository, digests: Mapping[str, str], family_tags: Collection[str]
+) -> Iterator[str]:
+    """Yield a sentence for each tag by which images are pulled that is at an unknown one.
+
+    Tags that a record names are among the faults of `PublishedRepository`.
+    """
+    whole = {record.digest for record in published.whole}
+    expected = {*family_tags}
+    for record in published.records:
+        expected -= {*record.moving}
+    expected |= {input_tag(record.input_digest) for record in published.whole}
+    for tag, digest in digests.items():
+        if tag in expected and digest not in whole:
+            yield f"{published.name}:{tag} is at {digest}, which has no record."
+
+
+def _read_manifest(
+    registry: RegistryClient, image_digests: Collection[str], digest: str
+) -> Manifest | str | None:
+    """Return a manifest, or what is wrong with it; None if it is not there any more."""
+    try:
+        manifest = registry.manifest(digest)
+        if manifest is None:
+            return None
+        manifest.document()
+        if digest in image_digests:
+            configuration_of(registry, manifest)
+    except CheckFailedError as error:
+        return str(error)
+    return manifest
+
+
+def _foreign_part(manifest: Manifest, image_digests: Collection[str]) -> str:
+    """Return why imgbuild would not sign a manifest; nothing if it would."""
+    keys = sorted(manifest.document().keys() - IMAGE_KEYS)
+    if keys:
+        return f"it has {', '.join(keys)}, which no image of imgbuild has"
+    if manifest.digest not in image_digests:
+        return "no tag of an image of imgbuild points to it"
+    return ""
+
+
+def _disproved(image: PublishedImage, records: Sequence[Record], tags: Iterable[str]) -> list[str]:
+    """Return a sentence for each thing that the signed provenance of an image does not say."""
+    repository = image.registry.name
+    problems: list[str] = []
+
+    def check(tag: str, work: Callable[..., object], *arguments: object) -> None:
+        try:
+            work(*arguments)
+        except CheckFailedError as error:
+            text = str(error).rstrip(".")
+            problems.append(f"{repository}: {tag}: {text}.")
+
+    name = records[0].tag if records else image.manifest.digest
+    try:
+        image.trust.require_signature(image.reference)
+        provenances = image.read_provenances()
+    except CheckFailedError as error:
+        return [f"{repository}: {name}: {error}"]
+    for tag in tags:
+        check(tag, image.require_tag, provenances, tag)
+    for record in records:
+        check(record.tag, _require_signed_record, record, provenances, image.matrix)
+        check(record.tag, image.require_same_retirement, record)
+    check(name, image.require_configuration, provenances[-1])
+    return problems
+
+
+def _require_signed_record(
+    record: Record, provenances: Iterable[SignedImage], matrix: Matrix
+) -> None:
+    """Return if one of the publications is the record's; CheckFailedError if none is."""
+    fewest: list[str] = []
+    for signed in provenances:
+        different = [*record_differences(record, signed, matrix)]
+        if not different:
             return
-        verify = partial(self._disproved, self.trust)
-        published = self._signed | {record.digest for record in self.found.whole}
-        images = [manifests[digest] for digest in sorted(published & manifests.keys())]
-        for problems in in_parallel(verify, images, _PROGRAMS):
-            yield from problems
-
-    @cached_property
-    def _digests(self) -> Mapping[str, str]:
-        """The digest of every tag."""
-        return self.registry.heads(self.found.tags)
-
-    @cached_property
-    def _signed(self) -> set[str]:
-        """The digests that have a signature or an attestation, whoever made it."""
-        matches = map(_SIGNATURE.fullmatch, self.found.tags)
-        return {f"sha256:{match[1]}" for match in matches if match}
-
-    @cached_property
-    def _image_tags(self) -> Mapping[str, str]:
-        """The digest of every tag that only images of imgbuild have."""
-        known = {tag for record in self.found.records for tag in (record.tag, *record.moving)}
-        known |= self._family_tags
-        return {
-            tag: digest
-            for tag, digest in self._digests.items()
-            if tag in known
-            or tag.startswith(INPUT_PREFIX)
-            or (RELEASE.search(tag) and not tag.endswith(RECORD_SUFFIX))
-        }
-
-    @cached_property
-    def _family_tags(self) -> set[str]:
-        """The moving tags of the matrix: somebody may have deleted the record that has one."""
-        return {tag for image in all_images(self.matrix) for tag in planned_tags(image).moving}
-
-    def _unrecorded_tags(self) -> Iterator[str]:
-        """Yield a sentence for each tag by which images are pulled that is at an unknown one.
-
-        Tags that a record names are among the faults of `PublishedRepository`.
-        """
-        whole = {record.digest for record in self.found.whole}
-        named = {tag for record in self.found.records for tag in record.moving}
-        expected = {input_tag(record.input_digest) for record in self.found.whole}
-        expected |= self._family_tags - named
-        for tag, digest in self._digests.items():
-            if tag in expected and digest not in whole:
-                yield f"{self.registry.name}:{tag} is at {digest}, which has no record."
-
-    def _sentence(self, digest: str, problem: str) -> str:
-        tags = [tag for tag, at in self._digests.items() if at == digest]
-        signed = " It has a signature, which proves nothing." if digest in self._signed else ""
-        return f"{self.registry.name}: {', '.join(tags) or digest}: {problem.rstrip('.')}.{signed}"
-
-    def _read(self, digest: str) -> Manifest | str | None:
-        """Return a manifest, or what is wrong with it; None if it is not there any more."""
-        try:
-            manifest = self.registry.manifest(digest)
-            if manifest is None:
-                return None
-            manifest.document()
-            if digest in self._image_tags.values():
-                configuration_of(self.registry, manifest)
-        except CheckFailedError as error:
-            return str(error)
-        return manifest
-
-    def _foreign_part(self, manifest: Manifest) -> str:
-        """Return why imgbuild would not sign a manifest; nothing if it would."""
-        keys = sorted(manifest.document().keys() - IMAGE_KEYS)
-        if keys:
-            return f"it has {', '.join(keys)}, which no image of imgbuild has"
-        if manifest.digest not in self._image_tags.values():
-            return "no tag of an image of imgbuild points to it"
-        return ""
-
-    def _disproved(self, trust: Trust, manifest: Manifest) -> list[str]:
-        """Return a sentence for each thing that the signed provenance of an image does not say."""
-        image = PublishedImage(self.registry, manifest, "", trust, self.matrix, lambda _: None)
-        problems: list[str] = []
-
-        def check(tag: str, work: Callable[..., object], *arguments: object) -> None:
-            try:
-                work(*arguments)
-            except CheckFailedError as error:
-                text = str(error).rstrip(".")
-                problems.append(f"{self.registry.name}: {tag}: {text}.")
-
-        records = [one for one in self.found.whole if one.digest == manifest.digest]
-        name = records[0].tag if records else manifest.digest
-        try:
-            trust.require_signature(image.reference)
-            provenances = image.read_provenances()
-        except CheckFailedError as error:
-            return [f"{self.registry.name}: {name}: {error}"]
-        for tag, digest in self._image_tags.items():
-            if digest == manifest.digest:
-                check(tag, image.require_tag, provenances, tag)
-        for record in records:
-            check(record.tag, self._require_signed_record, record, provenances)
-            check(record.tag, image.require_same_retirement, record)
-        check(name, image.require_configuration, provenances[-1])
-        return problems
-
-    def _require_signed_record(self, record: Record, provenances: Iterable[SignedImage]) -> None:
-        """Return if one of the publications is the record's; CheckFailedError if none is."""
-        fewest: list[str] = []
-        for signed in provenances:
-            different = [*record_differences(record, signed, self.matrix)]
-            if not different:
-                return
-            if not fewest or len(different) < len(fewest):
-                fewest = different
-        raise CheckFailedError(
-            f"its record differs from its signed provenance: {', '.join(fewest)}"
-        )
+        if not fewest or len(different) < len(fewest):
+            fewest = different
+    raise CheckFailedError(f"its record differs from its signed provenance: {', '.join(fewest)}")

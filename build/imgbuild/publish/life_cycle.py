@@ -1,15 +1,14 @@
 """Retire published images, which deletes nothing, and delete old releases and what none needs.
 
-Deletions are by digest, which takes every tag that is there with it; so nothing is deleted whose
-digest a tag has that is to stay. What a registry does with the blobs is its own business.
+Deleting a digest removes all its tags, so a digest is kept as long as one tag must stay. What a
+registry does with the blobs is its own business.
 """
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import date
-from functools import cached_property
 
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.tags import INPUT_PREFIX, PUSH_PREFIX, VERDICTS_PREFIX, record_tag
@@ -48,30 +47,31 @@ def retire(  # noqa: PLR0913 - which images, why, and who signs that
     other way round; nobody is trusted. Then nothing is written.
     CheckFailedError: the provenance of an image is not trusted. Then nothing is written.
     """
-    found = read_published(registry)
+    published = read_published(registry)
     retired: dict[str, Record] = {}
     for tag in tags:
-        records = [one for one in found.whole if found.digests.get(tag) == one.digest]
+        digest = published.digests.get(tag)
+        records = [record for record in published.whole if record.digest == digest]
         if not records:
             raise InputError(
-                f"{tag}: {found.name} has no published image with this tag. `imgbuild published` "
-                "lists them."
+                f"{tag}: {published.name} has no published image with this tag. `imgbuild "
+                "published` lists them."
             )
-        retired |= {one.tag: one for one in records}
-    signed = [tag for tag, record in retired.items() if _is_signed(found, record.digest)]
+        retired |= {record.tag: record for record in records}
+    signed = [tag for tag, record in retired.items() if _is_signed(published, record.digest)]
     _check_signer(retired, signed, signer, trust)
     if signer and (trust := signer.trust if signer.key else trust):
         for tag in signed:
-            _require_provenance(trust, found.name, retired[tag])
+            _require_provenance(trust, published.name, retired[tag])
     day = f"{today:%Y-%m-%d}"
     predicate = json.dumps({"retired": day, "reason": reason}).encode()
     attested: set[str] = set()
     for tag, record in retired.items():
         image = registry.manifest(record.digest)
         if image is None:
-            raise CheckFailedError(f"{found.name}:{tag} was deleted meanwhile.")
+            raise CheckFailedError(f"{published.name}:{tag} was deleted meanwhile.")
         if signer and record.digest not in attested:
-            signer.attest(f"{found.name}@{record.digest}", {RETIREMENT: predicate})
+            signer.attest(f"{published.name}@{record.digest}", {RETIREMENT: predicate})
             attested.add(record.digest)
         put_record(registry, replace(record, retired=day, retired_reason=reason), image)
     return [*retired]
@@ -106,10 +106,10 @@ def _check_signer(
         )
 
 
-def _is_signed(found: PublishedRepository, digest: str) -> bool:
+def _is_signed(published: PublishedRepository, digest: str) -> bool:
     """Return whether a repository has a signature of an image, or an attestation."""
     stem = digest.replace(":", "-")
-    return not {f"{stem}.sig", f"{stem}.att"}.isdisjoint(found.tags)
+    return not {f"{stem}.sig", f"{stem}.att"}.isdisjoint(published.tags)
 
 
 def _require_provenance(trust: Trust, repository: str, record: Record) -> None:
@@ -129,90 +129,90 @@ def _require_provenance(trust: Trust, repository: str, record: Record) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Pruning:
-    """What of a repository is old: all but the latest ``keep`` releases of every image.
+def find_old(
+    published: PublishedRepository, digests: Mapping[str, str], keep: int
+) -> tuple[Record, ...]:
+    """Return the records of all but the latest ``keep`` releases of every image, oldest first.
 
-    With them go the tags of `_WRITTEN` that no release needs.
+    Records without their image are among them, images at a tag that stays are not. ``digests`` are
+    those of all tags of the repository.
     """
+    latest: dict[str, list[Record]] = {}
+    for record in reversed(published.whole):
+        latest.setdefault(record.image, []).append(record)
+    staying = _held_digests(published, digests)
+    for records in latest.values():
+        staying |= {record.digest for record in records[:keep]}
+    return tuple(record for record in published.records if record.digest not in staying)
 
-    registry: RegistryClient
-    keep: int
 
-    @cached_property
-    def found(self) -> PublishedRepository:
-        return read_published(self.registry)
+def tags_to_delete(
+    registry: RegistryClient,
+    published: PublishedRepository,
+    digests: Mapping[str, str],
+    old: Collection[Record],
+) -> dict[str, str]:
+    """Return the tags that go with old records, in this order, and of which image each is.
 
-    @cached_property
-    def digests(self) -> Mapping[str, str]:
-        return self.registry.heads(self.found.tags)
+    With them go the tags of `_WRITTEN` that no release needs. Records are the last: by them, the
+    next run finds what this one did not come to.
+    """
+    gone = {record.digest: record.tag for record in old}
+    subjects = _read_subjects(registry, digests)
+    beside: dict[str, str] = {}
+    images: dict[str, str] = {}
+    for tag, digest in digests.items():
+        match = _OF_DIGEST.fullmatch(tag)
+        subject = f"sha256:{match[1]}" if match else subjects.get(tag, "")
+        if subject in gone:
+            beside[tag] = gone[subject]
+        elif tag.startswith((INPUT_PREFIX, PUSH_PREFIX)) and digest in gone:
+            images[tag] = gone[digest]
+    for record in old:
+        if digests.get(record.tag) == record.digest:
+            images[record.tag] = record.tag
+    old_tags = {record.tag for record in old}
+    needed = {record.digest for record in published.whole if record.tag not in old_tags}
+    needed |= _held_digests(published, digests)
+    unneeded: dict[str, str] = {}
+    for tag, digest in digests.items():
+        is_needed = digest in needed or subjects.get(tag) in needed
+        if _WRITTEN.fullmatch(tag) and not is_needed and tag not in {*beside, *images}:
+            unneeded[tag] = _NO_RELEASE
+    records = {record_tag(record.tag): record.tag for record in old}
+    return {**beside, **unneeded, **images, **records}
 
-    @cached_property
-    def old(self) -> tuple[Record, ...]:
-        """The records of what goes, the oldest first; those without their image, too."""
-        latest: dict[str, list[Record]] = {}
-        for record in reversed(self.found.whole):
-            latest.setdefault(record.image, []).append(record)
-        stay = {one.digest for records in latest.values() for one in records[: self.keep]}
-        stay |= self._held
-        return tuple(one for one in self.found.records if one.digest not in stay)
 
-    def tags(self) -> dict[str, str]:
-        """Return the tags that go, in the order of their deletion, and of which image each is.
+def delete_tags(
+    registry: RegistryClient, tags: Collection[str], digests: Mapping[str, str]
+) -> Iterator[str]:
+    """Delete the manifests at these tags, in order; yield each tag when its manifest is gone.
 
-        Records are the last: by them, the next run finds what this one did not come to.
-        """
-        gone = {one.digest: one.tag for one in self.old}
-        subjects = self._subjects()
-        beside, images = {}, {}
-        for tag, digest in self.digests.items():
-            signed = _OF_DIGEST.fullmatch(tag)
-            about = f"sha256:{signed[1]}" if signed else subjects.get(tag, "")
-            if about in gone:
-                beside[tag] = gone[about]
-            elif tag.startswith((INPUT_PREFIX, PUSH_PREFIX)) and digest in gone:
-                images[tag] = gone[digest]
-        images |= {one.tag: one.tag for one in self.old if self.digests.get(one.tag) == one.digest}
-        records = {record_tag(one.tag): one.tag for one in self.old}
-        return {**beside, **self._unneeded(subjects, {*beside, *images}), **images, **records}
+    ``digests`` are those of the tags when they were chosen. A digest stays if it has another tag.
+    """
+    staying = [tag for tag in registry.tags() if tag not in tags]  # also those moved meanwhile
+    held = {*registry.heads(staying).values()}
+    for tag in tags:
+        digest = digests.get(tag)
+        if digest and digest not in held:
+            registry.delete(digest)
+            yield tag
 
-    def run(self) -> Iterator[str]:
-        """Delete what `tags` says; yield each tag when its manifest is gone."""
-        going = self.tags()
-        staying = [tag for tag in self.registry.tags() if tag not in going]  # moved meanwhile, too
-        held = {*self.registry.heads(staying).values()}
-        for tag in going:
-            digest = self.digests.get(tag)
-            if digest and digest not in held:
-                self.registry.delete(digest)
-                yield tag
 
-    @cached_property
-    def _held(self) -> set[str]:
-        """The digests that stay for a tag: a moving one, or one that is not imgbuild's."""
-        ours = {one.tag for one in self.found.records}
-        ours |= {record_tag(tag) for tag in ours}
-        return {
-            digest
-            for tag, digest in self.digests.items()
-            if tag not in ours and not _OF_DIGEST.fullmatch(tag) and not _WRITTEN.fullmatch(tag)
-        }
+def _held_digests(published: PublishedRepository, digests: Mapping[str, str]) -> set[str]:
+    """Return the digests that stay for a tag: a moving one, or one that is not imgbuild's."""
+    ours = {record.tag for record in published.records}
+    ours |= {record_tag(tag) for tag in ours}
+    return {
+        digest
+        for tag, digest in digests.items()
+        if tag not in ours and not _OF_DIGEST.fullmatch(tag) and not _WRITTEN.fullmatch(tag)
+    }
 
-    def _subjects(self) -> dict[str, str]:
-        """Return the digest of the image that results of suites are of, by their tag."""
-        tags = [tag for tag in self.digests if tag.startswith(VERDICTS_PREFIX)]
-        found = in_parallel(self.registry.manifest, tags, REQUESTS)
-        return {tag: one.subject for tag, one in zip(tags, found, strict=True) if one}
 
-    def _unneeded(self, subjects: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-        """Return the tags that no release needs, except ``known`` ones, which go with theirs."""
-        old = {one.tag for one in self.old}
-        stay = {one.digest for one in self.found.whole if one.tag not in old} | self._held
-        return {
-            tag: _NO_RELEASE
-            for tag, digest in self.digests.items()
-            if _WRITTEN.fullmatch(tag)
-            and tag not in known
-            and digest not in stay
-            and subjects.get(tag) not in stay
-        }
+def _read_subjects(registry: RegistryClient, tags: Iterable[str]) -> dict[str, str]:
+    """Return the digest of the image that results of suites are of, by their tag."""
+    verdicts = [tag for tag in tags if tag.startswith(VERDICTS_PREFIX)]
+    manifests = in_parallel(registry.manifest, verdicts, REQUESTS)
+    pairs = zip(verdicts, manifests, strict=True)
+    return {tag: manifest.subject for tag, manifest in pairs if manifest}

@@ -33,7 +33,6 @@ from imgbuild.publish.signed_image import (
 from imgbuild.registry.repository import DamagedError, Manifest, split_reference
 from imgbuild.registry.repository_client import REQUESTS, RegistryClient, connect
 from imgbuild.registry.signing import RETIREMENT, Trust
-from imgbuild.settings import Settings
 from imgbuild.suites.results import Verdict
 
 #: The keys of the manifest of an image that an engine pushes.
@@ -54,85 +53,73 @@ class VerifiedFact:
     text: str = ""
 
 
-@dataclass(frozen=True)
-class VerifiedImage:
-    """An image by its digest, and what was verified of it, in this order."""
+def verify_image(
+    reference: str, trust: Trust, project: Project, log: Log
+) -> tuple[str, list[VerifiedFact]]:
+    """Return a published image by its digest, and what was verified of it, in this order.
 
-    reference: str
-    facts: tuple[VerifiedFact, ...]
+    The digest is looked up once for all checks.
+
+    InputError: the reference is none, or the registry has nothing there.
+    """
+    matrix = load_matrix(project.matrix)
+    repository, tag, digest = split_reference(reference)
+    with closing(connect(repository, project.settings, log, "verify")) as registry:
+        wanted = digest or tag or "latest"
+        manifest = registry.manifest(wanted)
+        if manifest is None:
+            raise InputError(f"{registry.name} has no image {wanted}.")
+        tag = tag or ("" if digest else wanted)
+        image = PublishedImage(registry, manifest, tag, trust, matrix, log)
+        return image.reference, _verify_facts(image, project)
 
 
-@dataclass(frozen=True)
-class Verification:
-    """How a reference of a registry is verified, and by whose signatures."""
+def _verify_facts(image: "PublishedImage", project: Project) -> list[VerifiedFact]:
+    facts: list[VerifiedFact] = []
 
-    reference: str
-    trust: Trust
-    project: Project
-    settings: Settings
-    log: Log
+    def attempt(name: str, work: Callable[..., T], *arguments: object) -> T | None:
+        try:
+            result = work(*arguments)
+        except CheckFailedError as error:
+            facts.append(VerifiedFact(name, str(error)))
+            return None
+        facts.append(VerifiedFact(name))
+        return result
 
-    def verify(self) -> VerifiedImage:
-        """Return what holds and what does not. The digest is looked up once for all checks.
+    attempt("signature", image.trust.require_signature, image.reference)
+    sboms = attempt("SBOM", image.trust.attested, image.reference, "cyclonedx")
+    provenances = attempt("provenance", image.read_provenances) or (None,)
+    signed = attempt("tag", image.require_tag, provenances, image.tag) or provenances[-1]
+    record = attempt("record", image.require_record, signed)
+    configuration = attempt("configuration", image.require_configuration, signed)
+    attempt("retirement", image.require_in_use, record)
+    if signed and configuration:
+        attempt("contents", _require_contents, image, configuration, sboms or (), project)
+    if signed and signed.base:
+        facts += extension_facts(signed)
+    if signed and record and image.tag:
+        image.note_newer_release(signed, record)
+    return facts
 
-        InputError: the reference is none, or the registry has nothing there.
-        """
-        matrix = load_matrix(self.project.matrix)
-        repository, tag, digest = split_reference(self.reference)
-        with closing(connect(repository, self.settings, self.log, "verify")) as registry:
-            reference = digest or tag or "latest"
-            manifest = registry.manifest(reference)
-            if manifest is None:
-                raise InputError(f"{registry.name} has no image {reference}.")
-            tag = tag or ("" if digest else reference)
-            image = PublishedImage(registry, manifest, tag, self.trust, matrix, self.log)
-            return VerifiedImage(image.reference, (*self._facts(image),))
 
-    def _facts(self, image: "PublishedImage") -> list[VerifiedFact]:
-        facts: list[VerifiedFact] = []
-
-        def attempt(name: str, work: Callable[..., T], *arguments: object) -> T | None:
-            try:
-                result = work(*arguments)
-            except CheckFailedError as error:
-                facts.append(VerifiedFact(name, str(error)))
-                return None
-            facts.append(VerifiedFact(name))
-            return result
-
-        attempt("signature", self.trust.require_signature, image.reference)
-        sboms = attempt("SBOM", self.trust.attested, image.reference, "cyclonedx")
-        provenances = attempt("provenance", image.read_provenances) or (None,)
-        signed = attempt("tag", image.require_tag, provenances, image.tag) or provenances[-1]
-        record = attempt("record", image.require_record, signed)
-        configuration = attempt("configuration", image.require_configuration, signed)
-        attempt("retirement", image.require_in_use, record)
-        if signed and configuration:
-            attempt("contents", self._contents, image, configuration, sboms or ())
-        if signed and signed.base:
-            facts += extension_facts(signed)
-        if signed and record and image.tag:
-            image.note_newer_release(signed, record)
-        return facts
-
-    def _contents(
-        self, image: "PublishedImage", configuration: Mapping[str, Any], sboms: Predicates
-    ) -> None:
-        """Compare the running image with what is signed; an image pulled for it is removed."""
-        reference = image.reference
-        with open_engine(self.settings.engine) as engine:
-            there = engine.inspect(reference)
-            if there is None:
-                self.log(f"pulling {reference}")
-                engine.pull(reference)
-            stored = there or engine.need(reference)
-            try:
-                _compare_configuration(stored, engine, configuration)
-                sbom = locked_sbom(reference, stored, engine, self.project, image.matrix)
-                _compare(json.loads(sbom), sboms)
-            finally:
-                if there is None:
-                    engine.discard(stored.id)
+def _require_contents(
+    image: "PublishedImage", configuration: Mapping[str, Any], sboms: Predicates, project: Project
+) -> None:
+    """Compare the running image with what is signed; an image pulled for it is removed."""
+    reference = image.reference
+    with open_engine(project.settings.engine) as engine:
+        present = engine.inspect(reference)
+        if present is None:
+            image.log(f"pulling {reference}")
+            engine.pull(reference)
+        stored = present or engine.need(reference)
+        try:
+            _compare_configuration(stored, engine, configuration)
+            sbom = locked_sbom(reference, stored, engine, project, image.matrix)
+            _compare_sbom(json.loads(sbom), sboms)
+        finally:
+            if present is None:
+                engine.discard(stored.id)
 
 
 @dataclass(frozen=True)
@@ -189,10 +176,10 @@ class PublishedImage:
             )
         if record.digest != self.manifest.digest:
             raise CheckFailedError(f"the record of {record.tag} is about {record.digest}")
-        found = self.registry.head(record.tag)
-        if found != record.digest:
+        digest = self.registry.head(record.tag)
+        if digest != record.digest:
             raise CheckFailedError(
-                f"its immutable tag {record.tag} is at {found or 'nothing'}: it was moved"
+                f"its immutable tag {record.tag} is at {digest or 'nothing'}: it was moved"
             )
         different = [*record_differences(record, signed, self.matrix)]
         if different:
@@ -330,8 +317,9 @@ class PublishedImage:
             return other is not None and other.image == record.image
 
         candidates = in_parallel(is_candidate, [*later], REQUESTS)
-        found = [tag for tag, is_one in zip(later, candidates, strict=True) if is_one]
-        return sorted(found, key=later.__getitem__, reverse=True)
+        pairs = zip(later, candidates, strict=True)
+        tags = [tag for tag, is_release in pairs if is_release]
+        return sorted(tags, key=later.__getitem__, reverse=True)
 
     def _is_release_of(self, tag: str, digest: str, image: str) -> bool:
         """Return whether a trusted provenance of a digest says that the tag is this image's."""
@@ -388,18 +376,15 @@ def _lists_retirement(registry: RegistryClient, digest: str) -> bool:
     return False
 
 
-def _differing_keys(found: Mapping[str, Any], signed: Mapping[str, Any]) -> list[str]:
+def _differing_keys(present: Mapping[str, Any], signed: Mapping[str, Any]) -> list[str]:
     """Return the keys with other values, those below ``config`` by themselves."""
-    keys = sorted(
-        name for name in {*found, *signed} - {"config"} if found.get(name) != signed.get(name)
-    )
-    own, other = found.get("config"), signed.get("config")
+    names = sorted({*present, *signed} - {"config"})
+    keys = [name for name in names if present.get(name) != signed.get(name)]
+    own, other = present.get("config"), signed.get("config")
     if not isinstance(own, Mapping) or not isinstance(other, Mapping):
         return [*keys, "config"]
-    return [
-        *(f"config.{name}" for name in sorted({*own, *other}) if own.get(name) != other.get(name)),
-        *keys,
-    ]
+    names = sorted({*own, *other})
+    return [*(f"config.{name}" for name in names if own.get(name) != other.get(name)), *keys]
 
 
 def _compare_configuration(
@@ -422,11 +407,11 @@ def _compare_configuration(
         )
 
 
-def _compare(now: Mapping[str, Any], attested: Predicates) -> None:
+def _compare_sbom(now: Mapping[str, Any], attested: Predicates) -> None:
     """Return if an attested SBOM has the layers, labels and packages that the image has."""
     if not attested:
         raise CheckFailedError("there is no SBOM to compare it with")
-    own, others = _facts(now), [_facts(document) for document in attested]
+    own, others = _sbom_facts(now), [_sbom_facts(document) for document in attested]
     if own not in others:
         lacks, more = sorted(others[-1] - own), sorted(own - others[-1])
         raise CheckFailedError(
@@ -434,11 +419,11 @@ def _compare(now: Mapping[str, Any], attested: Predicates) -> None:
         )
 
 
-def _facts(document: Mapping[str, Any]) -> set[str]:
+def _sbom_facts(document: Mapping[str, Any]) -> set[str]:
     """Return what must be the same on every machine: where hashes are known from may differ."""
     try:
         properties = document["metadata"]["component"]["properties"]
-        found = {f"{one['name']}={one['value']}" for one in properties}
-        return found | {str(one["purl"]) for one in document["components"]}
+        facts = {f"{fact['name']}={fact['value']}" for fact in properties}
+        return facts | {str(component["purl"]) for component in document["components"]}
     except (KeyError, TypeError):
         return set()

@@ -9,7 +9,7 @@ from test_verification import NAME, OTHER, RETIRED, Bench, before_issue
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag, record_tag
 from imgbuild.project import Project
-from imgbuild.publish.inspection import Inspection
+from imgbuild.publish.inspection import inspect_repository
 from imgbuild.publish.record import read_published
 from imgbuild.registry.repository import OCI_MANIFEST, Manifest
 from imgbuild.registry.signing import RETIREMENT, Trust
@@ -24,7 +24,7 @@ def faults(bench: Bench, key: str = "public own") -> list[str]:
     """Return what is found; without a key, nothing is verified."""
     trust = Trust(bench.cosign, key) if key else None
     found = read_published(bench.registry)
-    return [*Inspection(bench.registry, found, trust, bench.images[NAME].matrix).faults()]
+    return [*inspect_repository(bench.registry, found, bench.images[NAME].matrix, trust)]
 
 
 def sign(bench: Bench, manifest: Manifest) -> None:

@@ -1,5 +1,6 @@
 """Retiring and deleting what is published: nothing that stays loses anything."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 
@@ -12,7 +13,7 @@ from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag, record_tag
 from imgbuild.project import Project
-from imgbuild.publish.life_cycle import Pruning, retire
+from imgbuild.publish.life_cycle import delete_tags, find_old, retire, tags_to_delete
 from imgbuild.publish.record import END_OF_LIFE, Record, read_published
 from imgbuild.registry.repository import OCI_MANIFEST
 from imgbuild.registry.signing import RETIREMENT, Signer, Trust
@@ -56,6 +57,19 @@ def release(registry: MemoryRegistry, number: int, image: str = "tf-2.2-cpu-debi
     return record
 
 
+class Pruning:
+    """The steps of `imgbuild prune`, which chooses first and deletes later."""
+
+    def __init__(self, registry: MemoryRegistry, keep: int) -> None:
+        published = read_published(registry)
+        self.registry, self.digests = registry, registry.heads(published.tags)
+        self.old = find_old(published, self.digests, keep)
+        self.tags = tags_to_delete(registry, published, self.digests, self.old)
+
+    def run(self) -> Iterator[str]:
+        return delete_tags(self.registry, self.tags, self.digests)
+
+
 def test_the_latest_releases_and_what_a_moving_tag_is_at_stay_with_all_they_have(
     registry: MemoryRegistry,
 ) -> None:
@@ -76,18 +90,18 @@ def test_the_latest_releases_and_what_a_moving_tag_is_at_stay_with_all_they_have
     found = read_published(registry)
     assert [*found.faults()] == []
     assert len(found.whole) == 4
-    assert not Pruning(registry, 2).tags()
+    assert not Pruning(registry, 2).tags
 
 
 def test_a_deletion_that_was_cut_off_is_completed(registry: MemoryRegistry) -> None:
     for number in range(1, 4):
         release(registry, number)
-    total = len(Pruning(registry, 1).tags())
+    total = len(Pruning(registry, 1).tags)
     running = Pruning(registry, 1).run()
     for _ in range(5):
         next(running)
     left = Pruning(registry, 1)
-    assert 0 < len(left.tags()) < total
+    assert 0 < len(left.tags) < total
     [*left.run()]
     assert [one.release for one in read_published(registry).records] == ["20261120.3"]
 
@@ -95,7 +109,6 @@ def test_a_deletion_that_was_cut_off_is_completed(registry: MemoryRegistry) -> N
 def test_a_tag_that_moves_to_an_old_image_meanwhile_keeps_it(registry: MemoryRegistry) -> None:
     old, _ = release(registry, 1), release(registry, 2)
     pruning = Pruning(registry, 1)
-    pruning.tags()
     registry.tagged["2.2-cpu"] = old.digest
     [*pruning.run()]
     assert registry.tagged["2.2-cpu"] == registry.tagged[old.tag] == old.digest
@@ -111,12 +124,12 @@ def test_tags_that_no_release_needs_go(registry: MemoryRegistry) -> None:
     registry.put_artifact(f"verdicts-{'c' * 32}", "application/vnd.test", b"{}", image)
     registry.put_artifact(WHEEL, "application/vnd.test", b"a wheel")
     del registry.tagged["x"]
-    assert {*Pruning(registry, 1).tags()} == unneeded
+    assert {*Pruning(registry, 1).tags} == unneeded
     assert {*Pruning(registry, 1).run()} <= unneeded
     assert registry.tagged == before
     assert verdicts_tag(kept) in before
     assert registry.head(input_tag(kept.input_digest)) == kept.digest
-    assert Pruning(registry, 1).tags() == {}
+    assert Pruning(registry, 1).tags == {}
 
 
 def test_tags_of_somebody_else_stay(registry: MemoryRegistry) -> None:
@@ -132,7 +145,7 @@ def test_tags_of_somebody_else_stay(registry: MemoryRegistry) -> None:
         registry.manifest(registry.tagged["mine"]),
     )
     before = dict(registry.tagged)
-    assert Pruning(registry, 1).tags() == {}
+    assert Pruning(registry, 1).tags == {}
     assert [*Pruning(registry, 1).run()] == []
     assert registry.tagged == before
 

@@ -19,20 +19,14 @@ from imgbuild.matrix.tags import input_tag
 from imgbuild.project import Project
 from imgbuild.publish import verification
 from imgbuild.publish.extended_candidate import ExtendedCandidate
-from imgbuild.publish.inspection import Inspection
-from imgbuild.publish.life_cycle import Pruning
-from imgbuild.publish.provenance import (
-    EXTENSION_TYPE,
-    Publication,
-    configuration_of,
-    extension_provenance,
-)
+from imgbuild.publish.inspection import inspect_repository
+from imgbuild.publish.life_cycle import find_old
+from imgbuild.publish.provenance import EXTENSION_TYPE, configuration_of, extension_provenance
 from imgbuild.publish.record import Record, put_record, read_published
 from imgbuild.publish.signed_image import read_provenances, record_differences
-from imgbuild.publish.verification import Verification
+from imgbuild.publish.verification import verify_image
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.signing import Trust
-from imgbuild.settings import Settings
 
 FIRST, SECOND = "1-20261120.1", "1-20261120.2"
 BASE = f"registry.example.org/ml/tensorflow:2.2-cpu@{DIGEST}"
@@ -59,8 +53,7 @@ class ExtendedBench(SignedBench):
         def documents(record: Record, manifest: Manifest) -> dict[str, bytes]:
             assert self.project
             configuration = configuration_of(self.registry, manifest)
-            published = Publication(record.release, record.tag, record.moving, configuration)
-            made = extension_provenance(candidate, self.project, "{}", published)
+            made = extension_provenance(candidate, record, configuration, self.project, "{}")
             return {"cyclonedx": b"{}", "slsaprovenance1": json.dumps(made).encode()}
 
         self.registry.calls.clear()
@@ -132,7 +125,7 @@ def test_extension_is_signed_with_what_it_is_based_on(bench: ExtendedBench) -> N
 def verifying(bench: ExtendedBench, monkeypatch: pytest.MonkeyPatch) -> FakeCosign:
     """Return cosign for `imgbuild verify`, which does not read the running image here."""
     monkeypatch.setattr(verification, "connect", lambda *_: bench.registry)
-    monkeypatch.setattr(Verification, "_contents", lambda *_: None)
+    monkeypatch.setattr(verification, "_require_contents", lambda *_: None)
     return FakeCosign()
 
 
@@ -152,9 +145,9 @@ def test_verify_says_base_lock_and_suites(
     trust: Any = Trust(verifying, "public own")
     for tag in ("1", FIRST):
         name = f"{bench.registry.name}:{tag}"
-        found = Verification(name, trust, project, Settings(), print).verify()
-        assert {fact.problem for fact in found.facts} == {""}
-        said = {fact.name: fact.text for fact in found.facts if fact.text}
+        _, facts = verify_image(name, trust, project, print)
+        assert {fact.problem for fact in facts} == {""}
+        said = {fact.name: fact.text for fact in facts if fact.text}
         assert said["base"] == record.base
         assert said["lock"] == record.lock
         assert said["suites"] == "pins passed; not run: horovod"
@@ -164,8 +157,8 @@ def test_verify_says_base_lock_and_suites(
         bench.registry.manifests[record.digest],
     )
     name = f"{bench.registry.name}:{FIRST}"
-    found = Verification(name, trust, project, Settings(), print).verify()
-    assert [fact.name for fact in found.facts if fact.problem] == ["record"]
+    _, facts = verify_image(name, trust, project, print)
+    assert [fact.name for fact in facts if fact.problem] == ["record"]
 
 
 def test_check_of_a_repository_accepts_extensions(
@@ -176,10 +169,10 @@ def test_check_of_a_repository_accepts_extensions(
     _signatures(bench, verifying)
     trust: Any = Trust(verifying, "public own")
     found = read_published(bench.registry)
-    assert not [*Inspection(bench.registry, found, trust, bench.image.matrix).faults()]
+    assert not [*inspect_repository(bench.registry, found, bench.image.matrix, trust)]
     del bench.registry.tagged[FIRST]
     found = read_published(bench.registry)
-    assert [*Inspection(bench.registry, found, trust, bench.image.matrix).faults()]
+    assert [*inspect_repository(bench.registry, found, bench.image.matrix, trust)]
 
 
 def test_prune_keeps_releases_of_each_name(bench: ExtendedBench) -> None:
@@ -187,10 +180,14 @@ def test_prune_keeps_releases_of_each_name(bench: ExtendedBench) -> None:
     for word in ("one", "two", "three"):
         bench.push_extended(word)
     bench.registry.tagged["1"] = bench.registry.tagged[FIRST]
-    old = Pruning(bench.registry, keep=1).old
-    assert [record.tag for record in old] == [SECOND]
+    assert [record.tag for record in _old(bench.registry)] == [SECOND]
     bench.registry.tagged["1"] = bench.registry.tagged["1-20261120.3"]
-    assert [one.tag for one in Pruning(bench.registry, keep=1).old] == [FIRST, SECOND]
+    assert [record.tag for record in _old(bench.registry)] == [FIRST, SECOND]
+
+
+def _old(registry: MemoryRegistry) -> tuple[Record, ...]:
+    published = read_published(registry)
+    return find_old(published, registry.heads(published.tags), keep=1)
 
 
 @pytest.mark.parametrize("kills", ["none", "both"])

@@ -10,7 +10,8 @@ from project_copy import command
 import imgbuild.reproduction
 import imgbuild.suites.container
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.publish.verification import Verification, VerifiedFact, VerifiedImage
+from imgbuild.publish import verification
+from imgbuild.publish.verification import VerifiedFact
 
 EXACT = f"registry.test/ml/tf@sha256:{'1' * 64}"
 TAGGED = "registry.test/ml/tf:2.2-cpu"
@@ -37,15 +38,15 @@ def rebuilt(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def verified(*problems: str) -> VerifiedImage:
-    return VerifiedImage(EXACT, tuple(VerifiedFact("signature", problem) for problem in problems))
+def verified(*problems: str) -> tuple[str, list[VerifiedFact]]:
+    return EXACT, [VerifiedFact("signature", problem) for problem in problems]
 
 
 def test_rebuild_builds_the_verified_digest(
     key: str, rebuilt: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine may have another image under the tag; the registry may move it meanwhile."""
-    monkeypatch.setattr(Verification, "verify", lambda _: verified(""))
+    monkeypatch.setattr(verification, "verify_image", lambda *_: verified(""))
     command("verify", TAGGED, "--key", key, "--rebuild")
     assert rebuilt == [EXACT]
     with pytest.raises(CheckFailedError, match="rebuild"):
@@ -55,7 +56,8 @@ def test_rebuild_builds_the_verified_digest(
 def test_unverified_image_is_not_rebuilt(
     key: str, rebuilt: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Verification, "verify", lambda _: verified("", "somebody else signed it"))
+    problems = verified("", "somebody else signed it")
+    monkeypatch.setattr(verification, "verify_image", lambda *_: problems)
     with pytest.raises(CheckFailedError, match="signature"):
         command("verify", TAGGED, "--key", key, "--rebuild")
     assert rebuilt == []
