@@ -54,8 +54,8 @@ class Garbage:
     """Something that imgbuild made. ``size`` is in bytes, ``since`` in seconds since 1970.
 
     ``remove`` returns False where somebody has begun to use it. ``image`` is the image of the
-    matrix whose lock removing it needs; empty for something of any image. ``kept`` is why it must
-    stay, if it must.
+    matrix whose lock removing it needs; empty for something of any image. ``blocked_by`` is why it
+    must stay, if it must.
     """
 
     kind: CleanupKind
@@ -65,143 +65,162 @@ class Garbage:
     size: int = 0
     since: int | None = None
     image: str | None = None
-    kept: str | None = None
+    blocked_by: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        shown = ("kind", "name", "why", "size", "since", "kept")
-        return {name: getattr(self, name) for name in shown}
+        facts = {name: getattr(self, name) for name in ("kind", "name", "why", "size", "since")}
+        return {**facts, "kept": self.blocked_by}
 
 
-@dataclass(frozen=True)
-class Cleanup:
-    """Where to look: an engine, if one answers, and this user's state and cache folders.
+def find_garbage(  # noqa: PLR0913 - the places where to look
+    engine: Engine | None,
+    state: Path,
+    cache: Path,
+    *,
+    elsewhere: bool = False,
+    repository: str | None = None,
+    builders: Sequence[Buildx | None] = (None,),
+) -> tuple[Garbage, ...]:
+    """Return all that can be removed, in the order of removing.
 
-    ``elsewhere`` includes what other state folders left on the engine, whose locks are not visible,
-    and images that were built for another ``repository``. ``builders`` are those whose build cache
-    counts; None in it is the engine's own.
+    ``engine`` is one that answers, ``state`` and ``cache`` are this user's folders. ``elsewhere``
+    includes what other state folders left on the engine, whose locks are not visible, and images
+    that were built for another ``repository``. ``builders`` are those whose build cache counts;
+    None in it is the engine's own.
     """
+    findings: list[Garbage] = []
+    if engine:
+        findings += _find_leftovers(engine, state, elsewhere=elsewhere)
+        findings += _find_images(engine, state, repository, elsewhere=elsewhere)
+    findings += _find_build_caches(engine, builders)
+    findings += _find_work(state, cache)
+    locks = state / "locks"
+    return tuple(
+        replace(finding, blocked_by=_lock_owner(finding.image, locks)) for finding in findings
+    )
 
-    engine: Engine | None
-    state: Path
-    cache: Path
-    elsewhere: bool = False
-    repository: str | None = None
-    builders: tuple[Buildx | None, ...] = (None,)
 
-    def find(self) -> tuple[Garbage, ...]:
-        """Return all that can be removed, in the order of removing."""
-        return tuple(replace(one, kept=self._busy(one.image)) for one in self._found())
+def remove_garbage(
+    findings: Iterable[Garbage], engine: Engine | None, state: Path
+) -> Iterator[Garbage]:
+    """Remove what was found; yield each as it then is: ``blocked_by`` says why it still exists."""
+    for finding in findings:
+        problem = finding.blocked_by or _remove(finding, engine, state / "locks")
+        yield replace(finding, blocked_by=problem)
 
-    def remove(self, findings: Iterable[Garbage]) -> Iterator[Garbage]:
-        """Remove the findings and yield each as it then is: ``kept`` says why it is still there."""
-        for finding in findings:
-            yield replace(finding, kept=finding.kept or self._removed(finding))
 
-    def _removed(self, finding: Garbage) -> str | None:
-        locked = [finding.image] if finding.image else []
-        host = self.engine.host if self.engine else None
-        try:
-            with image_locks(locked, host, self.state / "locks"):
-                return "it is in use" if finding.remove() is False else None
-        except (ImgbuildError, OSError) as error:
-            return str(error)
+def _remove(finding: Garbage, engine: Engine | None, locks: Path) -> str | None:
+    """Remove something; return why it is still there, if it is."""
+    locked = [finding.image] if finding.image else []
+    try:
+        with image_locks(locked, engine.host if engine else None, locks):
+            return "it is in use" if finding.remove() is False else None
+    except (ImgbuildError, OSError) as error:
+        return str(error)
 
-    def _busy(self, image: str | None) -> str | None:
-        """Return why something of an image must stay: a process holds its lock."""
-        if image is None:
-            return None
-        for lock in sorted((self.state / "locks").glob(f"*-{image}.lock" if image else "*.lock")):
-            if is_locked(lock):
-                return f"process {lock_owner(lock)} is at work on it"
+
+def _lock_owner(image: str | None, locks: Path) -> str | None:
+    """Return why something of an image must stay: a process holds its lock."""
+    if image is None:
         return None
-
-    def _found(self) -> Iterator[Garbage]:
-        if self.engine:
-            yield from self._leftovers(self.engine)
-            yield from self._images(self.engine)
-        yield from self._build_caches()
-        yield from self._work()
-
-    def _build_caches(self) -> Iterator[Garbage]:
-        kind, host = CleanupKind.BUILD_CACHE, self.engine.host if self.engine else None
-        for buildx in self.builders:
-            if buildx and (used := cache_size(buildx, host)):
-                name, remove = str(buildx.builder), partial(empty_cache, buildx, host)
-                why = f"{used} of this builder; its next builds start from nothing"
-                yield Garbage(kind, name, why, remove)
-            elif not buildx and self.engine and (sizes := self.engine.build_cache()):
-                why = "of every project on this engine; the next builds start from nothing"
-                name, emptied = counted(len(sizes), "record"), self.engine.empty_build_cache
-                yield Garbage(kind, name, why, emptied, sum(sizes))
-
-    def _leftovers(self, engine: Engine) -> Iterator[Garbage]:
-        """Yield containers and networks of killed tests, and temporary names of killed runs."""
-        kind = CleanupKind.LEFTOVERS
-        for found, act in (
-            (engine.containers(CONTAINER_LABEL), engine.remove_container),
-            (engine.networks(CONTAINER_LABEL), engine.remove_network),
-        ):
-            for one in found:
-                image, _, place = one.labels[CONTAINER_LABEL].rpartition("@")
-                image = folder_name(image)  # any image can have this label
-                here = place == place_of(self.state)
-                why = f"of a test of {image}"
-                why += "" if here else f", by another state folder ({place})"
-                remove, since, lock = partial(act, one.id), one.created, image if here else None
-                if here or self.elsewhere:
-                    yield Garbage(kind, one.id[:12], why, remove, since=since or None, image=lock)
-        mine = f"{TEMPORARY_NAMES}:{place_of(self.state)}-"
-        for stored in engine.named(TEMPORARY_NAMES):
-            for name in stored.tags:
-                if name.startswith(mine):
-                    why = "temporary name of a build that was killed"
-                    yield Garbage(kind, name, why, partial(engine.untag, name), image="")
-        for note in sorted(note_of(self.state, engine, "*").parent.glob("*.json")):
-            why = "temporary tag of a push that was killed"
-            remove, since = partial(remove_left_tag, engine, note), int(note.stat().st_mtime)
-            yield Garbage(kind, note.stem, why, remove, since=since, image=note.stem)
-
-    def _images(self, engine: Engine) -> Iterator[Garbage]:
-        known = ReportStore(self.state / "reports").was_to_test
-        for image in engine.images(NAME):
-            names, name = own_names(image), folder_name(image.labels[NAME])
-            family = image.labels.get(REPOSITORY, "").removeprefix(STANDIN_HOST)
-            foreign = self.repository not in {None, family}
-            # One with tags of others only is theirs now; an untagged one may await its tests.
-            if (image.tags and not names) or not has_own_labels(image):
-                continue
-            if not self.elsewhere and (foreign or not (names or known(image.id))):
-                continue
-            kind, why = CleanupKind.UNTAGGED, "without a tag: it did not pass its tests"
-            if names:
-                kind, why = CleanupKind.IMAGES, "tagged by imgbuild"
-            shown = ", ".join(names) or f"{short_id(image.id)} ({name})"
-            remove = partial(_remove_image, engine, image.id, names)
-            yield Garbage(kind, shown, why, remove, image.size, image=name)
-        for base in engine.named(BASE_REPOSITORY):
-            tags = [tag for tag in base.tags if tag.startswith(f"{BASE_REPOSITORY}:")]
-            # The name of one that imgbuild made ends with its own id.
-            if any(tag.endswith(f"-{short_id(base.id)}") for tag in tags):
-                why = "base image; made again when needed"
-                remove = partial(_remove_image, engine, base.id, tags)
-                yield Garbage(CleanupKind.IMAGES, ", ".join(tags), why, remove, base.size, image="")
-
-    def _work(self) -> Iterator[Garbage]:
-        """Yield the folders that killed processes left, and, as one, the old logs."""
-        half_made = [
-            path
-            for path in self.cache.glob("*/.*.tmp-*")
-            if not is_locked(path.with_name(f"{path.name.rpartition('.tmp-')[0]}.lock"))
-        ]
-        for path in sorted({*abandoned_work(self.state / "work"), *half_made, *_scratch()}):
-            yield _paths(str(path), "its process was killed", [path])
-        logs = (self.state / "logs").glob("*.log")
-        if old := [path for path in logs if path.stat().st_mtime < time.time() - OLD]:
-            name = f"{counted(len(old), 'log')} in {old[0].parent}"
-            yield _paths(name, "older than 30 days", old)
+    for lock in sorted(locks.glob(f"*-{image}.lock" if image else "*.lock")):
+        if is_locked(lock):
+            return f"process {lock_owner(lock)} is at work on it"
+    return None
 
 
-def _paths(name: str, why: str, paths: Sequence[Path]) -> Garbage:
+def _find_build_caches(
+    engine: Engine | None, builders: Sequence[Buildx | None]
+) -> Iterator[Garbage]:
+    kind, host = CleanupKind.BUILD_CACHE, engine.host if engine else None
+    for buildx in builders:
+        if buildx and (used := cache_size(buildx, host)):
+            name, remove = str(buildx.builder), partial(empty_cache, buildx, host)
+            why = f"{used} of this builder; its next builds start from nothing"
+            yield Garbage(kind, name, why, remove)
+        elif not buildx and engine and (sizes := engine.build_cache()):
+            why = "of every project on this engine; the next builds start from nothing"
+            name = counted(len(sizes), "record")
+            yield Garbage(kind, name, why, engine.empty_build_cache, sum(sizes))
+
+
+def _find_leftovers(engine: Engine, state: Path, *, elsewhere: bool) -> Iterator[Garbage]:
+    """Yield containers and networks of killed tests, and temporary names of killed runs."""
+    kind, own_place = CleanupKind.LEFTOVERS, place_of(state)
+    for items, remove_item in (
+        (engine.containers(CONTAINER_LABEL), engine.remove_container),
+        (engine.networks(CONTAINER_LABEL), engine.remove_network),
+    ):
+        for item in items:
+            image, _, place = item.labels[CONTAINER_LABEL].rpartition("@")
+            image = folder_name(image)  # any image can have this label
+            here = place == own_place
+            if here or elsewhere:
+                origin = "" if here else f", by another state folder ({place})"
+                yield Garbage(
+                    kind,
+                    item.id[:12],
+                    f"of a test of {image}{origin}",
+                    partial(remove_item, item.id),
+                    since=item.created or None,
+                    image=image if here else None,
+                )
+    own_prefix = f"{TEMPORARY_NAMES}:{own_place}-"
+    for stored in engine.named(TEMPORARY_NAMES):
+        for name in stored.tags:
+            if name.startswith(own_prefix):
+                why = "temporary name of a build that was killed"
+                yield Garbage(kind, name, why, partial(engine.untag, name), image="")
+    for note in sorted(note_of(state, engine, "*").parent.glob("*.json")):
+        why = "temporary tag of a push that was killed"
+        remove, since = partial(remove_left_tag, engine, note), int(note.stat().st_mtime)
+        yield Garbage(kind, note.stem, why, remove, since=since, image=note.stem)
+
+
+def _find_images(
+    engine: Engine, state: Path, repository: str | None, *, elsewhere: bool
+) -> Iterator[Garbage]:
+    was_to_test = ReportStore(state / "reports").was_to_test
+    for image in engine.images(NAME):
+        names, name = own_names(image), folder_name(image.labels[NAME])
+        family = image.labels.get(REPOSITORY, "").removeprefix(STANDIN_HOST)
+        foreign = repository not in {None, family}
+        # One with tags of others only is theirs now; an untagged one may await its tests.
+        if (image.tags and not names) or not has_own_labels(image):
+            continue
+        if not elsewhere and (foreign or not (names or was_to_test(image.id))):
+            continue
+        kind, why = CleanupKind.UNTAGGED, "without a tag: it did not pass its tests"
+        if names:
+            kind, why = CleanupKind.IMAGES, "tagged by imgbuild"
+        shown = ", ".join(names) or f"{short_id(image.id)} ({name})"
+        remove = partial(_remove_image, engine, image.id, names)
+        yield Garbage(kind, shown, why, remove, image.size, image=name)
+    for base in engine.named(BASE_REPOSITORY):
+        tags = [tag for tag in base.tags if tag.startswith(f"{BASE_REPOSITORY}:")]
+        # The name of one that imgbuild made ends with its own id.
+        if any(tag.endswith(f"-{short_id(base.id)}") for tag in tags):
+            why = "base image; made again when needed"
+            remove = partial(_remove_image, engine, base.id, tags)
+            yield Garbage(CleanupKind.IMAGES, ", ".join(tags), why, remove, base.size, image="")
+
+
+def _find_work(state: Path, cache: Path) -> Iterator[Garbage]:
+    """Yield the folders that killed processes left, and, as one, the old logs."""
+    half_made = [
+        path
+        for path in cache.glob("*/.*.tmp-*")
+        if not is_locked(path.with_name(f"{path.name.rpartition('.tmp-')[0]}.lock"))
+    ]
+    for path in sorted({*abandoned_work(state / "work"), *half_made, *_find_scratch_folders()}):
+        yield _garbage_of(str(path), "its process was killed", [path])
+    logs = (state / "logs").glob("*.log")
+    if old := [path for path in logs if path.stat().st_mtime < time.time() - OLD]:
+        name = f"{counted(len(old), 'log')} in {old[0].parent}"
+        yield _garbage_of(name, "older than 30 days", old)
+
+
+def _garbage_of(name: str, why: str, paths: Sequence[Path]) -> Garbage:
     def remove() -> bool:
         for path in paths:
             remove_tree(path)
@@ -213,15 +232,15 @@ def _paths(name: str, why: str, paths: Sequence[Path]) -> Garbage:
 
 def _disk_size(path: Path) -> int:
     """Return the bytes that ``path`` and all below it take; a file with two names counts once."""
-    found: dict[tuple[int, int], int] = {}
+    sizes: dict[tuple[int, int], int] = {}
     with suppress(OSError):  # it went meanwhile
-        for one in (path, *path.rglob("*")):
-            status = one.lstat()
-            found[status.st_dev, status.st_ino] = status.st_blocks * 512
-    return sum(found.values())
+        for file in (path, *path.rglob("*")):
+            status = file.lstat()
+            sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return sum(sizes.values())
 
 
-def _scratch() -> Iterator[Path]:
+def _find_scratch_folders() -> Iterator[Path]:
     for parent in {Path("/dev/shm"), Path(tempfile.gettempdir())}:  # noqa: S108 (looked at only)
         for path in parent.glob(f"imgbuild-{os.getuid()}-*"):
             status = path.lstat()

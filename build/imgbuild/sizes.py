@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from imgbuild.build.gate import image_size, over_budget
@@ -50,22 +50,8 @@ class ImageSize:
         if self.image_id is None:
             return {**named, "built": False}
         layers = [{**layer._asdict(), "images": shared[layer.key]} for layer in self.layers]
-        found = {"id": self.image_id, "size": self.size, "exceeded": self.excess is not None}
-        return {**named, "built": True, **found, "layers": layers}
-
-
-@dataclass(frozen=True)
-class Together:
-    """The bytes of several images.
-
-    ``together`` counts every image whole; ``by_content`` each layer once, as a registry does;
-    ``by_chain`` a layer once over the same layers, as graph drivers (overlay2) do.
-    """
-
-    images: int
-    together: int
-    by_content: int
-    by_chain: int
+        facts = {"id": self.image_id, "size": self.size, "exceeded": self.excess is not None}
+        return {**named, "built": True, **facts, "layers": layers}
 
 
 def measure(name: str, reference: str, engine: Engine, budget: int | None = None) -> ImageSize:
@@ -85,18 +71,28 @@ def image_layers(history: Sequence[HistoryEntry], diff_ids: Sequence[str]) -> tu
     The engine does not say which steps made no layer: where their number does not fit, the layers
     have no ``diff_id``.
     """
-    steps = [one for one in reversed(history) if one.size or one.made_by.startswith(_MAKE_LAYERS)]
+    steps = [
+        entry for entry in reversed(history) if entry.size or entry.made_by.startswith(_MAKE_LAYERS)
+    ]
     known: Sequence[str | None] = diff_ids if len(steps) == len(diff_ids) else [None] * len(steps)
-    return tuple(Layer(id_, one.size, one.made_by) for id_, one in zip(known, steps, strict=True))
+    pairs = zip(known, steps, strict=True)
+    return tuple(Layer(diff_id, step.size, step.made_by) for diff_id, step in pairs)
 
 
-def sharing(images: Sequence[ImageSize]) -> Counter[str]:
+def count_sharing(images: Sequence[ImageSize]) -> Counter[str]:
     """Return in how many of the images each layer is, by its key."""
-    return Counter(key for one in _different(images) for key in {layer.key for layer in one.layers})
+    counts = Counter[str]()
+    for image in _different(images):
+        counts.update({layer.key for layer in image.layers})
+    return counts
 
 
-def together(images: Sequence[ImageSize]) -> Together:
-    """Return what images take together; an image that has several names counts once."""
+def combined_size(images: Sequence[ImageSize]) -> dict[str, int]:
+    """Return the number of images and their bytes; an image that has several names counts once.
+
+    ``together`` counts every image whole; ``by_content`` each layer once, as a registry does;
+    ``by_chain`` a layer once over the same layers, as graph drivers (overlay2) do.
+    """
     different = _different(images)
     content: dict[str, int] = {}
     chains: dict[tuple[str, ...], int] = {}
@@ -105,16 +101,20 @@ def together(images: Sequence[ImageSize]) -> Together:
         for layer in image.layers:
             below = (*below, layer.key)
             content[layer.key] = chains[below] = layer.size
-    whole = sum(image.size for image in different)
-    return Together(len(different), whole, sum(content.values()), sum(chains.values()))
+    return {
+        "images": len(different),
+        "together": sum(image.size for image in different),
+        "by_content": sum(content.values()),
+        "by_chain": sum(chains.values()),
+    }
 
 
 def as_json(images: Sequence[ImageSize]) -> dict[str, Any]:
     """Return what ``size --json`` prints; every number is in bytes."""
-    shared = sharing(images)
-    family = asdict(together(images))
-    return {"images": [one.as_json(shared) for one in images], "family": family}
+    shared = count_sharing(images)
+    listed = [image.as_json(shared) for image in images]
+    return {"images": listed, "family": combined_size(images)}
 
 
 def _different(images: Sequence[ImageSize]) -> list[ImageSize]:
-    return list({one.image_id: one for one in images if one.image_id}.values())
+    return list({image.image_id: image for image in images if image.image_id}.values())

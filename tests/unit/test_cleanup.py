@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from imgbuild.build.context import image_locks
 from imgbuild.build.image_build import TEMPORARY_NAMES
-from imgbuild.cleanup import Cleanup, CleanupKind
+from imgbuild.cleanup import CleanupKind, find_garbage, remove_garbage
 from imgbuild.cli import app, register
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
@@ -125,12 +125,12 @@ def test_a_builder_of_the_settings_that_is_gone_only_keeps_its_cache(tmp_path: P
 
 
 def test_an_image_that_imgbuild_works_on_stays(engine: FakeEngine, state: Path) -> None:
-    cleanup = Cleanup(engine, state, state)
-    before = cleanup.find()
+    before = find_garbage(engine, state, state)
+    untagged = [finding for finding in before if finding.kind is CleanupKind.UNTAGGED]
     with image_locks([NAME], HOST, state / "locks"):
         assert f"kept: process {os.getpid()} " in run("--yes").output
-        (late,) = cleanup.remove(one for one in before if one.kind is CleanupKind.UNTAGGED)
-        assert late.kept
+        (late,) = remove_garbage(untagged, engine, state)
+        assert late.blocked_by
     assert len(engine.stored) == 2
     assert run("--yes").exit_code == 0
     assert len(engine.stored) == 1

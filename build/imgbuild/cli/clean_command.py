@@ -46,7 +46,7 @@ def clean(
     Killed runs leave some. Only images and files with imgbuild's labels or in its folders are
     removed, and none that a running imgbuild or a container uses.
     """
-    from imgbuild.cleanup import DEFAULT, Cleanup, CleanupKind
+    from imgbuild.cleanup import DEFAULT, CleanupKind, find_garbage, remove_garbage
     from imgbuild.engine.client import open_engine
     from imgbuild.engine.discovery import find_buildx, with_builder
     from imgbuild.matrix.load import load_matrix
@@ -66,27 +66,36 @@ def clean(
     names = builders or {ENGINES_OWN, *more}
     buildx = find_buildx(settings.engine) if {*names} - {ENGINES_OWN} else None
     with open_engine(settings.engine) as engine:
-        there = engine if _answers(engine) else None
+        reachable = engine if _is_reachable(engine) else None
         caches = tuple(
             with_builder(buildx, name, engine.host) if buildx and name != ENGINES_OWN else None
             for name in sorted(names)
         )
-        cleanup = Cleanup(there, state_dir(), cache_dir(), elsewhere, repository, caches)
-        found = cleanup.find()
-        selected = [one for one in found if one.kind in kinds]
+        findings = find_garbage(
+            reachable,
+            state_dir(),
+            cache_dir(),
+            elsewhere=elsewhere,
+            repository=repository,
+            builders=caches,
+        )
+        selected = [finding for finding in findings if finding.kind in kinds]
         if remove:
-            selected = [*cleanup.remove(selected)]
-    result = [{**one.as_json(), "removed": remove and not one.kept} for one in selected]
-    others = [one for one in found if one.kind not in {other.kind for other in selected}]
+            selected = [*remove_garbage(selected, reachable, state_dir())]
+    result = [
+        {**finding.as_json(), "removed": remove and not finding.blocked_by} for finding in selected
+    ]
+    shown = {finding.kind for finding in selected}
+    others = [finding for finding in findings if finding.kind not in shown]
     print_result(result, _lines(selected, others, removed=remove), as_json=as_json)
-    kept = sum(one.kept is not None for one in selected)
+    kept = sum(finding.blocked_by is not None for finding in selected)
     if remove and kept:
         raise CheckFailedError(
             f"{kept} of {len(selected)} could not be removed; the table says why."
         )
 
 
-def _answers(engine: "Engine") -> bool:
+def _is_reachable(engine: "Engine") -> bool:
     try:
         engine.version()
     except MachineError as error:
@@ -100,7 +109,7 @@ def _lines(
 ) -> Iterator[str]:
     if selected:
         yield from aligned([("kind", "what", "size", "age", "why"), *map(_row, selected)])
-    going = [one.size for one in selected if not one.kept]
+    going = [finding.size for finding in selected if not finding.blocked_by]
     if going:
         total = f"{counted(len(going), 'item')}, at most {size_text(sum(going))}"
         total += " (layers that other images share stay)."
@@ -108,16 +117,17 @@ def _lines(
     else:
         yield "Nothing was removed." if selected else "Nothing to clean."
     sizes: dict[str, list[int]] = {}
-    for one in others:
-        sizes.setdefault(one.kind, []).append(one.size)
+    for finding in others:
+        sizes.setdefault(finding.kind, []).append(finding.size)
     if sizes:
         kinds = [f"{kind} ({len(each)}, {size_text(sum(each))})" for kind, each in sizes.items()]
         yield f"Not selected: {', '.join(kinds)}. --only KIND selects a kind."
 
 
-def _row(one: "Garbage") -> tuple[str, ...]:
-    seconds = max(0.0, time.time() - (one.since or 0))
-    length, unit = next((one for one in _UNITS if seconds >= one[0]), _UNITS[-1])
-    age = f"{seconds // length:.0f} {unit}" if one.since else ""
-    why = f"{one.why}; kept: {one.kept}" if one.kept else one.why
-    return one.kind, one.name, size_text(one.size) if one.size else "", age, why
+def _row(finding: "Garbage") -> tuple[str, ...]:
+    seconds = max(0.0, time.time() - (finding.since or 0))
+    length, unit = next((pair for pair in _UNITS if seconds >= pair[0]), _UNITS[-1])
+    age = f"{seconds // length:.0f} {unit}" if finding.since else ""
+    kept = f"; kept: {finding.blocked_by}" if finding.blocked_by else ""
+    size = size_text(finding.size) if finding.size else ""
+    return finding.kind, finding.name, size, age, f"{finding.why}{kept}"

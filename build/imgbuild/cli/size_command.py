@@ -37,53 +37,59 @@ def size(
     settings = checkout.settings
     images = engine_images(checkout, selection if image else selection.or_everything, image or ())
     with open_engine(settings.engine) as engine:
-        found = []
-        for reference, one in images:
+        measured = []
+        for reference, planned in images:
             # What is built from stand-ins has no budget.
-            budget = one.budget if one and not settings.standin else None
-            found.append(sizes.measure(one.name if one else reference, reference, engine, budget))
-    missing = ", ".join(one.name for one in found if one.image_id is None)
-    if missing and (image or not any(one.image_id for one in found)):
+            budget = planned.budget if planned and not settings.standin else None
+            name = planned.name if planned else reference
+            measured.append(sizes.measure(name, reference, engine, budget))
+    missing = ", ".join(size.name for size in measured if size.image_id is None)
+    if missing and (image or not any(size.image_id for size in measured)):
         what = f"no image {missing}" if image else f"none of the selected images: {missing}"
         raise InputError(
             f"The engine has {what}. Build or pull it first; `docker images` lists the engine's."
         )
-    print_result(sizes.as_json(found), _lines(found), as_json=as_json)
-    excess = [f"{one.name}: {one.excess}" for one in found if one.excess]
+    print_result(sizes.as_json(measured), _lines(measured), as_json=as_json)
+    excess = [f"{size.name}: {size.excess}" for size in measured if size.excess]
     if excess:
         raise CheckFailedError("\n".join(excess))
 
 
-def _lines(found: "Sequence[ImageSize]") -> Iterator[str]:
+def _lines(images: "Sequence[ImageSize]") -> Iterator[str]:
     """Yield the tables: images, layers with bytes in their order, what several images share."""
-    from imgbuild.sizes import sharing, together
+    from imgbuild.sizes import combined_size, count_sharing
 
-    yield from aligned([("image", "MB", "budget", "layers"), *map(_image_row, found)])
+    yield from aligned([("image", "MB", "budget", "layers"), *map(_image_row, images)])
     yield ""
-    shared = sharing(found)
+    shared = count_sharing(images)
     rows: dict[str, tuple[str, ...]] = {"": ("layer", "MB", "images", "made by")}
-    for layer in (layer for one in found for layer in one.layers if layer.size):
-        short = (layer.diff_id or "-").removeprefix("sha256:")[:12]
-        images = str(shared[layer.key])
-        rows[layer.key] = (short, _megabytes(layer.size), images, instruction(layer.made_by))
+    for image in images:
+        for layer in image.layers:
+            if not layer.size:
+                continue
+            short = (layer.diff_id or "-").removeprefix("sha256:")[:12]
+            count = str(shared[layer.key])
+            rows[layer.key] = (short, _megabytes(layer.size), count, instruction(layer.made_by))
     yield from aligned([*rows.values()])
-    total = together(found)
-    if total.images < 2:
+    combined = combined_size(images)
+    total = combined["together"]
+    if combined["images"] < 2:
         return
-    yield f"\n{total.images} images, {_megabytes(total.together)} MB together."
-    for what, size in (
-        ("each layer once, as a registry stores them", total.by_content),
-        ("each layer once over the same layers, as a graph driver stores them", total.by_chain),
+    yield f"\n{combined['images']} images, {_megabytes(total)} MB together."
+    for way, text in (
+        ("by_content", "each layer once, as a registry stores them"),
+        ("by_chain", "each layer once over the same layers, as a graph driver stores them"),
     ):
-        yield f"{_megabytes(size)} MB ({size * 100 / max(total.together, 1):.0f} %): {what}."
+        size = combined[way]
+        yield f"{_megabytes(size)} MB ({size * 100 / max(total, 1):.0f} %): {text}."
 
 
-def _image_row(one: "ImageSize") -> tuple[str, ...]:
-    exceeded = " EXCEEDED" if one.excess else ""
-    budget = "-" if one.budget is None else f"{one.budget / 1e6:.0f}{exceeded}"
-    if one.image_id is None:
-        return one.name, "not built", budget, "-"
-    return one.name, _megabytes(one.size), budget, str(len(one.layers))
+def _image_row(image: "ImageSize") -> tuple[str, ...]:
+    exceeded = " EXCEEDED" if image.excess else ""
+    budget = "-" if image.budget is None else f"{image.budget / 1e6:.0f}{exceeded}"
+    if image.image_id is None:
+        return image.name, "not built", budget, "-"
+    return image.name, _megabytes(image.size), budget, str(len(image.layers))
 
 
 def _megabytes(size: int) -> str:
@@ -94,6 +100,6 @@ def _megabytes(size: int) -> str:
 def instruction(made_by: str, width: int = 60) -> str:
     """Return the instruction that made a layer, without what builders put around it."""
     text = " ".join(made_by.removesuffix("# buildkit").split())
-    found = _ARGUMENTS.match(text)
-    short = f"RUN {text[found.end() :]}" if found and found[0] else text
+    match = _ARGUMENTS.match(text)
+    short = f"RUN {text[match.end() :]}" if match and match[0] else text
     return (short if len(short) <= width else f"{short[: width - 3].rstrip()}...") or "-"
