@@ -48,7 +48,9 @@ def read_layers(pieces: Iterable[bytes], same: Collection[str]) -> list[LayerFil
     Of a file's content only the sha256 is kept. A graph driver names a layer by its diff id: those
     of ``same`` are not read.
     """
-    left, found, order = iter(pieces), dict[str, LayerFiles](), list[str]()
+    left = iter(pieces)
+    layers: dict[str, LayerFiles] = {}
+    order: list[str] = []
     # A piece may be larger than what tarfile asks for.
     stream: Any = SimpleNamespace(read=lambda _: next(left, b""))
     with tarfile.open(fileobj=stream, mode="r|") as archive:
@@ -59,8 +61,8 @@ def read_layers(pieces: Iterable[bytes], same: Collection[str]) -> list[LayerFil
             elif file and f"sha256:{member.name.rpartition('/')[2]}" not in same:
                 # Another file than a layer is no tar file, and some layers are damaged.
                 with suppress(*_DAMAGE):
-                    found[member.name] = _read_layer(file)
-    return [found.get(name) for name in order]
+                    layers[member.name] = _read_layer(file)
+    return [layers.get(name) for name in order]
 
 
 def file_differences(
@@ -72,9 +74,12 @@ def file_differences(
     """
     if old is None or new is None:
         return None
-    paths = sorted({*old.files, *new.files})
-    found = {path: differing(old.files.get(path, {}), new.files.get(path, {})) for path in paths}
-    return {path: differences for path, differences in found.items() if differences}
+    changed: dict[str, Differences] = {}
+    for path in sorted({*old.files, *new.files}):
+        differences = differing(old.files.get(path, {}), new.files.get(path, {}))
+        if differences:
+            changed[path] = differences
+    return changed
 
 
 def _read_layer(file: Any) -> LayerFiles:  # noqa: ANN401 - what tarfile extracts
@@ -91,7 +96,8 @@ def _read_layer(file: Any) -> LayerFiles:  # noqa: ANN401 - what tarfile extract
 
 
 def _layer_files(layer: tarfile.TarFile) -> LayerFiles:
-    files, packages = dict[str, Mapping[str, str]](), dict[str, str]()
+    files: dict[str, Mapping[str, str]] = {}
+    packages: dict[str, str] = {}
     for member in stream_members(layer):
         content = member.linkname or f"{member.devmajor}:{member.devminor}"
         file: Any = layer.extractfile(member) if member.isreg() else None

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
@@ -38,7 +38,13 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import ImgbuildError, InputError
 from imgbuild.files import work_folder
 from imgbuild.inputs.build_inputs import prepare_inputs
-from imgbuild.layer_files import NOTHING, Differences, file_differences, read_layers
+from imgbuild.layer_files import (
+    NOTHING,
+    Differences,
+    LayerFiles,
+    file_differences,
+    read_layers,
+)
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
@@ -47,7 +53,7 @@ from imgbuild.plan.changes import changes_since
 from imgbuild.plan.digest import InputReader, input_digest
 from imgbuild.plan.plan import Action, PlanItem, has_own_labels
 from imgbuild.project import Project
-from imgbuild.revision import revision
+from imgbuild.revision import open_revision
 from imgbuild.settings import BootstrapBase, RegistryBase, Settings
 from imgbuild.sizes import Layer, image_layers
 
@@ -111,7 +117,7 @@ class RevisionReader(InputReader):
         """Take the locks as they are: whatever they hold is part of the digest."""
 
 
-def known_to(matrix: Matrix, settings: Settings) -> Settings:
+def drop_unknown(settings: Settings, matrix: Matrix) -> Settings:
     """Return the settings without what an older matrix does not know, which would be an error."""
     named: dict[str, tuple[Mapping[str, object], Mapping[str, object]]] = {
         "base": (settings.base, matrix.operating_systems),
@@ -139,11 +145,11 @@ def reproduce(
     """
     with ExitStack() as stack:
         engine = stack.enter_context(open_engine(project.settings.engine))
-        original = _original(name, image, engine, log, stack)
+        original = _pull_original(name, image, engine, log, stack)
         labels, options = original.labels, BuildOptions(test=False, builders=builders)
         image = image_called(load_matrix(project.matrix), labels[NAME])
         context = stack.enter_context(open_context(project, (image,), options, log, lock=True))
-        context, item, lacking, substituted = _recorded(labels, context, stack)
+        context, item, lacking, substituted = _restore_inputs(labels, context, stack)
         for text in lacking:
             log(f"This input is not what it was: {text}")
         for text in substituted:
@@ -151,57 +157,71 @@ def reproduce(
         if substituted:  # its programs run in steps that have the secrets
             secrets = {key: path for key, path in context.inputs.secrets.items() if key != "netrc"}
             context = replace(context, inputs=replace(context.inputs, secrets=secrets))
-        rebuilt = _rebuilt(item, labels.get(_REVISION), context, stack)
-        facts = (image.name, name, lacking, substituted)
-        return Reproduction(*facts, *_compared(original, rebuilt, engine))
+        rebuilt_id = _rebuild(item, labels.get(_REVISION), context, stack)
+        rebuilt = engine.need(rebuilt_id)
+        layers, packages = _compare_layers(original, rebuilt, engine)
+        old, new = (_flatten(engine.configuration(stored.id)) for stored in (original, rebuilt))
+        return Reproduction(
+            image=image.name,
+            reference=name,
+            lacking=tuple(lacking),
+            substituted=tuple(substituted),
+            layers=layers,
+            packages=packages,
+            configuration=differing(old, new),
+        )
 
 
-def _original(
+def _pull_original(
     name: str, image: Image | None, engine: Engine, log: Log, stack: ExitStack
 ) -> StoredImage:
     """Return the image; one that has to be pulled for it is removed with ``stack``."""
-    there = engine.inspect(name)
-    if image and not there:
+    present = engine.inspect(name)
+    if image and not present:
         raise InputError(
             f"The engine has no image {name}. Build it first (imgbuild build --name {image.name}), "
             "or name a published one with --image."
         )
-    if not there:
+    if not present:
         if has_registry(name):
             log(f"pulling {name}")
         engine.pull(name)
-        stack.callback(lambda: engine.discard(found.id))
+        stack.callback(lambda: engine.discard(original.id))
         stack.callback(lambda: None if "@" in name else engine.untag(name))
-    found = engine.need(name)
-    if not has_own_labels(found):
+    original = engine.need(name)
+    if not has_own_labels(original):
         raise InputError(
             f"{name} is not an image of imgbuild's own, or something was added to it: nothing "
             "says what it was built from."
         )
-    return found
+    return original
 
 
-def _recorded(
+def _restore_inputs(
     labels: Mapping[str, str], context: BuildContext, stack: ExitStack
-) -> tuple[BuildContext, PlanItem, tuple[str, ...], tuple[str, ...]]:
+) -> tuple[BuildContext, PlanItem, list[str], list[str]]:
     """Return what builds the image with the inputs that its labels name.
 
     Also return which of them are lacking, and which are in place of the checkout's. The files are
     this checkout's, or those of the image's commit where they differ from them.
     """
-    lacking, substituted, commit = list[str](), list[str](), labels.get(_REVISION, "")
-    context = replace(context, settings=_settings(labels, context, lacking, substituted))
-    found = _of_checkout(context.project, labels, context)
-    if found[1].digest.total != labels[INPUT_DIGEST] and commit not in {"", context.revision}:
+    lacking: list[str] = []
+    substituted: list[str] = []
+    commit = labels.get(_REVISION, "")
+    settings = _restore_settings(labels, context, lacking, substituted)
+    context = replace(context, settings=settings)
+    restored, item = _plan_checkout(context.project, labels, context)
+    if item.digest.total != labels[INPUT_DIGEST] and commit not in {"", context.revision}:
         try:
             # Anybody can write the label, and the commit's Dockerfiles are given the secrets:
-            # `revision` gives only what is in the history.
-            then = stack.enter_context(revision(context.project, commit.removesuffix("-dirty")))
-            found = _of_checkout(then, labels, context)
+            # `open_revision` gives only what is in the history.
+            commit = commit.removesuffix("-dirty")
+            checkout = stack.enter_context(open_revision(context.project, commit))
+            restored, item = _plan_checkout(checkout, labels, context)
         except InputError as error:
             lacking.append(f"the checkout: {error}")
-    lacking += [f"{one.input}: {one.arrow}" for one in found[1].changes]
-    return *found, tuple(lacking), tuple(substituted)
+    lacking += [f"{change.input}: {change.arrow}" for change in item.changes]
+    return restored, item, lacking, substituted
 
 
 def _usual_digest(context: BuildContext) -> str | None:
@@ -211,7 +231,7 @@ def _usual_digest(context: BuildContext) -> str | None:
     return usual.image.rpartition("@")[2] if isinstance(usual, RegistryBase) else None
 
 
-def _settings(
+def _restore_settings(
     labels: Mapping[str, str], context: BuildContext, lacking: list[str], substituted: list[str]
 ) -> Settings:
     """Return the settings, changed so that inputs come from where the labels say."""
@@ -240,22 +260,23 @@ def _settings(
     return settings.model_copy(update=update)
 
 
-def _of_checkout(
+def _plan_checkout(
     project: Project, labels: Mapping[str, str], context: BuildContext
 ) -> tuple[BuildContext, PlanItem]:
+    """Return what builds the image from the files of a checkout, and the changes since."""
     image = image_called(load_matrix(project.matrix), labels[NAME])
     image = standin_image(image) if context.settings.standin else image
-    settings = known_to(image.matrix, context.settings)
+    settings = drop_unknown(context.settings, image.matrix)
     inputs = prepare_inputs((image,), settings, project, context.log)
-    here = replace(context, project=project, images=(image,), settings=settings, inputs=inputs)
-    settings, inputs = with_bases([image], here)
-    here = replace(here, settings=settings, inputs=inputs)
-    digest = input_digest(image, here.inputs, RevisionReader(project))
+    context = replace(context, project=project, images=(image,), settings=settings, inputs=inputs)
+    settings, inputs = with_bases([image], context)
+    context = replace(context, settings=settings, inputs=inputs)
+    digest = input_digest(image, inputs, RevisionReader(project))
     changes = changes_since(labels, image, digest)
-    return here, PlanItem(image, digest, Action.BUILD, "reproduced", changes=changes)
+    return context, PlanItem(image, digest, Action.BUILD, "reproduced", changes=changes)
 
 
-def _rebuilt(item: PlanItem, commit: str | None, context: BuildContext, stack: ExitStack) -> str:
+def _rebuild(item: PlanItem, commit: str | None, context: BuildContext, stack: ExitStack) -> str:
     """Return the id of a new image without a name; it and its cache mounts go with ``stack``."""
     image, mark, made = item.image, f"reproduce-{uuid4().hex}", set[str]()
     require_disk_space([image], context.engine)
@@ -266,7 +287,7 @@ def _rebuilt(item: PlanItem, commit: str | None, context: BuildContext, stack: E
     own, inputs, project = buildx.builder is None, context.inputs, context.project
     target = image_target(item, inputs, folders, project, commit, in_engine=own)
     before = {stored.id for stored in context.stored}  # the same again has the same id
-    stack.callback(lambda: [context.engine.discard(one) for one in made - before])
+    stack.callback(lambda: [context.engine.discard(image_id) for image_id in made - before])
     stack.callback(forget_cache, f"description~={mark}", buildx, context.host)
     with work_folder("reproduce") as folder, BuildDisplay([image.name]) as display:
 
@@ -278,7 +299,7 @@ def _rebuilt(item: PlanItem, commit: str | None, context: BuildContext, stack: E
         built = build_image(
             buildx,
             context.host,
-            _anew(target, folder, mark),
+            _isolate(target, folder, mark),
             log=context.log_path(image.name),
             show=show,
             epoch=epoch_seconds(image),
@@ -287,41 +308,58 @@ def _rebuilt(item: PlanItem, commit: str | None, context: BuildContext, stack: E
     return built.image_id
 
 
-def _anew(target: BuildTarget, folder: Path, mark: str) -> BuildTarget:
+def _isolate(target: BuildTarget, folder: Path, mark: str) -> BuildTarget:
     """Return the target so that it takes neither a step nor a cache mount of another build.
 
     What limits how many steps compile at once stays shared.
     """
     path, text = folder / f"{target.name}.Dockerfile", target.dockerfile.read_text("utf-8")
     path.write_text(re.sub("(type=cache,id=)(?!imgbuild-compiling)", rf"\1{mark}-", text), "utf-8")
-    needs = tuple(_anew(one, folder, mark) for one in target.needs)
+    needs = tuple(_isolate(needed, folder, mark) for needed in target.needs)
     return replace(target, dockerfile=path, anew=True, needs=needs)
 
 
-def _compared(
-    original: StoredImage, rebuilt_id: str, engine: Engine
-) -> tuple[tuple[ComparedLayer, ...], Differences, Differences]:
-    """Return the layers, the Debian packages that moved, what differs in the configuration."""
-    images = original, engine.need(rebuilt_id)
-    ids = [image.layers for image in images]
-    same = {*ids[0]} & {*ids[1]}
-    found = [read_layers(engine.save(i.id), same) if ids[0] != ids[1] else [] for i in images]
-    steps = {s.diff_id: s for i in images for s in image_layers(engine.history(i.id), i.layers)}
+def _compare_layers(
+    original: StoredImage, rebuilt: StoredImage, engine: Engine
+) -> tuple[tuple[ComparedLayer, ...], Differences]:
+    """Return the layers of both, the lowest first, and the Debian packages that moved."""
+    same = {*original.layers} & {*rebuilt.layers}
+    steps: dict[str | None, Layer] = {}
+    files: list[list[LayerFiles | None]] = []
+    for image in (original, rebuilt):
+        history = engine.history(image.id)
+        steps |= {layer.diff_id: layer for layer in image_layers(history, image.layers)}
+        is_saved = original.layers != rebuilt.layers
+        files.append(read_layers(engine.save(image.id), same) if is_saved else [])
+    old_files, new_files = files
     layers = []
-    for number, (old, new) in enumerate(zip_longest(*ids)):
-        read = [one[number] if number < len(one) else NOTHING for one in found]
-        files = {} if old == new else file_differences(*read)
+    for number, (old, new) in enumerate(zip_longest(original.layers, rebuilt.layers)):
+        differences: Mapping[str, Differences] | None = {}
+        if old != new:
+            differences = file_differences(
+                old_files[number] if number < len(old_files) else NOTHING,
+                new_files[number] if number < len(new_files) else NOTHING,
+            )
         step = steps.get(new or old) or Layer(None, 0, "")
-        layers.append(ComparedLayer(step.made_by, step.size, old == new, files))
-    packages = [next((o.packages for o in reversed(f) if o and o.packages), {}) for f in found]
-    configurations = [_flat(engine.configuration(image.id)) for image in images]
-    return tuple(layers), differing(*packages) if all(packages) else {}, differing(*configurations)
+        layers.append(ComparedLayer(step.made_by, step.size, old == new, differences))
+    packages = [_latest_packages(old_files), _latest_packages(new_files)]
+    return tuple(layers), differing(*packages) if all(packages) else {}
 
 
-def _flat(configuration: Mapping[str, Any]) -> dict[str, str]:
+def _latest_packages(layers: Sequence[LayerFiles | None]) -> Mapping[str, str]:
+    """Return the versions of Debian packages that the uppermost layer with a list names."""
+    for layer in reversed(layers):
+        if layer and layer.packages:
+            return layer.packages
+    return {}
+
+
+def _flatten(configuration: Mapping[str, Any]) -> dict[str, str]:
     """Return in words what containers run with, without what says who built the image."""
     parts = {**configuration}
     labels, variables = parts.pop("Labels", None) or {}, parts.pop("Env", None) or ()
-    found = {name: json.dumps(value) for name, value in parts.items() if value}
-    found |= {f"label {n}": value for n, value in labels.items() if n not in _OF_BUILD}
-    return found | {f"variable {one.partition('=')[0]}": one for one in variables}
+    texts = {name: json.dumps(value) for name, value in parts.items() if value}
+    texts |= {f"label {name}": value for name, value in labels.items() if name not in _OF_BUILD}
+    for variable in variables:
+        texts[f"variable {variable.partition('=')[0]}"] = variable
+    return texts

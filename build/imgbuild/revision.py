@@ -22,7 +22,7 @@ _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
 @contextmanager
-def revision(project: Project, reference: str) -> Iterator[Project]:
+def open_revision(project: Project, reference: str) -> Iterator[Project]:
     """Give the checkout as it was at ``reference``, in a folder that lives as long as the block.
 
     Only the current commit and those before it count: anybody may have written one that was
@@ -37,7 +37,7 @@ def revision(project: Project, reference: str) -> Iterator[Project]:
             f"{reference}: the family that is installed with imgbuild has no history. Run this in "
             "a Git checkout that has the revision."
         )
-    commit = resolve(project.root, reference)
+    commit = resolve_commit(project.root, reference)
     if not _git(project.root, "merge-base", "--is-ancestor", commit, "HEAD").ok:
         raise InputError(
             f"{reference}: {commit} is not in the history of this checkout. If you trust its "
@@ -47,14 +47,14 @@ def revision(project: Project, reference: str) -> Iterator[Project]:
         checkout = folder / "checkout"
         checkout.mkdir()
         # Below the root, which may be a folder within the repository.
-        listed = _git(project.root, "ls-tree", "-z", "--name-only", commit, "--", *PARTS)
-        parts = [name for name in listed.output.split("\0") if name]
+        listing = _git(project.root, "ls-tree", "-z", "--name-only", commit, "--", *PARTS)
+        parts = [name for name in listing.output.split("\0") if name]
         if parts:
-            _extract(project.root, [commit, "--", *parts], checkout, reference)
+            _extract_files(project.root, [commit, "--", *parts], checkout, reference)
         yield Project(checkout)
 
 
-def resolve(root: Path, reference: str) -> str:
+def resolve_commit(root: Path, reference: str) -> str:
     """Return the commit that ``reference`` means.
 
     InputError: it means none here, or the folder is not a Git checkout.
@@ -69,18 +69,18 @@ def resolve(root: Path, reference: str) -> str:
     if not inside.ok:
         raise InputError(f"{reference}: {root} is not a Git checkout ({inside.last()}).")
     name = f"{reference}^{{commit}}"
-    found = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", name)
-    if found.ok:
-        return found.output.strip()
-    why = (
+    commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", name)
+    if commit.ok:
+        return commit.output.strip()
+    hint = (
         "This clone is shallow: its history was not fetched. Run `git fetch --unshallow`."
         if inside.output.strip() == "true"
         else "If only a remote has it, run `git fetch`."
     )
-    raise InputError(f"{reference}: git knows no such revision here. {why}")
+    raise InputError(f"{reference}: git knows no such revision here. {hint}")
 
 
-def _extract(root: Path, files: list[str], checkout: Path, reference: str) -> None:
+def _extract_files(root: Path, files: list[str], checkout: Path, reference: str) -> None:
     archive = checkout.with_suffix(".tar")
     options = ("-c", "tar.umask=0022", "archive", "--format=tar", f"--output={archive}")
     made = _git(root, *options, *files)
@@ -92,9 +92,10 @@ def _extract(root: Path, files: list[str], checkout: Path, reference: str) -> No
     with tarfile.open(archive) as tar:
         # Debian 12's Python 3.11.2 has no filters. git refuses "..", but not a folder below a link.
         tar.extraction_filter = getattr(tarfile, "tar_filter", None)
-        links = {Path(one.name) for one in tar if not one.isreg() and not one.isdir()}
-        if wrong := [one.name for one in tar if links.intersection(Path(one.name).parents)]:
-            raise InputError(f"{reference}: {wrong[0]} leads out of the files there.")
+        links = {Path(member.name) for member in tar if not member.isreg() and not member.isdir()}
+        for member in tar:
+            if links.intersection(Path(member.name).parents):
+                raise InputError(f"{reference}: {member.name} leads out of the files there.")
         tar.extractall(checkout)  # noqa: S202
 
 

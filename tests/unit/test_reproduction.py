@@ -31,7 +31,7 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.changes import parts_label
 from imgbuild.project import Project
-from imgbuild.reproduction import RevisionReader, known_to
+from imgbuild.reproduction import RevisionReader, drop_unknown
 from imgbuild.settings import RegistryBase, Settings
 
 OLD_ID, NEW_ID = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
@@ -250,7 +250,7 @@ def test_a_commit_of_anybody_is_not_built(
     def refuse(_: Project, reference: str) -> None:
         raise InputError(f"{reference}: not in the history of this checkout.")
 
-    monkeypatch.setattr(reproduction, "revision", refuse)
+    monkeypatch.setattr(reproduction, "open_revision", refuse)
     reproducing.store(OLD_ID, ("base", "system"), (TAG,), **{REVISION: "1" * 40})
     reproducing.bench.change(inputs=replace(INPUTS, uv_version="0.14"))
     printed, _ = reproducing(*THIS, "--json", code=1)
@@ -283,7 +283,7 @@ def test_settings_that_an_older_matrix_lacks_are_left_out(matrix: Matrix) -> Non
         "cpython": {"3.6.15": python, "3.0.1": python},
         "base": {"debian-12": {"from": "bootstrap"}, "debian-1": {"from": "bootstrap"}},
     }
-    known = known_to(matrix, Settings.model_validate(sections))
+    known = drop_unknown(Settings.model_validate(sections), matrix)
     assert {*known.mirrors} == {"debian"}
     assert {*known.cpython} == {"3.6.15"}
     assert {*known.base} == {"debian-12"}

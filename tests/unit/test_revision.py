@@ -10,7 +10,7 @@ import pytest
 
 from imgbuild.errors import InputError, MachineError
 from imgbuild.project import INSTALLED, Project
-from imgbuild.revision import PARTS, resolve, revision
+from imgbuild.revision import PARTS, open_revision, resolve_commit
 
 FILE, LINK, FOLDER = "100644", "120000", "40000"
 NAMES = ("with blank", "ümlaut", 'quo"te', "new\nline")
@@ -59,7 +59,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def _at(root: Path, reference: str) -> Iterator[Path]:
-    with revision(Project(root), reference) as project:
+    with open_revision(Project(root), reference) as project:
         yield project.root
 
 
@@ -80,10 +80,10 @@ def test_any_name_of_a_commit_and_of_none(root: Path) -> None:
     head = git(root, "rev-parse", "HEAD")
     git(root, "tag", "--annotate", "--message", "1", "v1")
     for reference in ("HEAD", "main", "v1", head, head[:10], "HEAD^{commit}"):
-        assert resolve(root, reference) == head
+        assert resolve_commit(root, reference) == head
     for reference in ("nowhere", "HEAD~9", "--help", "--upload-pack=x", "a b"):
         with pytest.raises(InputError, match=r"no such revision here.*git fetch"):
-            resolve(root, reference)
+            resolve_commit(root, reference)
 
 
 def test_no_repository_another_users_and_no_git(
@@ -91,20 +91,20 @@ def test_no_repository_another_users_and_no_git(
 ) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     with pytest.raises(InputError, match="is not a Git checkout"):
-        resolve(tmp_path, "HEAD")
+        resolve_commit(tmp_path, "HEAD")
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     with pytest.raises(InputError, match=f"safe.directory {root}`"):
-        resolve(root, "HEAD")
+        resolve_commit(root, "HEAD")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MachineError, match="Install git"):
-        resolve(tmp_path, "HEAD")
+        resolve_commit(tmp_path, "HEAD")
 
 
 def test_a_shallow_clone_says_how_to_deepen_it(root: Path, tmp_path: Path) -> None:
     clone = tmp_path / "shallow"
     git(root, "clone", "--quiet", "--depth=1", root.as_uri(), str(clone))
     with pytest.raises(InputError, match=r"This clone is shallow.*git fetch --unshallow"):
-        resolve(clone, "HEAD~1")
+        resolve_commit(clone, "HEAD~1")
     with _at(clone, "HEAD") as folder:
         assert (folder / "matrix.yaml").read_text(encoding="utf-8") == "new\n"
 

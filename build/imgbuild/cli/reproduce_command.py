@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
@@ -38,16 +39,16 @@ def reproduce(
 
     images = options.engine_images(checkout, selection, [image] if image else [])
     builders = tuple(builder or ())
-    found = [compare(checkout, name, info, planned, builders) for name, planned in images]
-    lines = (line for one in found for line in _lines(one))
-    print_result([one.as_json() for one in found], lines, as_json=as_json)
-    if different := [one.reference for one in found if not one.same]:
+    results = [compare(checkout, name, info, planned, builders) for name, planned in images]
+    lines = chain.from_iterable(map(_lines, results))
+    print_result([result.as_json() for result in results], lines, as_json=as_json)
+    if different := [result.reference for result in results if not result.same]:
         raise CheckFailedError(f"Different when built again: {', '.join(different)}.")
 
 
-def _lines(found: "Reproduction") -> Iterator[str]:
-    yield f"{found.reference} ({found.image}), and the same image built again:"
-    for layer in found.layers:
+def _lines(result: "Reproduction") -> Iterator[str]:
+    yield f"{result.reference} ({result.image}), and the same image built again:"
+    for layer in result.layers:
         word = "same" if layer.same else "differs"
         yield f"  {word:<7} {layer.size / 1e6:8.1f} MB  {instruction(layer.made_by)}"
         if layer.files is None:
@@ -57,17 +58,20 @@ def _lines(found: "Reproduction") -> Iterator[str]:
         files = [*(layer.files or {}).items()]
         counts = Counter(_fields(fields) for _, fields in files)
         # First what differs in more than its time.
-        files.sort(key=lambda one: [*one[1]] == ["time"])
+        files.sort(key=lambda file: [*file[1]] == ["time"])
         yield from (f"    {path}: {_fields(fields)}" for path, fields in files[:MOST])
         if len(files) > MOST:
             kinds = "; ".join(f"{count} {what}" for what, count in counts.most_common())
             yield f"    and {len(files) - MOST} more, which --json lists. Of all: {kinds}"
-    for what, pairs in ("Debian package", found.packages), ("configuration", found.configuration):
+    for kind, pairs in (
+        ("Debian package", result.packages),
+        ("configuration", result.configuration),
+    ):
         for name, (old, new) in pairs.items():
-            yield f"  {what}: {name} {old or 'nothing'} → {new or 'nothing'}"
-    count = sum(not layer.same for layer in found.layers)
-    configuration = "differs" if found.configuration else "is the same"
-    total = len(found.layers)
+            yield f"  {kind}: {name} {old or 'nothing'} → {new or 'nothing'}"
+    count = sum(not layer.same for layer in result.layers)
+    configuration = "differs" if result.configuration else "is the same"
+    total = len(result.layers)
     yield f"{total - count} of {total} layers are the same. The configuration {configuration}."
 
 
