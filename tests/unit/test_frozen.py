@@ -453,7 +453,7 @@ def test_record_without_later_keys_is_read() -> None:
 # Provenance
 
 
-def _published(candidate: Candidate) -> tuple[Record, Mapping[str, Any]]:
+def _provenance_parts(candidate: Candidate) -> tuple[Record, Mapping[str, Any]]:
     """Return what a provenance reads of the record, and the configuration of the image."""
     registry = MemoryRegistry()
     image = registry.add_image("content", config={"Env": ["A=1"], "User": "me"}, created=TIME)
@@ -478,7 +478,7 @@ def _signed(predicate: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_provenance_is_written_the_same(candidate: PushCandidate, project: Project) -> None:
-    record, configuration = _published(candidate)
+    record, configuration = _provenance_parts(candidate)
     made = provenance(
         candidate,
         record,
@@ -494,7 +494,7 @@ def test_provenance_is_written_the_same(candidate: PushCandidate, project: Proje
 def test_extension_provenance_is_written_the_same(
     extended: ExtendedCandidate, project: Project
 ) -> None:
-    made = extension_provenance(extended, *_published(extended), project, json.dumps(SBOM))
+    made = extension_provenance(extended, *_provenance_parts(extended), project, json.dumps(SBOM))
     _compare("statement-extended.json", _signed(made))
 
 

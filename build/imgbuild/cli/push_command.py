@@ -63,14 +63,22 @@ def push(
     extended = extended_images(checkout, selection)
     images = builder_images(checkout) if extended else matrix_images(checkout, selection)
     push_options = PushOptions(
-        images, to, release, frozenset(allowed), jobs, plan, sign_key, sign_keyless, extended
+        images=images,
+        to=to,
+        release=release,
+        allowed=frozenset(allowed),
+        jobs=jobs,
+        plan=plan,
+        sign_key=sign_key,
+        sign_keyless=sign_keyless,
+        extended=extended,
     )
     result = push_images(checkout, push_options, info)
     if as_json:
         print_json(result_json(result, plan=plan))
     elif result.images:
         echo("\n".join(planned_lines(result) if plan else pushed_lines(result)))
-    if any("attach" in one.work for one in result.images):
+    if any("attach" in image.work for image in result.images):
         info("note: nothing is signed; --sign-key or --sign-keyless signs.")
     if failure := result.failure():
         raise failure
@@ -120,8 +128,8 @@ def builder_images(checkout: Project) -> "tuple[Image, ...]":
 
 def planned_lines(result: "PushResult") -> list[str]:
     """Return a line an image: what is to be done for it; below it the tags that it would get."""
-    rows = [(one.record.image, _brief(one.steps, "move")) for one in result.images]
-    notes = [(" ".join((one.record.tag, *one.moves)), *one.kept) for one in result.images]
+    rows = [(image.record.image, _brief(image.steps, "move")) for image in result.images]
+    notes = [(" ".join((image.record.tag, *image.moves)), *image.kept) for image in result.images]
     return [f"to {result.repository}:", *table_with_notes(rows, notes)]
 
 
@@ -129,14 +137,14 @@ def pushed_lines(result: "PushResult") -> list[str]:
     """Return the table of what was done, each image's tags below it, and how to pull the first."""
     rows: list[tuple[str, ...]] = [("image", "digest", "MB", "done")]
     notes: list[tuple[str, ...]] = [()]
-    for one in result.images:
-        record = one.record
-        kept = {text.partition(" ")[0] for text in one.kept}
+    for image in result.images:
+        record = image.record
+        kept = {text.partition(" ")[0] for text in image.kept}
         size = f"{record.size / 1e6:.0f}"
-        rows.append((record.image, record.short_digest, size, _brief(one.done, "moved")))
+        rows.append((record.image, record.short_digest, size, _brief(image.done, "moved")))
         tags = (record.tag, *(tag for tag in record.moving if tag not in kept))
-        notes.append((" ".join(tags), *one.kept))
-    done = sum(bool(one.steps) for one in result.images)
+        notes.append((" ".join(tags), *image.kept))
+    done = sum(bool(image.steps) for image in result.images)
     counts = [f"{done} published", f"{len(result.images) - done} up to date"]
     counts += [f"{len(result.errors)} failed"] if result.errors else []
     first = result.images[0].record
@@ -147,17 +155,17 @@ def pushed_lines(result: "PushResult") -> list[str]:
 def result_json(result: "PushResult", *, plan: bool) -> dict[str, Any]:
     """Return what is to be done for each image; or what was done, and what failed."""
     images = []
-    for one in result.images:
-        record = one.record
+    for image in result.images:
+        record = image.record
         facts: dict[str, Any] = {
             "moving": list(record.moving),
             "digest": record.digest,
             "size": record.size,
-            "done": list(one.done),
+            "done": list(image.done),
         }
         if plan:
-            facts = {"to_do": list(one.steps)}
-        kept = list(one.kept)
+            facts = {"to_do": list(image.steps)}
+        kept = list(image.kept)
         images.append({"image": record.image, "tag": record.tag, **facts, "left": kept})
     if plan:
         return {"repository": result.repository, "images": images}

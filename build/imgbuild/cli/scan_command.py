@@ -62,18 +62,20 @@ def scan(
     images = all_images(load_matrix(checkout.matrix))[:1] if image else select(checkout, selection)
     require_docker_client()
     sites = options.sites_of(checkout, images[0].matrix)
-    found: list[Scan] = []
+    scans: list[Scan] = []
     with open_context(checkout, images, BuildOptions(make_inputs=False), info) as context:
         ask = _asker(osv, sites)
-        for one in context.images:
-            info(f"scanning {image or one.name}")
-            found.append(_scanned(image or one.tags[0], None if image else one, ask, context))
-            keep_scan(found[-1], context.state)
+        for planned in context.images:
+            info(f"scanning {image or planned.name}")
+            reference = image or planned.tags[0]
+            result = _scan_image(reference, None if image else planned, ask, context)
+            scans.append(result)
+            keep_scan(result, context.state)
     if sarif:
-        write_text(sarif, json.dumps(sarif_document(found, version(NAMESPACE)), indent=1) + "\n")
-    print_result([asdict(one) for one in found], _lines(found), as_json=as_json)
-    unasked = _unasked(found)
-    if faulty := [one.image for one in found if one.open]:
+        write_text(sarif, json.dumps(sarif_document(scans, version(NAMESPACE)), indent=1) + "\n")
+    print_result([asdict(result) for result in scans], _lines(scans), as_json=as_json)
+    unasked = _unasked(scans)
+    if faulty := [result.image for result in scans if result.open]:
         raise CheckFailedError(
             f"{', '.join(faulty)}: security fixes are missing. Build again (imgbuild build "
             "--refresh-base), or accept a finding in matrix.yaml, with a reason and a day. "
@@ -112,30 +114,32 @@ def _asker(file: Path | None, sites: "Sites") -> Ask:
     return ask
 
 
-def _scanned(reference: str, planned: "Image | None", ask: Ask, context: "BuildContext") -> "Scan":
+def _scan_image(
+    reference: str, planned: "Image | None", ask: Ask, context: "BuildContext"
+) -> "Scan":
     from imgbuild.dockerfile.labels import NAME
     from imgbuild.matrix.images import all_images
     from imgbuild.publish.sbom import locked_sbom, system_of
-    from imgbuild.scan.findings import Scan, findings, unsupported_parts
+    from imgbuild.scan.findings import Scan, match_findings, unsupported_parts
     from imgbuild.scan.osv import packages_of
     from imgbuild.scan.updates import find_updates, image_status
 
     stored, name = context.engine.need(reference, planned), planned.name if planned else reference
     matrix, today = context.images[0].matrix, datetime.now(UTC).date()
     label = stored.labels.get(NAME)
-    known = next((one for one in all_images(matrix) if one.name == label), None)
+    family = next((image for image in all_images(matrix) if image.name == label), None)
     document = json.loads(locked_sbom(name, stored, context.engine, context.project, matrix))
     status = image_status(name, stored, context.engine)
     updates = find_updates(name, system_of(document), status, context)
     vulnerable, asked = ask(packages_of(document))
     return Scan(
-        name,
-        stored.id,
-        str(today),
-        tuple(findings(updates, vulnerable, matrix.accepted, today)),
-        asked,
-        tuple(unsupported_parts(known, today)) if known else (),
-        tuple(one.package for one in updates if not one.security),
+        image=name,
+        image_id=stored.id,
+        day=str(today),
+        findings=tuple(match_findings(updates, vulnerable, matrix.accepted, today)),
+        vulnerabilities=asked,
+        end_of_life=tuple(unsupported_parts(family, today)) if family else (),
+        other_updates=tuple(update.package for update in updates if not update.security),
     )
 
 
@@ -145,8 +149,8 @@ def _lines(scans: "list[Scan]") -> Iterator[str]:
         if scan.findings:
             rows = [("id", "package", "installed", "fixed in", "")]
             rows += [
-                (one.id, one.package, one.installed, one.fix or "-", one.status)
-                for one in scan.findings
+                (finding.id, finding.package, finding.installed, finding.fix or "-", finding.status)
+                for finding in scan.findings
             ]
             yield from (f"  {line}" for line in aligned(rows))
         yield f"  known vulnerabilities: {scan.vulnerabilities}"

@@ -112,28 +112,35 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
         report, keys = context.store.document(image_id), context.suite_keys[name]
         built = context.store.was_built_here(image_id)
         signed = trusted if context.store.signed_by(image_id) == trusted else None
-        found = [*objections(item, stored, report, keys, built=built, signed_by=signed)]
-        reasons = refusals(found, allowed)
+        raised = [*objections(item, stored, report, keys, built=built, signed_by=signed)]
+        reasons = refusals(raised, allowed)
         if reasons or stored is None:
             refused.append(f"{name} is not published: {'; '.join(reasons)}.")
             continue
-        passed = {suite: report[suite] for suite in sorted(keys)}
-        texts = tuple(one.text for one in found)
-        packages = locked_packages(item.image, context.project.locks)
-        what = (item.image, stored, item.digest.total, passed, texts, packages)
-        candidates.append(PushCandidate(*what, context.store.work_seconds(image_id)))
+        candidate = PushCandidate(
+            image=item.image,
+            stored=stored,
+            input_digest=item.digest.total,
+            report={suite: report[suite] for suite in sorted(keys)},
+            allowed=tuple(objection.text for objection in raised),
+            packages=locked_packages(item.image, context.project.locks),
+            work_seconds=context.store.work_seconds(image_id),
+        )
+        candidates.append(candidate)
     if refused:
         raise CheckFailedError("\n".join(refused))
     return tuple(candidates)
 
 
-def refusals(found: Collection[Objection], allowed: Collection[str]) -> list[str]:
+def refusals(objections: Collection[Objection], allowed: Collection[str]) -> list[str]:
     """Return the objections that no option allows, each with the option that would."""
-    return [
-        f"{one.text} ({one.allowed_by} publishes it)" if one.allowed_by else one.text
-        for one in found
-        if one.allowed_by not in allowed
-    ]
+    refused = []
+    for objection in objections:
+        option = objection.allowed_by
+        if option not in allowed:
+            hint = f" ({option} publishes it)" if option else ""
+            refused.append(f"{objection.text}{hint}")
+    return refused
 
 
 def objections(  # noqa: PLR0913 - the image, and what is known of it
@@ -158,12 +165,24 @@ def objections(  # noqa: PLR0913 - the image, and what is known of it
     if STANDIN in stored.labels or item.image.repository.startswith(STANDIN_HOST):
         note = stored.labels.get(STANDIN, "this machine's settings say so").rstrip(".")
         yield Objection(f"it is built from stand-ins, which are never published ({note})")
-    yield from substitutes(item.image, stored.labels, stored.labels.get(BASE_DIGEST, ""))
+    yield from substitute_objections(item.image, stored.labels, stored.labels.get(BASE_DIGEST, ""))
+    anew = f"run `docker rmi --force {stored.id}`, then `imgbuild build`"
+    # Whoever can write to a repository must not publish by it.
+    if not built and not signed_by:
+        yield Objection(
+            f"there is no record that this machine built it: {anew}, or `imgbuild build --pull` "
+            "with `verify` in the settings"
+        )
+    elif not signed_by:
+        yield from wheel_objections(stored.labels, anew)
     entries = {suite: report[suite] for suite in keys if isinstance(report.get(suite), dict)}
-    if not signed_by:
-        yield from _not_made_here(stored, built=built)
-    yield from taken_results(entries, signed_by, "run `imgbuild test --rerun`")
-    yield from _unproved(stored.id, entries, keys)
+    yield from result_objections(entries, signed_by, "run `imgbuild test --rerun`")
+    if entries:
+        for suite, key in keys.items():
+            entry = entries.get(suite, {})
+            yield from suite_objections(suite, entry, key, "run `imgbuild test`")
+    else:
+        yield Objection(f"no suite was run on this image ({stored.id}): run `imgbuild test`")
     if item.action is Action.TAG:
         yield Objection(
             "it passed and is not tagged, as an image over its budget: run `imgbuild build`"
@@ -181,19 +200,7 @@ def _absent(item: PlanItem, stored: StoredImage | None) -> str:
     return ""
 
 
-def _not_made_here(stored: StoredImage, *, built: bool) -> Iterator[Objection]:
-    """Yield what was not made here: who can write to a repository must not publish by it."""
-    anew = f"run `docker rmi --force {stored.id}`, then `imgbuild build`"
-    if not built:
-        yield Objection(
-            f"there is no record that this machine built it: {anew}, or `imgbuild build --pull` "
-            "with `verify` in the settings"
-        )
-    else:
-        yield from taken_wheel(stored.labels, anew)
-
-
-def taken_wheel(labels: Mapping[str, str], anew: str) -> Iterator[Objection]:
+def wheel_objections(labels: Mapping[str, str], anew: str) -> Iterator[Objection]:
     """Yield that an earlier version took Horovod's wheel from a repository.
 
     ``anew`` says how to compile one.
@@ -202,35 +209,24 @@ def taken_wheel(labels: Mapping[str, str], anew: str) -> Iterator[Objection]:
         yield Objection(f"its Horovod wheel was not compiled on this machine: {anew}")
 
 
-def taken_results(
+def result_objections(
     entries: Mapping[str, Entry], signed_by: str | None, again: str
 ) -> Iterator[Objection]:
     """Yield that results were not found here, unless ``signed_by`` signed them."""
-    origins = {
-        suite: one.get("found", "a report that does not say where")
-        for suite, one in entries.items()
-        if not signed_by or one.get("signed_by") != signed_by
-    }
-    found = {suite: str(place) for suite, place in sorted(origins.items()) if place is not None}
-    if found:
+    places: dict[str, str] = {}
+    for suite, entry in sorted(entries.items()):
+        place = entry.get("found", "a report that does not say where")
+        is_signed = signed_by and entry.get("signed_by") == signed_by
+        if place is not None and not is_signed:
+            places[suite] = str(place)
+    if places:
         yield Objection(
             f"results of suites that did not run here were found in "
-            f"{', '.join(sorted({*found.values()}))} ({', '.join(found)}): {again}"
+            f"{', '.join(sorted({*places.values()}))} ({', '.join(places)}): {again}"
         )
 
 
-def _unproved(
-    image_id: str, entries: Mapping[str, Entry], keys: Mapping[str, str]
-) -> Iterator[Objection]:
-    """Yield what was not found, or found to be wrong, in this very image."""
-    if not entries:
-        yield Objection(f"no suite was run on this image ({image_id}): run `imgbuild test`")
-        return
-    for suite, key in keys.items():
-        yield from unproved_suite(suite, entries.get(suite, {}), key, "run `imgbuild test`")
-
-
-def unproved_suite(suite: str, entry: Entry, key: str, again: str) -> Iterator[Objection]:
+def suite_objections(suite: str, entry: Entry, key: str, again: str) -> Iterator[Objection]:
     """Yield why a suite has not passed in its present form; ``again`` says how to run it."""
     verdict = entry.get("verdict", "without a verdict")
     if not entry:
@@ -238,35 +234,33 @@ def unproved_suite(suite: str, entry: Entry, key: str, again: str) -> Iterator[O
     elif entry.get("key") != key:
         yield Objection(f"suite {suite} ran in an earlier form, or with other pins: {again}")
     elif verdict != Verdict.PASSED:
-        bad = [*entry.get("failures", ()), *entry.get("timed_out", ())]
-        failed = [str(one["test"]) for one in bad]
-        why = ", ".join([*failed, *skip_reasons(entry)]) or "nothing was checked"
+        failures = [*entry.get("failures", ()), *entry.get("timed_out", ())]
+        reasons = [str(failure["test"]) for failure in failures]
+        why = ", ".join([*reasons, *skip_reasons(entry)]) or "nothing was checked"
         skipped = verdict in {Verdict.SKIPPED, Verdict.INCOMPLETE}
         option = f"{ALLOW_SKIPPED} {suite}" if skipped and suite == NEEDS_GPU else ""
         yield Objection(f"suite {suite} {verdict}: {why}", option)
 
 
-def substitutes(
+def substitute_objections(
     image: Image, labels: Mapping[str, str], digest: str | None = None
 ) -> Iterator[Objection]:
     """Yield what was built in that is not what the matrix says.
 
     ``digest`` is that of the base image of its system; None if the labels do not say it.
     """
-    for text in _substitutes(image, labels, digest):
-        yield Objection(text, ALLOW_SUBSTITUTED)
-
-
-def _substitutes(image: Image, labels: Mapping[str, str], digest: str | None) -> Iterator[str]:
     origin = labels.get(BASE, _NOT_SAID)
     usual = "registry" if image.os.image else "bootstrapped"
+    planned = image.os.image.rpartition("@")[2] if image.os.image else digest
+    base = f"its base image {image.os_name} is substituted"
     if origin != usual:
-        found = f" ({digest})" if digest else ""
-        yield f"its base image {image.os_name} is substituted: {origin}, not {usual}{found}"
-    elif digest is not None and image.os.image and image.os.image.rpartition("@")[2] != digest:
-        yield f"its base image {image.os_name} is substituted: {digest}, not the matrix's"
+        named = f" ({digest})" if digest else ""
+        yield Objection(f"{base}: {origin}, not {usual}{named}", ALLOW_SUBSTITUTED)
+    elif digest is not None and digest != planned:
+        yield Objection(f"{base}: {digest}, not the matrix's", ALLOW_SUBSTITUTED)
     interpreter = labels.get(CPYTHON, _NOT_SAID)
     if interpreter != "source":
-        yield f"its CPython is substituted: {interpreter}, not the pinned one"
+        text = f"its CPython is substituted: {interpreter}, not the pinned one"
+        yield Objection(text, ALLOW_SUBSTITUTED)
     if labels.get(SUBSTITUTES):
-        yield f"downloads are substituted: {labels[SUBSTITUTES]}"
+        yield Objection(f"downloads are substituted: {labels[SUBSTITUTES]}", ALLOW_SUBSTITUTED)

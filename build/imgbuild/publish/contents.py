@@ -24,20 +24,20 @@ def parts_read(contents: ImageContents, image: Image) -> dict[Part, str]:
         "variant": _variant(contents, image),
         "python": python_part(contents.python),
         "cuda": f"cuda{_cuda(contents, image)}" if contents.cuda else "",
-        "mpi": flavour + _spelled(version, image.mpi.version),
+        "mpi": flavour + _as_planned(version, image.mpi.version),
         "os": "".join(contents.os),
         "stack": stack_part(image, _stack(contents.os, image)),
         "flavour": "" if image.usual_mpi and flavour == image.mpi.flavour else flavour,
     }
 
 
-def _spelled(found: str, planned: str) -> str:
+def _as_planned(version: str, planned: str) -> str:
     """Return a version as it was planned, where the shorter of the two begins the longer.
 
     Intel MPI 2018.3.222 says 2018.3, and the pin CUDA 10.1 means 10.1.243.
     """
-    pairs = zip(found.split("."), planned.split("."), strict=False)
-    return planned if found and all(one == other for one, other in pairs) else found
+    pairs = zip(version.split("."), planned.split("."), strict=False)
+    return planned if version and all(own == other for own, other in pairs) else version
 
 
 def _variant(contents: ImageContents, image: Image) -> str:
@@ -54,17 +54,19 @@ def _variant(contents: ImageContents, image: Image) -> str:
 def _cuda(contents: ImageContents, image: Image) -> str:
     """Return the version as pins have it, with two numbers; all of them where there are more."""
     planned = image.version_of("cuda") if image.cuda else NOTHING
-    found = (
-        planned if _spelled(one, planned) == planned else minor_of(one) for one in contents.cuda
+    return joined_versions(
+        planned if _as_planned(version, planned) == planned else minor_of(version)
+        for version in contents.cuda
     )
-    return joined_versions(found)
 
 
 def _stack(system: tuple[str, str], image: Image) -> str:
     """Return the image's stack if that has images on such a system, else those that have."""
-    images = all_images(image.matrix)
-    found = {one.stack for one in images if (one.os.distribution, one.os.version) == system}
-    return image.stack if image.stack in found else " or ".join(sorted(found)) or NOTHING
+    stacks = set()
+    for other in all_images(image.matrix):
+        if (other.os.distribution, other.os.version) == system:
+            stacks.add(other.stack)
+    return image.stack if image.stack in stacks else " or ".join(sorted(stacks)) or NOTHING
 
 
 def check_contents(image: Image, image_id: str, engine: Engine) -> None:

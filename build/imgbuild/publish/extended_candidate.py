@@ -34,11 +34,11 @@ from imgbuild.publish.candidate import (
     Objection,
     PushCandidate,
     refusals,
+    result_objections,
     snapshots_of,
-    substitutes,
-    taken_results,
-    taken_wheel,
-    unproved_suite,
+    substitute_objections,
+    suite_objections,
+    wheel_objections,
 )
 from imgbuild.publish.record import PublishedRepository
 from imgbuild.registry.repository import split_reference
@@ -159,12 +159,12 @@ def _tag_refusal(tag: str) -> str:
     return f"has more than {longest} characters" if len(tag) > longest else ""
 
 
-def check_repository(found: PublishedRepository, references: Sequence[str]) -> None:
+def check_repository(published: PublishedRepository, references: Sequence[str]) -> None:
     """Raise InputError for a repository with images of a family, whose tags could be moved."""
-    family = next((record for record in found.records if not record.base), None)
+    family = next((record for record in published.records if not record.base), None)
     if family:
         raise InputError(
-            f"{', '.join(references)}: {found.name} has images of a family, such as "
+            f"{', '.join(references)}: {published.name} has images of a family, such as "
             f"{family.image}. Publish extended images in a repository of their own."
         )
 
@@ -190,22 +190,21 @@ def approve_extended(
         family = _family(recorded, context)
         report = context.store.document(stored.id)
         keys = _suite_keys(recorded, context)
-        found = [*extension_objections(stored, family, recorded, report, keys)]
-        if reasons := refusals(found, allowed):
+        raised = [*extension_objections(stored, family, recorded, report, keys)]
+        if reasons := refusals(raised, allowed):
             refused.append(f"{reference} is not published: {'; '.join(reasons)}.")
             continue
         passed = {suite: report[suite] for suite in sorted(keys) if _ran(report, suite, keys)}
-        candidates.append(
-            ExtendedCandidate(
-                reference,
-                stored,
-                family,
-                passed,
-                tuple(suite for suite in sorted(keys) if suite not in passed),
-                tuple(one.text for one in found),
-                recorded.expected.get("packages", {}),
-            )
+        candidate = ExtendedCandidate(
+            reference=reference,
+            stored=stored,
+            family=family,
+            report=passed,
+            not_run=tuple(suite for suite in sorted(keys) if suite not in passed),
+            allowed=tuple(objection.text for objection in raised),
+            packages=recorded.expected.get("packages", {}),
         )
+        candidates.append(candidate)
     if refused:
         raise CheckFailedError("\n".join(refused))
     return tuple(candidates)
@@ -254,19 +253,19 @@ def extension_objections(
             f"signs it, then {_AGAIN}"
         )
     # Also without a family: somebody may have installed more on an image of it.
-    yield from taken_wheel(stored.labels, f"build the base again, then {_AGAIN}")
+    yield from wheel_objections(stored.labels, f"build the base again, then {_AGAIN}")
     if family:
-        yield from substitutes(family, stored.labels)
+        yield from substitute_objections(family, stored.labels)
         if not recorded.suites:
             yield Objection(f"no suite was run in it: {_AGAIN}, without --no-test")
-    entries = {suite: one for suite, one in report.items() if isinstance(one, dict)}
-    ran = {suite: one for suite, one in entries.items() if suite in keys}
-    yield from taken_results(ran, None, _AGAIN)
+    entries = {suite: entry for suite, entry in report.items() if isinstance(entry, dict)}
+    ran = {suite: entry for suite, entry in entries.items() if suite in keys}
+    yield from result_objections(ran, None, _AGAIN)
     for suite in recorded.suites:
         if suite not in keys:
             yield Objection(f"the checkout no longer has a suite {suite}: {_AGAIN}")
         else:
-            yield from unproved_suite(suite, entries.get(suite, {}), keys[suite], _AGAIN)
+            yield from suite_objections(suite, entries.get(suite, {}), keys[suite], _AGAIN)
     for suite, entry in ran.items():  # other suites ran by --test all, or by `imgbuild test`
         if suite not in recorded.suites and entry.get("verdict") != Verdict.PASSED:
-            yield from unproved_suite(suite, entry, str(entry.get("key")), _AGAIN)
+            yield from suite_objections(suite, entry, str(entry.get("key")), _AGAIN)

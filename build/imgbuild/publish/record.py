@@ -135,7 +135,7 @@ def suite_record(suite: str, entry: Mapping[str, Any]) -> SuiteRecord:
 
 def skip_reasons(entry: Mapping[str, Any]) -> tuple[str, ...]:
     """Return why checks of a suite were skipped, each reason once."""
-    return tuple(dict.fromkeys(str(one.get("reason")) for one in entry.get("skipped", ())))
+    return tuple(dict.fromkeys(str(skip.get("reason")) for skip in entry.get("skipped", ())))
 
 
 def record_of(document: Mapping[str, Any], where: str) -> Record:
@@ -194,7 +194,8 @@ class PublishedRepository:
     @cached_property
     def whole(self) -> tuple[Record, ...]:
         """The records whose image is there under its immutable tag."""
-        return tuple(one for one in self.records if self.digests.get(one.tag) == one.digest)
+        records = self.records
+        return tuple(record for record in records if self.digests.get(record.tag) == record.digest)
 
     def moving(self, record: Record) -> tuple[str, ...]:
         """Return the moving tags that point to an image now."""
@@ -205,15 +206,15 @@ class PublishedRepository:
         yield from self.damaged
         known = {record.digest for record in self.whole}
         expected = [(record.tag, record) for record in self.records]
-        expected += [
-            pair for pair in self._latest.items() if self.digests.get(pair[0]) not in known
-        ]
+        for tag, record in self._latest.items():
+            if self.digests.get(tag) not in known:
+                expected.append((tag, record))
         for tag, record in expected:
-            found = self.digests.get(tag)
-            if found != record.digest:
-                there = f"is {found}" if found else "is not there"
+            digest = self.digests.get(tag)
+            if digest != record.digest:
+                state = f"is {digest}" if digest else "is not there"
                 yield (
-                    f"{self.name}:{tag} {there}, but the record of {record.tag} says "
+                    f"{self.name}:{tag} {state}, but the record of {record.tag} says "
                     f"{record.digest}."
                 )
 
@@ -221,10 +222,10 @@ class PublishedRepository:
         """Yield a sentence for each tag that is right, but may surprise."""
         known = {record.digest: record for record in self.whole}
         for tag, record in self._latest.items():
-            found = known.get(self.digests.get(tag, ""))
-            if found and found.digest != record.digest:
+            present = known.get(self.digests.get(tag, ""))
+            if present and present.digest != record.digest:
                 yield (
-                    f"{self.name}:{tag} is at {found.tag}, not at the later {record.tag}: it was "
+                    f"{self.name}:{tag} is at {present.tag}, not at the later {record.tag}: it was "
                     f"moved back, or a push was cut off. Pushing {record.image} completes it."
                 )
         tags = {*self.tags}
@@ -254,20 +255,22 @@ def read_published(registry: RegistryClient) -> PublishedRepository:
             return None
 
     tags = registry.tags()
-    found = in_parallel(read, [tag for tag in tags if tag.endswith(RECORD_SUFFIX)], REQUESTS)
-    records = sorted((one for one in found if one), key=lambda one: one.age)
-    named = {tag for record in records for tag in (record.tag, *record.moving)}
+    record_tags = [tag for tag in tags if tag.endswith(RECORD_SUFFIX)]
+    readable = filter(None, in_parallel(read, record_tags, REQUESTS))
+    records = sorted(readable, key=lambda record: record.age)
+    named = {record.tag for record in records}.union(*(record.moving for record in records))
     digests = registry.heads(sorted(named.intersection(tags)))
     return PublishedRepository(registry.name, tuple(records), digests, tags, tuple(sorted(damaged)))
 
 
 def published_seconds(registry: RegistryClient) -> dict[str, float]:
     """Return how much work each image's latest release was, with its suites, where it is known."""
-    return {
-        one.image: one.build_seconds + sum(suite.get("seconds", 0) for suite in one.report.values())
-        for one in read_published(registry).records
-        if one.build_seconds
-    }
+    seconds: dict[str, float] = {}
+    for record in read_published(registry).records:
+        if record.build_seconds:
+            suites = sum(entry.get("seconds", 0) for entry in record.report.values())
+            seconds[record.image] = record.build_seconds + suites
+    return seconds
 
 
 def published_inputs(registry: RegistryClient) -> frozenset[str]:

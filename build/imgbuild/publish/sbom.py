@@ -88,7 +88,8 @@ def image_sbom(
             f"{name} ({stored.id}) has no dpkg-query, which says what its system is made of. An "
             "SBOM is made of images of Debian and Ubuntu; take a tool such as syft for others."
         )
-    image = next((i for i in all_images(matrix) if i.name == stored.labels.get(NAME)), None)
+    family_name = stored.labels.get(NAME)
+    image = next((image for image in all_images(matrix) if image.name == family_name), None)
     origins = known_origins(stored.labels, image, project) if image else {}
     document = sbom(stored, contents, installed, origins)
     if image:
@@ -129,50 +130,54 @@ def sbom_text(document: Mapping[str, Any]) -> str:
 
 def system_packages(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the versions of the distribution's own packages that an SBOM of ours lists."""
-    listed = (one for one in document.get("components", ()) if "purl" in one)
-    return {
-        one["name"]: one["version"]
-        for one in listed
-        if re.match("pkg:deb/(debian|ubuntu)/", one["purl"]) and "arch=source" not in one["purl"]
-    }
+    versions = {}
+    for component in document.get("components", ()):
+        purl = component.get("purl", "")
+        if re.match("pkg:deb/(debian|ubuntu)/", purl) and "arch=source" not in purl:
+            versions[component["name"]] = component["version"]
+    return versions
 
 
 def system_of(document: Mapping[str, Any]) -> str:
     """Return the system of an SBOM of ours, such as ``debian-12``; empty if it has no packages."""
-    purls = (str(one.get("purl")) for one in document.get("components", ()))
-    systems = (re.match(r"pkg:deb/.*[?&]distro=([^&]+)", purl) for purl in purls)
-    return next((found[1] for found in systems if found), "")
+    for component in document.get("components", ()):
+        match = re.match(r"pkg:deb/.*[?&]distro=([^&]+)", str(component.get("purl")))
+        if match:
+            return match[1]
+    return ""
 
 
 def known_origins(labels: Mapping[str, str], image: Image, project: Project) -> Origins:
     """Return where things came from, by those inputs of the checkout that the labels confirm."""
-    said, reader, found = recorded_parts(labels) or {}, InputReader(project), dict[str, Origin]()
+    said, reader = recorded_parts(labels) or {}, InputReader(project)
+    origins: dict[str, Origin] = {}
     for title in ("lock", "MPI lock"):
         name = image.titled_locks.get(title)
         if name and said.get(title) == reader.digest(f"locks/{name}")[:SHORT]:
             lock, where = read_lock(project.locks / name), f"images/locks/{name}"
-            for one, version in lock.versions.items():
-                purl = package_url(("pypi", one), version)  # of whichever index or mirror
-                found[f"{one}-{version}"] = _origin(where, purl, *lock.hashes[one])
-    if image.mpi.origin == "index" and (runtime := image.mpi.runtime.replace("==", "-")) in found:
-        found[f"{image.mpi.flavour}-{minor_of(image.mpi.version)}"] = found[runtime]
+            for package, version in lock.versions.items():
+                purl = package_url(("pypi", package), version)  # of whichever index or mirror
+                origins[f"{package}-{version}"] = _origin(where, purl, *lock.hashes[package])
+    runtime = image.mpi.runtime.replace("==", "-") if image.mpi.origin == "index" else ""
+    if runtime in origins:
+        origins[f"{image.mpi.flavour}-{minor_of(image.mpi.version)}"] = origins[runtime]
     stage = reader.dockerfile(image).stages.get("horovod-source")
     source = image.horovod_source
     if source and stage and said.get(f"{STAGE}{stage.name}") == stage.digest[:SHORT]:
         purl, sha256 = package_url(("pypi", "horovod"), source[0]), source[1]
-        found[f"horovod-{image.version_of('horovod')}"] = _origin(_COMPILED, purl, sha256)
+        origins[f"horovod-{image.version_of('horovod')}"] = _origin(_COMPILED, purl, sha256)
     for context, files in image_downloads(image, project.locks, Settings()).contexts.items():
         for file in files:
             if said.get(f"{DOWNLOAD}{context}/{file.name}") == file.sha256[:SHORT]:
                 how = _COMPILED if context == FILES else "conda"
-                found[file.name.partition(".tar")[0]] = _origin(how, file.url, file.sha256)
-    return found
+                origins[file.name.partition(".tar")[0]] = _origin(how, file.url, file.sha256)
+    return origins
 
 
 def _origin(how: str, url: str, *sha256: str) -> Origin:
     """Return an origin; a package was made of one of the files that a lock allows."""
     kind = "source-distribution" if how == _COMPILED else "distribution"
-    hashes = [{"alg": "SHA-256", "content": one} for one in sorted(sha256)]
+    hashes = [{"alg": "SHA-256", "content": digest} for digest in sorted(sha256)]
     return how, ({"type": kind, "url": url, "hashes": hashes},)
 
 
@@ -187,13 +192,14 @@ def sbom(
     facts = [(key, value) for key, value in labels.items() if key.startswith((NAMESPACE, OCI))]
     facts += [(f"{NAMESPACE}:layer", layer) for layer in stored.layers]
     image = {"type": "container", "name": labels.get(f"{OCI}.title") or "image", "bom-ref": "image"}
-    found = [*_base(labels), *_programs(contents, origins)]
-    found += [one for line in installed.system or () for one in _system(line, contents.os)]
-    found += [*_python(installed.python, origins)]
+    listed = [*_base(labels), *_programs(contents, origins)]
+    for package in installed.system or ():
+        listed += _system_package(package, contents.os)
+    listed += _python(installed.python, origins)
     for name, version, licence, build in installed.conda:
         origin = origins.get(f"{name}-{version}-{build}", ("conda", ()))
-        found.append(_component(("conda", name), version, origin, licence=licence, build=build))
-    components = {one["purl"]: one for one in found}
+        listed.append(_component(("conda", name), version, origin, licence=licence, build=build))
+    components = {component["purl"]: component for component in listed}
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -226,14 +232,16 @@ def _last_part(name: str) -> str:
 def _programs(contents: ImageContents, origins: Origins) -> Iterator[_Component]:
     """Yield the interpreter and the MPI as they call themselves: not each is a package, too."""
     flavour, version = contents.mpi
-    for part, name, found in (("python", "Python", contents.python), ("mpi", flavour, version)):
-        if name != NOTHING:
-            origin = origins.get(f"{name}-{found}", ("the program itself", ()))
-            one = _component(("generic", name.lower()), found, origin, part=part)
-            yield one | {"type": "application"}
+    programs = [("python", "Python", contents.python)]
+    if flavour != NOTHING:
+        programs.append(("mpi", flavour, version))
+    for part, name, release in programs:
+        origin = origins.get(f"{name}-{release}", ("the program itself", ()))
+        component = _component(("generic", name.lower()), release, origin, part=part)
+        yield component | {"type": "application"}
 
 
-def _system(line: _System, system: tuple[str, str]) -> Iterator[_Component]:
+def _system_package(line: _System, system: tuple[str, str]) -> Iterator[_Component]:
     """Yield a package of the distribution and its source; what stands in for one has none."""
     name, version, architecture, source, source_version, maintainer = line
     vendor, distro = system[0], "-".join(system)
@@ -246,8 +254,8 @@ def _system(line: _System, system: tuple[str, str]) -> Iterator[_Component]:
     whole = source if source_version == version else f"{source}@{source_version}"
     more = {} if whole == name else {"upstream": whole}
     path = ("deb", vendor, name)
-    found = _component(path, version, origin, arch=architecture, distro=distro, **more)
-    yield found | {"publisher": maintainer}
+    component = _component(path, version, origin, arch=architecture, distro=distro, **more)
+    yield component | {"publisher": maintainer}
 
 
 def _python(
@@ -263,8 +271,8 @@ def _python(
 
 def package_url(path: tuple[str, ...], version: str, **qualifiers: str) -> str:
     """Return a purl in its canonical form; ``path`` is type, namespace, if any, and name."""
-    place = "/".join(quote(one, safe="") for one in path)
-    more = "&".join(f"{key}={quote(one, safe=':')}" for key, one in sorted(qualifiers.items()))
+    place = "/".join(quote(name, safe="") for name in path)
+    more = "&".join(f"{key}={quote(value, safe=':')}" for key, value in sorted(qualifiers.items()))
     return f"pkg:{place}@{quote(version, safe=':')}?{more}".rstrip("?")
 
 
@@ -277,13 +285,23 @@ def _component(
     licence: str = "",
     **qualifiers: str,
 ) -> _Component:
-    purl, nvidia = package_url(path, version, **qualifiers), _NVIDIA.match(path[-1])
-    part = nvidia[nvidia.lastindex or 0] if nvidia else part
-    facts = ((f"{NAMESPACE}:origin", origin[0]), (f"{NAMESPACE}:part", part))
-    found: _Component = {"type": "library", "bom-ref": purl, "name": path[-1], "purl": purl}
-    found |= {"version": version, "properties": _properties(facts)}
-    found |= {"externalReferences": [*origin[1]]} if origin[1] else {}
-    return found | ({"licenses": [_licence(licence)]} if licence else {})
+    purl, name = package_url(path, version, **qualifiers), path[-1]
+    if nvidia := _NVIDIA.match(name):
+        part = nvidia[nvidia.lastindex or 0]
+    how, references = origin
+    component: _Component = {
+        "type": "library",
+        "bom-ref": purl,
+        "name": name,
+        "purl": purl,
+        "version": version,
+        "properties": _properties([(f"{NAMESPACE}:origin", how), (f"{NAMESPACE}:part", part)]),
+    }
+    if references:
+        component["externalReferences"] = [*references]
+    if licence:
+        component["licenses"] = [_licence(licence)]
+    return component
 
 
 def _licence(text: str) -> dict[str, Any]:

@@ -32,10 +32,10 @@ def python_package(file: Path) -> "tuple[str, ...]":
     headers = HeaderParser().parsestr(file.read_text("utf-8", "replace"))
     keys = ("Name", "Version", "License-Expression", "License")
     name, version, *named = (" ".join(str(headers.get(key, "")).split()) for key in keys)
-    classifiers = (str(one).split(CLASSIFIER) for one in headers.get_all("Classifier", []))
-    named.append(", ".join(one[1] for one in classifiers if len(one) > 1))
+    classifiers = map(str, headers.get_all("Classifier", []))
+    named.append(", ".join(text.split(CLASSIFIER)[1] for text in classifiers if CLASSIFIER in text))
     # A longer text is the licence itself, not its name.
-    short = [one for one in named if one not in {"", "UNKNOWN"} and len(one) <= 100]
+    short = [text for text in named if text not in {"", "UNKNOWN"} and len(text) <= 100]
     return name, version, (short or [""])[0], str(file.parents[file.suffix != ".egg-info"])
 
 
@@ -51,14 +51,14 @@ def main() -> None:
     for name, folders, files in os.walk("/"):
         folders[:] = sorted({*folders} - (NO_FILES if name == "/" else set()))
         folder = Path(name)
-        found = [folder / one for one in sorted(files) if one.endswith(".egg-info")]
+        metadata = [folder / file for file in sorted(files) if file.endswith(".egg-info")]
         if folder.suffix in {".dist-info", ".egg-info"} or folder.name == "EGG-INFO":
-            found += [folder / one for one in ("METADATA", "PKG-INFO") if one in files][:1]
-        for package in map(python_package, found):
+            metadata += [folder / file for file in ("METADATA", "PKG-INFO") if file in files][:1]
+        for package in map(python_package, metadata):
             python.setdefault(package[:2], package)
         if folder.name == "conda-meta":
-            conda |= {conda_package(folder / one) for one in files if one.endswith(".json")}
-    whole = sorted(one for one in python.values() if one[0] and one[1])
+            conda |= {conda_package(folder / file) for file in files if file.endswith(".json")}
+    whole = sorted(package for package in python.values() if package[0] and package[1])
     answer = {"system": system_packages(), "python": whole, "conda": sorted(conda)}
     sys.stdout.write(json.dumps(answer))
 

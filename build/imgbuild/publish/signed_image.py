@@ -183,5 +183,5 @@ def record_differences(record: Record, signed: SignedImage, matrix: Matrix) -> I
 
 
 def _release_in(tag: str) -> str:
-    found = RELEASE.search(tag)
-    return found[0] if found else ""
+    match = RELEASE.search(tag)
+    return match[0] if match else ""

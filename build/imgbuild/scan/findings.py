@@ -55,27 +55,27 @@ class Scan:
 
     @property
     def open(self) -> tuple[SecurityFinding, ...]:
-        return tuple(one for one in self.findings if one.counts)
+        return tuple(finding for finding in self.findings if finding.counts)
 
 
-def _place(state: Path, image_id: str) -> Path:
+def _scan_file(state: Path, image_id: str) -> Path:
     return state / "scans" / f"{image_id.removeprefix('sha256:')}.json"
 
 
 def keep_scan(scan: Scan, state: Path) -> None:
     """Keep the latest scan of an image in the state folder, for the catalogue."""
-    write_text(_place(state, scan.image_id), json.dumps(asdict(scan)) + "\n")
+    write_text(_scan_file(state, scan.image_id), json.dumps(asdict(scan)) + "\n")
 
 
 def latest_scan(image_id: str, state: Path) -> Scan | None:
     """Return the latest scan of an image on this machine; None if there is none that is whole."""
     try:
-        return TypeAdapter(Scan).validate_json(_place(state, image_id).read_bytes())
+        return TypeAdapter(Scan).validate_json(_scan_file(state, image_id).read_bytes())
     except (OSError, ValueError):
         return None
 
 
-def findings(
+def match_findings(
     updates: Iterable[Update], known: Known, accepted: Sequence[Accepted], today: date
 ) -> Iterator[SecurityFinding]:
     """Yield what to do about security, in the order of the packages."""
@@ -85,18 +85,19 @@ def findings(
             status = _status(name, accepted, today)
             yield SecurityFinding(name, name, have, update.available, *status)
     for package, ids in known.items():
-        for one in ids:
-            status = _status(one, accepted, today)
-            yield SecurityFinding(one, package.name, package.version, "", *status)
+        for advisory in ids:
+            status = _status(advisory, accepted, today)
+            yield SecurityFinding(advisory, package.name, package.version, "", *status)
 
 
 def _status(identifier: str, accepted: Sequence[Accepted], today: date) -> tuple[str, bool]:
     """Return what was decided of a finding, and whether it counts."""
     for prefix in _PREFIXES:
         identifier = identifier.removeprefix(prefix)
-    for one in accepted:
-        if one.id == identifier:
-            return f"accepted until {one.until}: {one.reason}", one.until < today
+    for decision in accepted:
+        if decision.id == identifier:
+            text = f"accepted until {decision.until}: {decision.reason}"
+            return text, decision.until < today
     return "open", True
 
 
@@ -107,30 +108,33 @@ def unsupported_parts(image: Image, today: date) -> Iterator[str]:
         "python": image.version_of("python"),
         image.os.distribution: image.os.version,
     }
-    for one in image.matrix.end_of_life:
-        version = parts.get(one.part)
-        if version and version in SpecifierSet(one.versions) and (one.since or today) <= today:
-            since = f" since {one.since}" if one.since else ""
-            title = "TensorFlow" if one.part == "tensorflow" else one.part.capitalize()
-            yield f"{title} {version} gets no security fixes{since} ({one.source})"
+    for ended in image.matrix.end_of_life:
+        version = parts.get(ended.part)
+        if not version or version not in SpecifierSet(ended.versions):
+            continue
+        if ended.since is None or ended.since <= today:
+            since = f" since {ended.since}" if ended.since else ""
+            title = "TensorFlow" if ended.part == "tensorflow" else ended.part.capitalize()
+            yield f"{title} {version} gets no security fixes{since} ({ended.source})"
 
 
 def sarif(scans: Iterable[Scan], version: str) -> Mapping[str, Any]:
     """Return the findings that count in SARIF 2.1.0, at the Dockerfiles of their images."""
     results, rules = [], {}
     for scan in scans:
-        for one in scan.open:
-            text = f"{one.package} {one.installed}"
-            text += f": update to {one.fix}" if one.fix else f" has {one.id}"
-            rules[one.id] = {"id": one.id, "shortDescription": {"text": text}}
+        for finding in scan.open:
+            text = f"{finding.package} {finding.installed}"
+            text += f": update to {finding.fix}" if finding.fix else f" has {finding.id}"
+            rules[finding.id] = {"id": finding.id, "shortDescription": {"text": text}}
+            fingerprint = f"{scan.image} {finding.id} {finding.package}"
             place = {"uri": f"images/dockerfiles/{scan.image}/Dockerfile"}
             results.append(
                 {
-                    "ruleId": one.id,
+                    "ruleId": finding.id,
                     "level": "warning",
                     "message": {"text": f"{scan.image}: {text}."},
                     "locations": [{"physicalLocation": {"artifactLocation": place}}],
-                    "partialFingerprints": {"imgbuild/v1": f"{scan.image} {one.id} {one.package}"},
+                    "partialFingerprints": {"imgbuild/v1": fingerprint},
                 }
             )
     driver = {"name": "imgbuild", "version": version, "rules": [*rules.values()]}

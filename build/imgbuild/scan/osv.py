@@ -10,6 +10,7 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -49,17 +50,19 @@ Known = Mapping[Package, tuple[str, ...]]
 
 def packages_of(sbom: Mapping[str, Any]) -> tuple[Package, ...]:
     """Return the packages of an SBOM of ours that OSV has an ecosystem for."""
-    found = set[Package]()
-    purls = (one.get("purl", "") for one in sbom["components"])
-    for match in filter(None, map(_PURL.fullmatch, purls)):
+    packages = set[Package]()
+    for component in sbom["components"]:
+        match = _PURL.fullmatch(component.get("purl", ""))
+        if not match:
+            continue
         kind, name, version = match[1], unquote(match[2]), unquote(match[3])
-        qualifiers = dict(one.partition("=")[::2] for one in match[4].split("&"))
+        qualifiers = dict(qualifier.partition("=")[::2] for qualifier in match[4].split("&"))
         if kind == "pypi":
-            found.add(Package("PyPI", name, version))
+            packages.add(Package("PyPI", name, version))
         elif kind in _DISTRIBUTIONS and qualifiers.get("arch") == "source":
             release = qualifiers.get("distro", "").rpartition("-")[2]
-            found.add(Package(_DISTRIBUTIONS[kind].format(release), name, version))
-    return tuple(sorted(found))
+            packages.add(Package(_DISTRIBUTIONS[kind].format(release), name, version))
+    return tuple(sorted(packages))
 
 
 def ask(packages: Iterable[Package], sites: Sites) -> Known:
@@ -67,27 +70,27 @@ def ask(packages: Iterable[Package], sites: Sites) -> Known:
 
     MachineError: it cannot be reached. CheckFailedError: its answer is not OSV's.
     """
-    found = defaultdict[Package, set[str]](set)
+    known = defaultdict[Package, set[str]](set)
     waiting = [(package, "") for package in packages]
     while waiting:
         batch, waiting = waiting[:BATCH], waiting[BATCH:]
-        for (package, _), (ids, token) in zip(batch, _asked(batch, sites), strict=True):
-            found[package] |= ids
+        for (package, _), (ids, token) in zip(batch, _ask_batch(batch, sites), strict=True):
+            known[package] |= ids
             waiting += [(package, token)] if token else []
-    return {package: tuple(sorted(ids)) for package, ids in found.items() if ids}
+    return {package: tuple(sorted(ids)) for package, ids in known.items() if ids}
 
 
-def _asked(batch: Sequence[tuple[Package, str]], sites: Sites) -> list[tuple[set[str], str]]:
+def _ask_batch(batch: Sequence[tuple[Package, str]], sites: Sites) -> list[tuple[set[str], str]]:
     """Return for each package the identifiers, and where more of them are."""
     from imgbuild.http import raise_transient  # noqa: PLC0415 - brings requests
 
     queries = [
         {
-            "package": {"ecosystem": one.ecosystem, "name": one.name},
-            "version": one.version,
+            "package": {"ecosystem": package.ecosystem, "name": package.name},
+            "version": package.version,
             **({"page_token": token} if token else {}),
         }
-        for one, token in batch
+        for package, token in batch
     ]
     address = sites.address(sites.upstreams[UPSTREAM].rstrip("/") + "/v1/querybatch")
     content, kind = json.dumps({"queries": queries}).encode(), {"Content-Type": "application/json"}
@@ -102,13 +105,15 @@ def _asked(batch: Sequence[tuple[Package, str]], sites: Sites) -> list[tuple[set
     try:
         results = parse_json(answer.body)["results"] if answer.status == 200 else []
         if len(results) == len(batch):
-            return [
-                ({str(one["id"]) for one in each.get("vulns", ())}, each.get("next_page_token", ""))
-                for each in results
-            ]
+            return [_read_result(result) for result in results]
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise CheckFailedError(f"{address} answered {answer.status}, and not as OSV does.")
+
+
+def _read_result(result: Mapping[str, Any]) -> tuple[set[str], str]:
+    identifiers = {str(vulnerability["id"]) for vulnerability in result.get("vulns", ())}
+    return identifiers, result.get("next_page_token", "")
 
 
 def read(packages: Iterable[Package], path: Path) -> Known:
@@ -119,7 +124,7 @@ def read(packages: Iterable[Package], path: Path) -> Known:
     requested = defaultdict[tuple[str, str], list[Package]](list)
     for package in packages:
         requested[package.ecosystem, package.name].append(package)
-    found = defaultdict[Package, set[str]](set)
+    known = defaultdict[Package, set[str]](set)
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -132,43 +137,45 @@ def read(packages: Iterable[Package], path: Path) -> Known:
                         "bytes. Use a file of OSV's own, such as the all.zip of an ecosystem."
                     )
                 record = parse_json(read_member(archive, member, LARGEST_RECORD))
-                for package in _affected(record, requested):
-                    found[package].add(str(record["id"]))
+                for package in _affected_packages(record, requested):
+                    known[package].add(str(record["id"]))
     except (*DAMAGED_ZIP, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"--osv {path}: {type(error).__name__}: it is not a ZIP file of OSV's records, such as "
             "the all.zip of an ecosystem."
         ) from None
-    return {package: tuple(sorted(ids)) for package, ids in found.items()}
+    return {package: tuple(sorted(ids)) for package, ids in known.items()}
 
 
-def _affected(
+def _affected_packages(
     record: Mapping[str, Any], requested: Mapping[tuple[str, str], list[Package]]
 ) -> Iterator[Package]:
     if record.get("withdrawn"):
         return
-    for one in record.get("affected", ()):
-        about = one.get("package") or {}
-        for package in requested.get((str(about.get("ecosystem")), str(about.get("name"))), ()):
-            ranges = one.get("ranges", ()) if package.ecosystem == "PyPI" else ()
-            listed = package.version in one.get("versions", ())
-            if listed or any(_within(package.version, each) for each in ranges):
+    for affected in record.get("affected", ()):
+        named = affected.get("package") or {}
+        for package in requested.get((str(named.get("ecosystem")), str(named.get("name"))), ()):
+            ranges = affected.get("ranges", ()) if package.ecosystem == "PyPI" else ()
+            listed = package.version in affected.get("versions", ())
+            if listed or any(_is_within(package.version, versions) for versions in ranges):
                 yield package
 
 
-def _within(version: str, described: Mapping[str, Any]) -> bool:
+def _is_within(text: str, versions: Mapping[str, Any]) -> bool:
     """Return whether a version of PyPI is in a range: after the last event, it is introduced."""
-    if described.get("type") != "ECOSYSTEM":
+    if versions.get("type") != "ECOSYSTEM":
         return False
     inside = False
+    events: list[tuple[Version, str]] = []
     try:
-        own, every = Version(version), described.get("events", ())
-        events = [(Version(text), kind) for event in every for kind, text in event.items()]
+        own = Version(text)
+        for event in versions.get("events", ()):
+            events += [(Version(limit), kind) for kind, limit in event.items()]
     except InvalidVersion:
         return False
-    for at, kind in sorted(events, key=lambda one: one[0]):
-        if kind == "introduced" and own >= at:
+    for limit, kind in sorted(events, key=itemgetter(0)):
+        if kind == "introduced" and own >= limit:
             inside = True
-        elif (kind == "fixed" and own >= at) or (kind == "last_affected" and own > at):
+        elif (kind == "fixed" and own >= limit) or (kind == "last_affected" and own > limit):
             inside = False
     return inside

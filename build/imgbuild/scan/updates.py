@@ -84,7 +84,8 @@ def image_status(name: str, stored: StoredImage, engine: Engine) -> bytes:
 
 def status_of(versions: Mapping[str, str]) -> bytes:
     """Return such a list of packages by their versions."""
-    return "".join(_ENTRY.format(*one) for one in sorted(versions.items())).encode()
+    packages = sorted(versions.items())
+    return "".join(_ENTRY.format(name, version) for name, version in packages).encode()
 
 
 def find_updates(
@@ -113,17 +114,20 @@ def find_updates(
             secrets=context.inputs.secrets,
         )
         export_stage(target, folder / "out", context)
-        return tuple(sorted(read_updates(folder / "out"), key=lambda one: one.package))
+        updates = read_updates(folder / "out")
+        return tuple(sorted(updates, key=lambda update: update.package))
 
 
 def read_updates(folder: Path) -> Iterator[Update]:
     """Yield what is in the exported files: the image's packages, and what apt would fetch."""
-    lines = (folder / "packages").read_text(encoding="utf-8").splitlines()
-    words = [line.split() for line in lines]
-    installed = {one[1]: one[2] for one in words if len(one) == 3 and one[0] == "ii"}
-    for name, version in installed.items():
-        if not _NAME.fullmatch(name) or not _VERSION.fullmatch(version):
-            raise CheckFailedError(f"{name!r} {version!r} is not a package of Debian's form.")
+    installed: dict[str, str] = {}
+    for line in (folder / "packages").read_text(encoding="utf-8").splitlines():
+        words = line.split()
+        if len(words) == 3 and words[0] == "ii":
+            _, name, version = words
+            if not _NAME.fullmatch(name) or not _VERSION.fullmatch(version):
+                raise CheckFailedError(f"{name!r} {version!r} is not a package of Debian's form.")
+            installed[name] = version
     for line in (folder / "uris").read_text(encoding="utf-8").splitlines():
         match = _URI.match(line)
         if not match:

@@ -17,7 +17,14 @@ from imgbuild.http import Answer, HttpClient
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Accepted
 from imgbuild.scan import osv
-from imgbuild.scan.findings import Scan, findings, keep_scan, latest_scan, sarif, unsupported_parts
+from imgbuild.scan.findings import (
+    Scan,
+    keep_scan,
+    latest_scan,
+    match_findings,
+    sarif,
+    unsupported_parts,
+)
 from imgbuild.scan.osv import Known, Package, ask, packages_of, read
 from imgbuild.scan.updates import Update, read_updates
 from imgbuild.settings import Settings
@@ -199,7 +206,7 @@ SCAN = Scan(
     "tf-2.2-cpu-debian",
     "sha256:1",
     "2026-11-25",
-    tuple(findings([], {PILLOW: ("GHSA-1", "GHSA-2")}, [_accepted("GHSA-2", TODAY)], TODAY)),
+    tuple(match_findings([], {PILLOW: ("GHSA-1", "GHSA-2")}, [_accepted("GHSA-2", TODAY)], TODAY)),
     "OSV",
     (),
     (),
@@ -210,7 +217,7 @@ def test_what_is_accepted_does_not_count_until_its_day() -> None:
     updates = [Update("openssl", "1", "2", security=True), Update("git", "1", "2", security=False)]
     known: Known = {OPENSSL: ("DEBIAN-CVE-2024-1", "DEBIAN-CVE-2024-2"), PILLOW: ("GHSA-1",)}
     accepted = [_accepted("CVE-2024-1", TODAY), _accepted("GHSA-1", date(2026, 11, 24))]
-    found = [*findings(updates, known, accepted, TODAY)]
+    found = [*match_findings(updates, known, accepted, TODAY)]
     assert [(one.id, one.counts) for one in found] == [
         ("openssl", True),
         ("DEBIAN-CVE-2024-1", False),

@@ -43,7 +43,7 @@ def scan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, _hasty: None) -> Any:
             ]
             return Scan(name, "sha256:1", "2026-11-25", (*findings, *more), asked, (), ())
 
-        monkeypatch.setattr(scan_command, "_scanned", scanned)
+        monkeypatch.setattr(scan_command, "_scan_image", scanned)
         images = [SimpleNamespace(name="one", tags=["one"]), SimpleNamespace(name="b", tags=["b"])]
         context = nullcontext(SimpleNamespace(images=images, state=tmp_path))
         monkeypatch.setattr("imgbuild.build.context.open_context", lambda *_: context)
