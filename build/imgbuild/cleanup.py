@@ -23,7 +23,7 @@ from imgbuild.inputs.oci_layout import REPOSITORY as BASE_REPOSITORY
 from imgbuild.inputs.oci_layout import short_id
 from imgbuild.matrix.images import STANDIN_HOST
 from imgbuild.plan.plan import has_own_labels, own_names
-from imgbuild.publish.upload import note_of, remove_left_tag
+from imgbuild.publish.upload import note_path, remove_left_tag
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
 from imgbuild.suites.runner import folder_name
@@ -171,7 +171,7 @@ def _find_leftovers(engine: Engine, state: Path, *, elsewhere: bool) -> Iterator
             if name.startswith(own_prefix):
                 why = "temporary name of a build that was killed"
                 yield Garbage(kind, name, why, partial(engine.untag, name), image="")
-    for note in sorted(note_of(state, engine, "*").parent.glob("*.json")):
+    for note in sorted(note_path(state, engine, "*").parent.glob("*.json")):
         why = "temporary tag of a push that was killed"
         remove, since = partial(remove_left_tag, engine, note), int(note.stat().st_mtime)
         yield Garbage(kind, note.stem, why, remove, since=since, image=note.stem)

@@ -20,7 +20,7 @@ from imgbuild.cli import app, register
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
 from imgbuild.files import stored_folder
-from imgbuild.publish.upload import note_of
+from imgbuild.publish.upload import note_path
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
 
@@ -164,7 +164,7 @@ def test_clean_removes_temporary_names(engine: FakeEngine, state: Path) -> None:
 def test_the_temporary_tag_of_a_killed_push_goes(engine: FakeEngine, state: Path) -> None:
     tag = "registry.test/app:2.2.0-20261120.1"
     engine.tag(image(2).id, tag)
-    path = _write(note_of(state, engine, NAME))
+    path = _write(note_path(state, engine, NAME))
     path.write_text(json.dumps({"image_id": image(2).id, "reference": tag}))
     assert run("--yes", "--only", "leftovers").exit_code == 0
     assert (engine.stored[image(2).id].tags, path.exists()) == ((TAG,), False)

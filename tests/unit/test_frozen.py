@@ -33,10 +33,10 @@ from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.extended_candidate import Candidate, ExtendedCandidate
 from imgbuild.publish.image_push import Push
 from imgbuild.publish.provenance import (
-    configuration_of,
-    extension_provenance,
-    provenance,
-    statement,
+    make_extension_provenance,
+    make_provenance,
+    make_statement,
+    read_configuration,
 )
 from imgbuild.publish.record import ARTIFACT_TYPE, Record, SuiteRecord, read_record
 from imgbuild.publish.signed_image import SignedImage, read_provenances
@@ -459,7 +459,7 @@ def _provenance_parts(candidate: Candidate) -> tuple[Record, Mapping[str, Any]]:
     image = registry.add_image("content", config={"Env": ["A=1"], "User": "me"}, created=TIME)
     tags = candidate.tags(RELEASE)
     record = replace(RECORD, release=RELEASE, tag=tags.immutable, moving=tags.moving)
-    return record, configuration_of(registry, image)
+    return record, read_configuration(registry, image)
 
 
 def _signed(predicate: Mapping[str, Any]) -> dict[str, Any]:
@@ -467,7 +467,7 @@ def _signed(predicate: Mapping[str, Any]) -> dict[str, Any]:
 
     ``publish/test_provenance.py`` compares these with the files.
     """
-    document = statement("registry.example.org/ml/tensorflow", "sha256:" + "e" * 64, predicate)
+    document = make_statement("registry.example.org/ml/tensorflow", "sha256:" + "e" * 64, predicate)
     made: dict[str, Any] = json.loads(json.dumps(document))
     inputs = made["predicate"]["buildDefinition"]["resolvedDependencies"]
     for entry in (*inputs, *made["predicate"]["runDetails"]["byproducts"]):
@@ -479,7 +479,7 @@ def _signed(predicate: Mapping[str, Any]) -> dict[str, Any]:
 
 def test_provenance_is_written_the_same(candidate: PushCandidate, project: Project) -> None:
     record, configuration = _provenance_parts(candidate)
-    made = provenance(
+    made = make_provenance(
         candidate,
         record,
         configuration,
@@ -494,7 +494,9 @@ def test_provenance_is_written_the_same(candidate: PushCandidate, project: Proje
 def test_extension_provenance_is_written_the_same(
     extended: ExtendedCandidate, project: Project
 ) -> None:
-    made = extension_provenance(extended, *_provenance_parts(extended), project, json.dumps(SBOM))
+    made = make_extension_provenance(
+        extended, *_provenance_parts(extended), project, json.dumps(SBOM)
+    )
     _compare("statement-extended.json", _signed(made))
 
 

@@ -20,7 +20,7 @@ from imgbuild.plan.plan import NEVER_BUILT, NO_RECORD
 from imgbuild.project import Project
 from imgbuild.publish.record import PublishedRepository, Record, read_published, skip_reasons
 from imgbuild.registry.repository_client import LARGEST_DOCUMENT, RegistryClient, connect
-from imgbuild.scan.findings import Scan, latest_scan, unsupported_parts
+from imgbuild.scan.findings import Scan, find_unsupported_parts, read_scan
 from imgbuild.sizes import Layer, measure
 from imgbuild.suites.catalog import Suite, read_suites
 
@@ -89,7 +89,7 @@ class CatalogEntry:
     @property
     def unsupported(self) -> tuple[str, ...]:
         """Its parts that get no security fixes any more."""
-        return tuple(unsupported_parts(self.image, datetime.now(UTC).date()))
+        return tuple(find_unsupported_parts(self.image, datetime.now(UTC).date()))
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ def built_images(
                     own = tuple(suite for suite in suites if suite.name in keys)
                     lines = suite_lines(own, context.store.document(item.image_id), keys)
                     layers = measure(name, item.image_id, context.engine).layers
-                    scan = latest_scan(item.image_id, context.state)
+                    scan = read_scan(item.image_id, context.state)
                     known[name] = KnownImage(lines, layers, scan=scan)
                 elif item.reason not in {NEVER_BUILT, NO_RECORD}:
                     known[name] = OTHER_INPUTS

@@ -110,16 +110,16 @@ def select_jobs(
     earlier: Mapping[str, float] = {}
     if options.missing:
         from imgbuild.publish.record import (  # noqa: PLC0415 - brings requests
-            published_inputs,
-            published_seconds,
+            read_build_seconds,
+            read_input_tags,
         )
         from imgbuild.registry.repository_client import connect  # noqa: PLC0415
 
         # Before all else: a base image is made only where there is something to compare.
         with closing(connect(options.repository, settings, log, "--from")) as registry:
-            published = published_inputs(registry)
+            published = read_input_tags(registry)
             # With --shard each job divides for itself, and later ones would find other times.
-            earlier = published_seconds(registry) if options.shards else {}
+            earlier = read_build_seconds(registry) if options.shards else {}
             if options.outdated:
                 from imgbuild.ci.outdated import outdated_images  # noqa: PLC0415
 

@@ -8,7 +8,7 @@ from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.publish.record import Record, read_published
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.scan.updates import find_updates, status_of
+from imgbuild.scan.updates import find_updates, make_status
 
 #: So many packages are named in a reason.
 _NAMED = 3
@@ -38,7 +38,7 @@ def outdated_images(
                 names = [image.name for image in same]
                 # As old as can be, so that apt names the newest version of every package.
                 packages = {name: "0" for one in names for name in latest[one].system}
-                status = status_of(packages)
+                status = make_status(packages)
                 updates = find_updates(f"updates-{os_name}", os_name, status, context)
                 fixes = {one.package: one.available for one in updates if one.security}
                 for name in names:

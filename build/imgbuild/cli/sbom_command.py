@@ -22,7 +22,7 @@ def sbom(
     from imgbuild.engine.client import open_engine
     from imgbuild.files import write_text
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.publish.sbom import locked_sbom
+    from imgbuild.publish.sbom import make_locked_sbom
 
     (reference, planned), *others = engine_images(checkout, selection, [image] if image else [])
     if others:
@@ -30,7 +30,7 @@ def sbom(
     name = planned.name if planned else reference
     with open_engine(checkout.settings.engine) as engine:
         stored, matrix = engine.need(reference, planned), load_matrix(checkout.matrix)
-        text = locked_sbom(name, stored, engine, checkout, matrix)
+        text = make_locked_sbom(name, stored, engine, checkout, matrix)
     if output:
         write_text(output, text)
     else:

@@ -53,8 +53,7 @@ def scan(
     from imgbuild.files import write_text
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.scan.findings import keep_scan
-    from imgbuild.scan.findings import sarif as sarif_document
+    from imgbuild.scan.findings import make_sarif, save_scan
     from imgbuild.suites.container import require_docker_client
 
     options.check_image(image, selection)
@@ -70,9 +69,9 @@ def scan(
             reference = image or planned.tags[0]
             result = _scan_image(reference, None if image else planned, ask, context)
             scans.append(result)
-            keep_scan(result, context.state)
+            save_scan(result, context.state)
     if sarif:
-        write_text(sarif, json.dumps(sarif_document(scans, version(NAMESPACE)), indent=1) + "\n")
+        write_text(sarif, json.dumps(make_sarif(scans, version(NAMESPACE)), indent=1) + "\n")
     print_result([asdict(result) for result in scans], _lines(scans), as_json=as_json)
     unasked = _unasked(scans)
     if faulty := [result.image for result in scans if result.open]:
@@ -119,26 +118,26 @@ def _scan_image(
 ) -> "Scan":
     from imgbuild.dockerfile.labels import NAME
     from imgbuild.matrix.images import all_images
-    from imgbuild.publish.sbom import locked_sbom, system_of
-    from imgbuild.scan.findings import Scan, match_findings, unsupported_parts
-    from imgbuild.scan.osv import packages_of
-    from imgbuild.scan.updates import find_updates, image_status
+    from imgbuild.publish.sbom import make_locked_sbom, read_system
+    from imgbuild.scan.findings import Scan, find_unsupported_parts, match_findings
+    from imgbuild.scan.osv import list_packages
+    from imgbuild.scan.updates import find_updates, read_status
 
     stored, name = context.engine.need(reference, planned), planned.name if planned else reference
     matrix, today = context.images[0].matrix, datetime.now(UTC).date()
     label = stored.labels.get(NAME)
     family = next((image for image in all_images(matrix) if image.name == label), None)
-    document = json.loads(locked_sbom(name, stored, context.engine, context.project, matrix))
-    status = image_status(name, stored, context.engine)
-    updates = find_updates(name, system_of(document), status, context)
-    vulnerable, asked = ask(packages_of(document))
+    document = json.loads(make_locked_sbom(name, stored, context.engine, context.project, matrix))
+    status = read_status(name, stored, context.engine)
+    updates = find_updates(name, read_system(document), status, context)
+    vulnerable, asked = ask(list_packages(document))
     return Scan(
         image=name,
         image_id=stored.id,
         day=str(today),
         findings=tuple(match_findings(updates, vulnerable, matrix.accepted, today)),
         vulnerabilities=asked,
-        end_of_life=tuple(unsupported_parts(family, today)) if family else (),
+        end_of_life=tuple(find_unsupported_parts(family, today)) if family else (),
         other_updates=tuple(update.package for update in updates if not update.security),
     )
 

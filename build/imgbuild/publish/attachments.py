@@ -10,9 +10,9 @@ from imgbuild.engine.client import Engine
 from imgbuild.files import parse_json
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.extended_candidate import ExtendedCandidate
-from imgbuild.publish.provenance import extension_provenance, provenance, statement
+from imgbuild.publish.provenance import make_extension_provenance, make_provenance, make_statement
 from imgbuild.publish.record import Record
-from imgbuild.publish.sbom import SBOM_MEDIA_TYPE, image_sbom
+from imgbuild.publish.sbom import SBOM_MEDIA_TYPE, make_sbom
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.registry.signing import TYPES, Signer
@@ -25,7 +25,7 @@ _MEDIA_TYPES = {
 }
 
 
-def predicates(
+def make_predicates(
     candidate: PushCandidate | ExtendedCandidate,
     record: Record,
     configuration: Mapping[str, Any],
@@ -34,18 +34,18 @@ def predicates(
 ) -> dict[str, bytes]:
     """Return what is attested of an image, by cosign's name of the type.
 
-    ``record`` is its record, ``configuration`` what `configuration_of` returns. The image's lock
+    ``record`` is its record, ``configuration`` what `read_configuration` returns. The image's lock
     must be held.
     """
     project = context.project
     if isinstance(candidate, ExtendedCandidate):
         matrix = context.images[0].matrix
-        sbom = image_sbom(candidate.reference, candidate.stored, engine, project, matrix)
-        predicate = extension_provenance(candidate, record, configuration, project, sbom)
+        sbom = make_sbom(candidate.reference, candidate.stored, engine, project, matrix)
+        predicate = make_extension_provenance(candidate, record, configuration, project, sbom)
     else:
         image = candidate.image
-        sbom = image_sbom(candidate.name, candidate.stored, engine, project, image.matrix)
-        predicate = provenance(
+        sbom = make_sbom(candidate.name, candidate.stored, engine, project, image.matrix)
+        predicate = make_provenance(
             candidate,
             record,
             configuration,
@@ -87,7 +87,7 @@ def attach(
     for kind, document in predicates.items():
         media_type, content = _MEDIA_TYPES[kind][0], document
         if kind != "cyclonedx":  # as cosign makes it of what it signs
-            signed = statement(registry.name, image.digest, parse_json(document))
+            signed = make_statement(registry.name, image.digest, parse_json(document))
             content = json.dumps(signed, sort_keys=True).encode()
         digest = registry.put_artifact(tags[kind], media_type, content, image)
         registry.refer(image.digest, digest, media_type)

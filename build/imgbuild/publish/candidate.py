@@ -75,14 +75,14 @@ class PushCandidate:
 
     @property
     def snapshots(self) -> dict[str, str]:
-        return snapshots_of(self.stored)
+        return read_snapshots(self.stored)
 
     def tags(self, release: str = PLACEHOLDER) -> PlannedTags:
         """Return its tags in one release."""
         return planned_tags(self.image, release)
 
 
-def snapshots_of(stored: StoredImage) -> dict[str, str]:
+def read_snapshots(stored: StoredImage) -> dict[str, str]:
     """Return the time as which the archive of a distribution was taken, where one was named."""
     labels = stored.labels.items()
     return {name.removeprefix(SNAPSHOT): time for name, time in labels if SNAPSHOT in name}
@@ -112,7 +112,7 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
         report, keys = context.store.document(image_id), context.suite_keys[name]
         built = context.store.was_built_here(image_id)
         signed = trusted if context.store.signed_by(image_id) == trusted else None
-        raised = [*objections(item, stored, report, keys, built=built, signed_by=signed)]
+        raised = [*find_objections(item, stored, report, keys, built=built, signed_by=signed)]
         reasons = refusals(raised, allowed)
         if reasons or stored is None:
             refused.append(f"{name} is not published: {'; '.join(reasons)}.")
@@ -143,7 +143,7 @@ def refusals(objections: Collection[Objection], allowed: Collection[str]) -> lis
     return refused
 
 
-def objections(  # noqa: PLR0913 - the image, and what is known of it
+def find_objections(  # noqa: PLR0913 - the image, and what is known of it
     item: PlanItem,
     stored: StoredImage | None,
     report: Mapping[str, Any],

@@ -9,7 +9,7 @@ from imgbuild.matrix.tags import parts_of, python_part, stack_part
 from imgbuild.suites.container import NOTHING, ImageContents, joined_versions, read_contents
 
 
-def parts_read(contents: ImageContents, image: Image) -> dict[Part, str]:
+def read_parts(contents: ImageContents, image: Image) -> dict[Part, str]:
     """Return every part but the release, as the image itself says.
 
     ``image`` is the plan: it gives the words (a shorter version that means the same is spelled as
@@ -79,7 +79,7 @@ def check_contents(image: Image, image_id: str, engine: Engine) -> None:
     MachineError: the engine cannot start its container; there is no docker client.
     """
     planned = parts_of(image)
-    read = parts_read(read_contents(image.name, image_id, engine), image)
+    read = read_parts(read_contents(image.name, image_id, engine), image)
     scheme = image.matrix.tags
     used = dict.fromkeys(part for entry in (scheme.immutable, *scheme.moving) for part in entry)
     different = [

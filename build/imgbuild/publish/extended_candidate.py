@@ -33,9 +33,9 @@ from imgbuild.matrix.tags import (
 from imgbuild.publish.candidate import (
     Objection,
     PushCandidate,
+    read_snapshots,
     refusals,
     result_objections,
-    snapshots_of,
     substitute_objections,
     suite_objections,
     wheel_objections,
@@ -104,7 +104,7 @@ class ExtendedCandidate:
 
     @property
     def snapshots(self) -> dict[str, str]:
-        return snapshots_of(self.stored)
+        return read_snapshots(self.stored)
 
     @property
     def base(self) -> str:
@@ -190,7 +190,7 @@ def approve_extended(
         family = _family(recorded, context)
         report = context.store.document(stored.id)
         keys = _suite_keys(recorded, context)
-        raised = [*extension_objections(stored, family, recorded, report, keys)]
+        raised = [*find_extension_objections(stored, family, recorded, report, keys)]
         if reasons := refusals(raised, allowed):
             refused.append(f"{reference} is not published: {'; '.join(reasons)}.")
             continue
@@ -230,7 +230,7 @@ def _ran(report: Mapping[str, Any], suite: str, keys: Mapping[str, str]) -> bool
     return isinstance(entry, dict) and entry.get("key") == keys[suite]
 
 
-def extension_objections(
+def find_extension_objections(
     stored: StoredImage,
     family: Image | None,
     recorded: RecordedExtension,

@@ -15,7 +15,7 @@ from imgbuild.matrix.tags import (
     planned_tags,
 )
 from imgbuild.parallel import in_parallel
-from imgbuild.publish.provenance import configuration_of
+from imgbuild.publish.provenance import read_configuration
 from imgbuild.publish.record import PublishedRepository, Record
 from imgbuild.publish.signed_image import SignedImage, record_differences
 from imgbuild.publish.verification import IMAGE_KEYS, PublishedImage
@@ -71,7 +71,7 @@ def inspect_repository(
         image = PublishedImage(registry, manifests[digest], "", trust, matrix, lambda _: None)
         records = [record for record in published.whole if record.digest == digest]
         tags = [tag for tag, tagged in image_tags.items() if tagged == digest]
-        return _disproved(image, records, tags)
+        return _find_problems(image, records, tags)
 
     judged = signed | {record.digest for record in published.whole}
     for problems in in_parallel(disprove, sorted(judged & manifests.keys()), _PROGRAMS):
@@ -127,7 +127,7 @@ def _read_manifest(
             return None
         manifest.document()
         if digest in image_digests:
-            configuration_of(registry, manifest)
+            read_configuration(registry, manifest)
     except CheckFailedError as error:
         return str(error)
     return manifest
@@ -143,7 +143,9 @@ def _foreign_part(manifest: Manifest, image_digests: Collection[str]) -> str:
     return ""
 
 
-def _disproved(image: PublishedImage, records: Sequence[Record], tags: Iterable[str]) -> list[str]:
+def _find_problems(
+    image: PublishedImage, records: Sequence[Record], tags: Iterable[str]
+) -> list[str]:
     """Return a sentence for each thing that the signed provenance of an image does not say."""
     repository = image.registry.name
     problems: list[str] = []

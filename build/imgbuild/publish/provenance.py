@@ -33,7 +33,7 @@ LOCAL = f"urn:{NAMESPACE}:local"
 _LAYER = re.compile("sha256:[0-9a-f]{64}")
 
 
-def configuration_of(registry: RegistryClient, manifest: Manifest) -> dict[str, Any]:
+def read_configuration(registry: RegistryClient, manifest: Manifest) -> dict[str, Any]:
     """Return an image's whole configuration as its registry has it, without the history.
 
     CheckFailedError: it is not there, is not an image's, or does not fit the manifest's layers.
@@ -55,7 +55,7 @@ def configuration_of(registry: RegistryClient, manifest: Manifest) -> dict[str, 
     return configuration
 
 
-def statement(name: str, digest: str, predicate: Mapping[str, Any]) -> dict[str, Any]:
+def make_statement(name: str, digest: str, predicate: Mapping[str, Any]) -> dict[str, Any]:
     """Return what says that a provenance is of the image of this name and digest."""
     return {
         "_type": STATEMENT,
@@ -65,7 +65,7 @@ def statement(name: str, digest: str, predicate: Mapping[str, Any]) -> dict[str,
     }
 
 
-def provenance(  # noqa: PLR0913 - the parts of a predicate
+def make_provenance(  # noqa: PLR0913 - the parts of a predicate
     candidate: PushCandidate,
     record: Record,
     configuration: Mapping[str, Any],
@@ -77,7 +77,7 @@ def provenance(  # noqa: PLR0913 - the parts of a predicate
 ) -> dict[str, Any]:
     """Return the predicate; the packages of the system are those of ``sbom``.
 
-    ``record`` has the release and the tags, ``configuration`` is what `configuration_of` returns.
+    ``record`` has the release and the tags, ``configuration`` is what `read_configuration` returns.
     ``wheel`` is the key of Horovod's wheel, which may have been compiled by an earlier build.
     ``project`` and ``settings`` are what the candidate was approved by: they have its input digest.
     """
@@ -111,14 +111,14 @@ def provenance(  # noqa: PLR0913 - the parts of a predicate
     }
 
 
-def extension_provenance(
+def make_extension_provenance(
     candidate: ExtendedCandidate,
     record: Record,
     configuration: Mapping[str, Any],
     project: Project,
     sbom: str,
 ) -> dict[str, Any]:
-    """Return the predicate of an image of `imgbuild extend`; the rest as `provenance`.
+    """Return the predicate of an image of `imgbuild extend`; the rest as `make_provenance`.
 
     ``suitesNotRun`` are suites of the base.
     """

@@ -36,7 +36,7 @@ from imgbuild.events import ImageNote, ImagesPlanned, ImageState, State
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
-from imgbuild.publish.attachments import predicates
+from imgbuild.publish.attachments import make_predicates
 from imgbuild.publish.candidate import approve, check_allowed
 from imgbuild.publish.contents import check_contents
 from imgbuild.publish.existing import check_release
@@ -48,9 +48,9 @@ from imgbuild.publish.extended_candidate import (
     check_repository,
 )
 from imgbuild.publish.image_push import Push, PushedImage
-from imgbuild.publish.provenance import configuration_of
+from imgbuild.publish.provenance import read_configuration
 from imgbuild.publish.record import Record, read_published
-from imgbuild.publish.upload import note_of, remove_left_tag, upload
+from imgbuild.publish.upload import note_path, remove_left_tag, upload
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import connect
 from imgbuild.registry.signing import signer_of, trust_of
@@ -199,12 +199,12 @@ def _push_image(
         )
 
     def documents(record: Record, manifest: Manifest) -> Mapping[str, bytes]:
-        configuration = configuration_of(push.registry, manifest)
-        return predicates(image, record, configuration, engine, context)
+        configuration = read_configuration(push.registry, manifest)
+        return make_predicates(image, record, configuration, engine, context)
 
     try:
         with closing(Engine(context.host)) as engine:
-            note = note_of(context.state, engine, folder_name(image.name))
+            note = note_path(context.state, engine, folder_name(image.name))
             remove_left_tag(engine, note)
             show(State.CHECKING)
             pushed = push.push(image, send, documents)

@@ -138,7 +138,7 @@ def skip_reasons(entry: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(skip.get("reason")) for skip in entry.get("skipped", ())))
 
 
-def record_of(document: Mapping[str, Any], where: str) -> Record:
+def parse_record(document: Mapping[str, Any], where: str) -> Record:
     """Return the record that a document holds; other keys are from a later imgbuild.
 
     DamagedError: it is no record, or one that this imgbuild cannot read.
@@ -158,7 +158,7 @@ def record_of(document: Mapping[str, Any], where: str) -> Record:
 def put_record(registry: RegistryClient, record: Record, image: Manifest) -> None:
     """Store the record of an image that is there; CheckFailedError if it could not be read."""
     document, tag = record.as_json(), record_tag(record.tag)
-    record_of(document, tag)
+    parse_record(document, tag)
     content = json.dumps(document, sort_keys=True, ensure_ascii=False).encode()
     annotations = {END_OF_LIFE: record.retired} if record.retired else {}
     registry.put_artifact(tag, ARTIFACT_TYPE, content, image, annotations)
@@ -169,7 +169,7 @@ def read_record(registry: RegistryClient, tag: str) -> Record | None:
     artifact = registry.read_artifact(record_tag(tag), ARTIFACT_TYPE)
     if artifact is None:
         return None
-    record = record_of(artifact.document(), artifact.where)
+    record = parse_record(artifact.document(), artifact.where)
     if record.tag != tag or artifact.subject != record.digest:
         raise DamagedError(
             f"{artifact.where} is about {record.tag} with {record.digest}, its subject is "
@@ -263,7 +263,7 @@ def read_published(registry: RegistryClient) -> PublishedRepository:
     return PublishedRepository(registry.name, tuple(records), digests, tags, tuple(sorted(damaged)))
 
 
-def published_seconds(registry: RegistryClient) -> dict[str, float]:
+def read_build_seconds(registry: RegistryClient) -> dict[str, float]:
     """Return how much work each image's latest release was, with its suites, where it is known."""
     seconds: dict[str, float] = {}
     for record in read_published(registry).records:
@@ -273,6 +273,6 @@ def published_seconds(registry: RegistryClient) -> dict[str, float]:
     return seconds
 
 
-def published_inputs(registry: RegistryClient) -> frozenset[str]:
+def read_input_tags(registry: RegistryClient) -> frozenset[str]:
     """Return the input tags of all that is published."""
     return frozenset(tag for tag in registry.tags() if tag.startswith(INPUT_PREFIX))

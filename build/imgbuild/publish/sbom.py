@@ -73,7 +73,7 @@ Origin = tuple[str, tuple[Mapping[str, Any], ...]]
 Origins = Mapping[str, Origin]
 
 
-def image_sbom(
+def make_sbom(
     name: str, stored: StoredImage, engine: Engine, project: Project, matrix: Matrix
 ) -> str:
     """Return the SBOM of an image of the engine, as JSON; the lock of ``name`` must be held.
@@ -90,8 +90,8 @@ def image_sbom(
         )
     family_name = stored.labels.get(NAME)
     image = next((image for image in all_images(matrix) if image.name == family_name), None)
-    origins = known_origins(stored.labels, image, project) if image else {}
-    document = sbom(stored, contents, installed, origins)
+    origins = find_origins(stored.labels, image, project) if image else {}
+    document = _sbom_document(stored, contents, installed, origins)
     if image:
         bounds = _confirmed_bounds(stored.labels, image, project)
         for component in document["components"]:
@@ -99,7 +99,7 @@ def image_sbom(
             if component["purl"].startswith("pkg:pypi/") and canonicalize_name(name) in bounds:
                 versions = bounds[canonicalize_name(name)] or "any"
                 component["properties"] += _properties([(f"{NAMESPACE}:versions", versions)])
-    return sbom_text(document)
+    return format_sbom(document)
 
 
 def _confirmed_bounds(labels: Mapping[str, str], image: Image, project: Project) -> dict[str, str]:
@@ -111,19 +111,19 @@ def _confirmed_bounds(labels: Mapping[str, str], image: Image, project: Project)
     return package_bounds(image, project.locks)
 
 
-def locked_sbom(
+def make_locked_sbom(
     name: str, stored: StoredImage, engine: Engine, project: Project, matrix: Matrix
 ) -> str:
-    """Return `image_sbom` of an image that no other imgbuild of this user works on meanwhile.
+    """Return `make_sbom` of an image that no other imgbuild of this user works on meanwhile.
 
     MachineError: one does.
     """
     with image_locks([folder_name(name)], engine.host, state_dir() / "locks"):
         remove_leftovers([name], engine)
-        return image_sbom(name, stored, engine, project, matrix)
+        return make_sbom(name, stored, engine, project, matrix)
 
 
-def sbom_text(document: Mapping[str, Any]) -> str:
+def format_sbom(document: Mapping[str, Any]) -> str:
     """Return the one text of an SBOM, whatever order its keys have in cosign's attestation."""
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
@@ -138,7 +138,7 @@ def system_packages(document: Mapping[str, Any]) -> dict[str, str]:
     return versions
 
 
-def system_of(document: Mapping[str, Any]) -> str:
+def read_system(document: Mapping[str, Any]) -> str:
     """Return the system of an SBOM of ours, such as ``debian-12``; empty if it has no packages."""
     for component in document.get("components", ()):
         match = re.match(r"pkg:deb/.*[?&]distro=([^&]+)", str(component.get("purl")))
@@ -147,7 +147,7 @@ def system_of(document: Mapping[str, Any]) -> str:
     return ""
 
 
-def known_origins(labels: Mapping[str, str], image: Image, project: Project) -> Origins:
+def find_origins(labels: Mapping[str, str], image: Image, project: Project) -> Origins:
     """Return where things came from, by those inputs of the checkout that the labels confirm."""
     said, reader = recorded_parts(labels) or {}, InputReader(project)
     origins: dict[str, Origin] = {}
@@ -181,7 +181,7 @@ def _origin(how: str, url: str, *sha256: str) -> Origin:
     return how, ({"type": kind, "url": url, "hashes": hashes},)
 
 
-def sbom(
+def _sbom_document(
     stored: StoredImage, contents: ImageContents, installed: Installed, origins: Origins
 ) -> dict[str, Any]:
     """Return the document: no time but the image's own, and everything in one order.

@@ -32,7 +32,7 @@ _FINAL = (
 _PUSHED = re.compile(r"(?:\S+: )?digest: (sha256:[0-9a-f]{64}) size: [0-9]+")
 
 
-def note_of(state: Path, engine: Engine, name: str) -> Path:
+def note_path(state: Path, engine: Engine, name: str) -> Path:
     """Return the file in the state folder that notes an image's temporary tag on an engine."""
     folder = sha256((engine.host or "").encode())[:12]
     return state / "pushed-names" / folder / f"{name}.json"

@@ -20,9 +20,9 @@ from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import RECORD_SUFFIX, RELEASE, record_tag
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
-from imgbuild.publish.provenance import configuration_of
+from imgbuild.publish.provenance import read_configuration
 from imgbuild.publish.record import Record, read_record, release_order
-from imgbuild.publish.sbom import locked_sbom
+from imgbuild.publish.sbom import make_locked_sbom
 from imgbuild.publish.signed_image import (
     Retirement,
     SignedImage,
@@ -115,7 +115,7 @@ def _require_contents(
         stored = present or engine.need(reference)
         try:
             _compare_configuration(stored, engine, configuration)
-            sbom = locked_sbom(reference, stored, engine, project, image.matrix)
+            sbom = make_locked_sbom(reference, stored, engine, project, image.matrix)
             _compare_sbom(json.loads(sbom), sboms)
         finally:
             if present is None:
@@ -220,7 +220,7 @@ class PublishedImage:
 
         CheckFailedError: it differs, or cannot be read.
         """
-        configuration = configuration_of(self.registry, self.manifest)
+        configuration = read_configuration(self.registry, self.manifest)
         if foreign := sorted(self.manifest.document().keys() - IMAGE_KEYS):
             raise CheckFailedError(
                 f"its manifest has {', '.join(foreign)}, which no image of imgbuild has"

@@ -62,12 +62,12 @@ def _scan_file(state: Path, image_id: str) -> Path:
     return state / "scans" / f"{image_id.removeprefix('sha256:')}.json"
 
 
-def keep_scan(scan: Scan, state: Path) -> None:
+def save_scan(scan: Scan, state: Path) -> None:
     """Keep the latest scan of an image in the state folder, for the catalogue."""
     write_text(_scan_file(state, scan.image_id), json.dumps(asdict(scan)) + "\n")
 
 
-def latest_scan(image_id: str, state: Path) -> Scan | None:
+def read_scan(image_id: str, state: Path) -> Scan | None:
     """Return the latest scan of an image on this machine; None if there is none that is whole."""
     try:
         return TypeAdapter(Scan).validate_json(_scan_file(state, image_id).read_bytes())
@@ -101,7 +101,7 @@ def _status(identifier: str, accepted: Sequence[Accepted], today: date) -> tuple
     return "open", True
 
 
-def unsupported_parts(image: Image, today: date) -> Iterator[str]:
+def find_unsupported_parts(image: Image, today: date) -> Iterator[str]:
     """Yield a sentence for each part of an image that gets no security fixes any more."""
     parts = {
         "tensorflow": image.tensorflow,
@@ -118,7 +118,7 @@ def unsupported_parts(image: Image, today: date) -> Iterator[str]:
             yield f"{title} {version} gets no security fixes{since} ({ended.source})"
 
 
-def sarif(scans: Iterable[Scan], version: str) -> Mapping[str, Any]:
+def make_sarif(scans: Iterable[Scan], version: str) -> Mapping[str, Any]:
     """Return the findings that count in SARIF 2.1.0, at the Dockerfiles of their images."""
     results, rules = [], {}
     for scan in scans:

@@ -48,7 +48,7 @@ class Package:
 Known = Mapping[Package, tuple[str, ...]]
 
 
-def packages_of(sbom: Mapping[str, Any]) -> tuple[Package, ...]:
+def list_packages(sbom: Mapping[str, Any]) -> tuple[Package, ...]:
     """Return the packages of an SBOM of ours that OSV has an ecosystem for."""
     packages = set[Package]()
     for component in sbom["components"]:

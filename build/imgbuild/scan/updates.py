@@ -70,7 +70,7 @@ class Update:
     security: bool
 
 
-def image_status(name: str, stored: StoredImage, engine: Engine) -> bytes:
+def read_status(name: str, stored: StoredImage, engine: Engine) -> bytes:
     """Return the list of installed packages of an image, a file of it; no program of it runs.
 
     CheckFailedError: it has no such file, or a very large one.
@@ -82,7 +82,7 @@ def image_status(name: str, stored: StoredImage, engine: Engine) -> bytes:
     return status
 
 
-def status_of(versions: Mapping[str, str]) -> bytes:
+def make_status(versions: Mapping[str, str]) -> bytes:
     """Return such a list of packages by their versions."""
     packages = sorted(versions.items())
     return "".join(_ENTRY.format(name, version) for name, version in packages).encode()

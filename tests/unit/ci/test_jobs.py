@@ -187,7 +187,7 @@ def test_shards_are_dealt_by_the_times_in_records(
     """Except for --shard, where each job divides for itself and has to find the same."""
     names = ("tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.6-cpu-debian", "tf-2.7-cpu-debian")
     times = dict.fromkeys(names, 10.0) | {names[1]: 900.0}
-    monkeypatch.setattr("imgbuild.publish.record.published_seconds", lambda _: times)
+    monkeypatch.setattr("imgbuild.publish.record.read_build_seconds", lambda _: times)
     every = _chosen(checkout, replace(MISSING, shards=2), *names)
     assert sorted(len(job.images) for job in every.jobs) == [1, 3]
     part = _chosen(checkout, replace(MISSING, shard=(1, 2)), *names)

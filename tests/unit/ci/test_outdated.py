@@ -13,7 +13,7 @@ from imgbuild.ci import outdated
 from imgbuild.ci.outdated import outdated_images
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.scan.updates import Update, status_of
+from imgbuild.scan.updates import Update, make_status
 
 NAMES = ("tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.6-cpu-debian", "tf-2.1-cpu-debian")
 
@@ -44,4 +44,4 @@ def test_the_latest_release_of_each_image_is_compared_with_the_archive_once(
     monkeypatch.setattr(outdated, "find_updates", find_updates)
     found = outdated_images(project, tuple(images[one] for one in NAMES), registry, print)
     assert found == {NAMES[0]: "published without security fixes of openssl"}
-    assert asked == [("debian-12", status_of({"openssl": "0", "git": "0"}))]
+    assert asked == [("debian-12", make_status({"openssl": "0", "git": "0"}))]

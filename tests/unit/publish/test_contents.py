@@ -12,7 +12,7 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image, resolve_image
 from imgbuild.matrix.tags import parts_of
-from imgbuild.publish.contents import check_contents, parts_read
+from imgbuild.publish.contents import check_contents, read_parts
 from imgbuild.suites.container import CONTAINER_LABEL, PROGRAM, ImageContents
 
 OPEN_MPI = "mpirun (Open MPI) {}\n\nReport bugs to http://www.open-mpi.org/community/help/\n"
@@ -43,7 +43,7 @@ def contents(image: Image) -> ImageContents:
 
 def test_every_image_as_planned_says_what_its_tags_say(images: dict[str, Image]) -> None:
     for image in images.values():
-        assert parts_read(contents(image), image) == parts_of(image)
+        assert read_parts(contents(image), image) == parts_of(image)
 
 
 CPU, INTELMPI, UBUNTU = "tf-2.2-cpu-debian", "tf-2.2-cpu-debian-intelmpi", "tf-2.2-cpu-ubuntu"
@@ -87,7 +87,7 @@ def test_each_part_is_read(
     images: dict[str, Image], name: str, change: dict[str, Any], different: dict[str, str]
 ) -> None:
     image = images[name]
-    read = parts_read(replace(contents(image), **change), image)
+    read = read_parts(replace(contents(image), **change), image)
     planned: dict[str, str] = {str(part): text for part, text in parts_of(image).items()}
     assert read == planned | different
 
@@ -101,7 +101,7 @@ def test_stacks_may_share_an_operating_system(images: dict[str, Image]) -> None:
     }
     matrix = image.matrix.model_copy(update=changed)
     for one in (resolve_image(matrix, its, "cpu") for its in (image.row, row)):
-        assert parts_read(contents(one), one) == parts_of(one)
+        assert read_parts(contents(one), one) == parts_of(one)
 
 
 ID = "sha256:id"

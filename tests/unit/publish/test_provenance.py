@@ -17,9 +17,9 @@ from imgbuild.project import Project
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.provenance import (
     LOCAL,
-    configuration_of,
-    provenance,
-    statement,
+    make_provenance,
+    make_statement,
+    read_configuration,
 )
 from imgbuild.publish.signed_image import SignedImage, read_provenances
 from imgbuild.registry.repository import DamagedError
@@ -48,7 +48,7 @@ def candidate(images: dict[str, Image]) -> PushCandidate:
 
 
 def made(candidate: PushCandidate, project: Project, wheel: str | None = None) -> dict[str, Any]:
-    return provenance(
+    return make_provenance(
         candidate, PUBLISHED, CONFIGURATION, project, Settings(), sbom=SBOM, wheel=wheel
     )
 
@@ -89,7 +89,7 @@ def test_every_input_has_its_digest_and_every_suite_its_verdict(
     assert pins["annotations"] == REPORT["pins"]
     assert details["builder"] == {"id": LOCAL}
     assert made(candidate, project, wheel="the key") == found
-    signed = statement("registry.invalid/tf", f"sha256:{'d' * 64}", found)
+    signed = make_statement("registry.invalid/tf", f"sha256:{'d' * 64}", found)
     assert signed["subject"] == [{"name": "registry.invalid/tf", "digest": {"sha256": "d" * 64}}]
     assert signed["predicateType"] == "https://slsa.dev/provenance/v1"
 
@@ -129,7 +129,7 @@ def test_configuration_of_returns_all_but_the_history() -> None:
     manifest = registry.add_image("1", (b"one", b"two"), config=config, history=[{}], author="me")
     document = json.loads(registry.blobs[manifest.config_digest])
     assert document.pop("history") == [{}]
-    assert configuration_of(registry, manifest) == document
+    assert read_configuration(registry, manifest) == document
     assert document["config"] == config
 
 
@@ -149,7 +149,7 @@ def test_configuration_of_returns_all_but_the_history() -> None:
 def test_configuration_of_another_form_is_refused(parts: dict[str, Any]) -> None:
     registry = MemoryRegistry()
     with pytest.raises(DamagedError):
-        configuration_of(registry, registry.add_image("1", **parts))
+        read_configuration(registry, registry.add_image("1", **parts))
 
 
 @pytest.mark.parametrize("value", [None, [], "x", {"externalParameters": {"tags": None}}])

@@ -14,11 +14,11 @@ from imgbuild.http import LARGEST_ANSWER, Answer
 from imgbuild.matrix.tags import record_tag
 from imgbuild.publish.record import (
     ARTIFACT_TYPE,
-    published_seconds,
+    parse_record,
     put_record,
+    read_build_seconds,
     read_published,
     read_record,
-    record_of,
 )
 from imgbuild.registry.repository import DamagedError
 from imgbuild.registry.repository_client import LARGEST_DOCUMENT
@@ -62,7 +62,7 @@ def registry() -> MemoryRegistry:
 )
 def test_nonsense_is_refused(change: dict[str, Any], key: str) -> None:
     with pytest.raises(DamagedError, match=f"{key}[:;] "):
-        record_of({**RECORD.as_json(), **change}, WHERE)
+        parse_record({**RECORD.as_json(), **change}, WHERE)
 
 
 def test_of_one_second_the_later_release_is_the_later_record() -> None:
@@ -78,7 +78,7 @@ def test_the_latest_record_says_how_much_work_an_image_was(registry: MemoryRegis
         times = {"build_seconds": seconds, "report": report}
         publish(registry, f"one-{release}", release=release, published=published, **times)
     publish(registry, "of-before", image="tf-1.15-cpu-debian")
-    assert published_seconds(registry) == {RECORD.image: 74.5}
+    assert read_build_seconds(registry) == {RECORD.image: 74.5}
 
 
 def test_a_record_lies_beside_its_image(registry: MemoryRegistry) -> None:
@@ -87,7 +87,7 @@ def test_a_record_lies_beside_its_image(registry: MemoryRegistry) -> None:
     assert read_record(registry, TAG) == record
     assert read_record(registry, "other") is None
     later = {**json.loads(json.dumps(record.as_json())), "later": "what a later imgbuild writes"}
-    assert record_of(later, WHERE) == record
+    assert parse_record(later, WHERE) == record
     assert read_published(registry).whole == (record,)
     registry.tagged[TAG] = registry.add_image("other").digest
     assert read_published(registry).whole == (), "its tag is at another image"

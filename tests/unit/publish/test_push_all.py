@@ -65,7 +65,7 @@ def test_a_failed_image_stops_no_other(
             raise CheckFailedError("another Python")
 
     monkeypatch.setattr(push_module, "Engine", lambda _: engine)
-    monkeypatch.setattr(push_module, "predicates", documents)
+    monkeypatch.setattr(push_module, "make_predicates", documents)
     monkeypatch.setattr(push_module, "check_contents", check_contents)
     display = BuildDisplay(NAMES)
     display.on_event = shown.append  # type: ignore[method-assign, assignment]

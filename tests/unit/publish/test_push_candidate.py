@@ -13,7 +13,7 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.publish.candidate import Objection, approve, objections, refusals
+from imgbuild.publish.candidate import Objection, approve, find_objections, refusals
 from imgbuild.suites.results import ReportStore, SuiteResult, TestFailure, TestSkip
 
 ID = "sha256:" + "1" * 64
@@ -52,7 +52,7 @@ class Judged:
 
     def objections(self) -> list[Objection]:
         what = (self.item, self.stored, self.report, self.keys)
-        return [*objections(*what, built=self.built, signed_by=self.signed_by)]
+        return [*find_objections(*what, built=self.built, signed_by=self.signed_by)]
 
     def refusals(self, *allowed: str) -> list[str]:
         return refusals(self.objections(), allowed)

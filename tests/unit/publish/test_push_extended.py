@@ -21,7 +21,11 @@ from imgbuild.publish import verification
 from imgbuild.publish.extended_candidate import ExtendedCandidate
 from imgbuild.publish.inspection import inspect_repository
 from imgbuild.publish.life_cycle import find_old
-from imgbuild.publish.provenance import EXTENSION_TYPE, configuration_of, extension_provenance
+from imgbuild.publish.provenance import (
+    EXTENSION_TYPE,
+    make_extension_provenance,
+    read_configuration,
+)
 from imgbuild.publish.record import Record, put_record, read_published
 from imgbuild.publish.signed_image import read_provenances, record_differences
 from imgbuild.publish.verification import verify_image
@@ -52,8 +56,8 @@ class ExtendedBench(SignedBench):
 
         def documents(record: Record, manifest: Manifest) -> dict[str, bytes]:
             assert self.project
-            configuration = configuration_of(self.registry, manifest)
-            made = extension_provenance(candidate, record, configuration, self.project, "{}")
+            configuration = read_configuration(self.registry, manifest)
+            made = make_extension_provenance(candidate, record, configuration, self.project, "{}")
             return {"cyclonedx": b"{}", "slsaprovenance1": json.dumps(made).encode()}
 
         self.registry.calls.clear()

@@ -89,7 +89,7 @@ def made(project: Project, matrix: Matrix, monkeypatch: pytest.MonkeyPatch) -> S
         monkeypatch.setattr("imgbuild.suites.container.require_docker_client", lambda: None)
         engine = FakeEngine([image])
         try:
-            return sbom.image_sbom("it", image, engine, project, matrix)
+            return sbom.make_sbom("it", image, engine, project, matrix)
         finally:
             assert engine.running == {}
 
@@ -214,7 +214,7 @@ def test_the_same_image_has_the_same_bytes_and_another_another_number(
     assert text == made(elsewhere)
     # cosign's predicate has the keys in an order of its own.
     document = json.loads(text)
-    assert sbom.sbom_text({name: document[name] for name in reversed(document)}) == text
+    assert sbom.format_sbom({name: document[name] for name in reversed(document)}) == text
     changed = made(replace(image, labels={**image.labels, "more": "1"}))
     assert json.loads(changed)["serialNumber"] != document["serialNumber"]
 

@@ -10,7 +10,7 @@ from memory_registry import MemoryRegistry
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.publish.upload import note_of, remove_left_tag, upload
+from imgbuild.publish.upload import note_path, remove_left_tag, upload
 
 ID, NAME, REFERENCE = f"sha256:{'a' * 64}", "tf-2.2-cpu-debian", "registry.test/app:one"
 OWN, LOGIN = "imgbuild/tensorflow:2.2", r"docker login registry\.test"
@@ -45,7 +45,7 @@ class Bench:
 
     @property
     def note(self) -> Path:
-        return note_of(self.folder, self.engine, NAME)
+        return note_path(self.folder, self.engine, NAME)
 
     def send(self) -> str:
         registry = MemoryRegistry("registry.test/app", log=self.said.append)

@@ -19,7 +19,7 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag, planned_tags
 from imgbuild.project import Project
 from imgbuild.publish import verification as module
-from imgbuild.publish.provenance import BUILD_TYPE, configuration_of
+from imgbuild.publish.provenance import BUILD_TYPE, read_configuration
 from imgbuild.publish.record import Record, put_record, suite_record
 from imgbuild.publish.signed_image import read_provenances, record_differences
 from imgbuild.publish.verification import VerifiedFact, verify_image
@@ -123,7 +123,7 @@ class Bench:
                 },
                 "internalParameters": {
                     "inputDigest": record.input_digest,
-                    "configuration": configuration_of(self.registry, manifest),
+                    "configuration": read_configuration(self.registry, manifest),
                 },
             },
             "runDetails": {
@@ -171,7 +171,7 @@ def bench(project: Project, images: dict[str, Image], monkeypatch: pytest.Monkey
     monkeypatch.setattr(module, "connect", lambda *_: made.registry)
     monkeypatch.setattr(module, "open_engine", opened)
     monkeypatch.setattr(module, "load_matrix", lambda _: images[NAME].matrix)
-    monkeypatch.setattr(module, "locked_sbom", lambda *_: '{"metadata": 1}')
+    monkeypatch.setattr(module, "make_locked_sbom", lambda *_: '{"metadata": 1}')
     monkeypatch.setattr(module, "_compare_sbom", lambda *_: None)
     return made
 

@@ -19,13 +19,13 @@ from imgbuild.matrix.model import Accepted
 from imgbuild.scan import osv
 from imgbuild.scan.findings import (
     Scan,
-    keep_scan,
-    latest_scan,
+    find_unsupported_parts,
+    make_sarif,
     match_findings,
-    sarif,
-    unsupported_parts,
+    read_scan,
+    save_scan,
 )
-from imgbuild.scan.osv import Known, Package, ask, packages_of, read
+from imgbuild.scan.osv import Known, Package, ask, list_packages, read
 from imgbuild.scan.updates import Update, read_updates
 from imgbuild.settings import Settings
 from imgbuild.sites import Sites
@@ -44,7 +44,7 @@ def test_of_an_sbom_the_packages_are_asked_for_that_osv_knows() -> None:
         "pkg:deb/ubuntu/libstdc%2B%2B6@1%3A2?arch=source&distro=ubuntu-18.04",
         "pkg:generic/cpython@3.6.15",
     ]
-    found = packages_of({"components": [{"purl": one} for one in purls] + [{}]})
+    found = list_packages({"components": [{"purl": one} for one in purls] + [{}]})
     assert {*found} == {OPENSSL, PILLOW, Package("Ubuntu:18.04:LTS", "libstdc++6", "1:2")}
 
 
@@ -230,7 +230,7 @@ def test_what_is_accepted_does_not_count_until_its_day() -> None:
 
 def test_parts_without_security_fixes_are_named(images: dict[str, Image]) -> None:
     def named(name: str, day: date = TODAY) -> list[str]:
-        return [text.split()[0] for text in unsupported_parts(images[name], day)]
+        return [text.split()[0] for text in find_unsupported_parts(images[name], day)]
 
     assert named("tf-1.12-cpu-ubuntu") == ["Ubuntu", "Python", "TensorFlow"]
     assert named("tf-2.15-cpu-debian") == ["TensorFlow"]
@@ -238,18 +238,18 @@ def test_parts_without_security_fixes_are_named(images: dict[str, Image]) -> Non
 
 
 def test_the_latest_scan_is_kept_and_a_damaged_one_is_none(tmp_path: Path) -> None:
-    keep_scan(replace(SCAN, day="2026-11-24"), tmp_path)
-    keep_scan(SCAN, tmp_path)
-    kept = latest_scan("sha256:1", tmp_path)
+    save_scan(replace(SCAN, day="2026-11-24"), tmp_path)
+    save_scan(SCAN, tmp_path)
+    kept = read_scan("sha256:1", tmp_path)
     assert kept
     assert (kept.day, kept.findings) == (SCAN.day, SCAN.findings)
     (path,) = (tmp_path / "scans").iterdir()
     path.write_text("{")
-    assert latest_scan("sha256:1", tmp_path) is None
+    assert read_scan("sha256:1", tmp_path) is None
 
 
 def test_sarif_has_what_counts() -> None:
-    (run,) = sarif([SCAN], "1.0")["runs"]
+    (run,) = make_sarif([SCAN], "1.0")["runs"]
     (result,) = run["results"]
     assert result["ruleId"] == "GHSA-1"
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["GHSA-1"]

@@ -10,7 +10,7 @@ from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.scan import updates
-from imgbuild.scan.updates import STATUS, find_updates, image_status, read_updates, status_of
+from imgbuild.scan.updates import STATUS, find_updates, make_status, read_status, read_updates
 
 BASE = f"docker-image://debian@sha256:{'a' * 64}"
 
@@ -27,7 +27,7 @@ def test_updates_are_asked_for_in_a_base_image(
         assert {stage.parent for stage in stages.values() if "RUN " in stage.text} == {"archive"}
         known = Path(target.contexts["known"])
         assert [path.name for path in known.iterdir()] == ["status"]
-        assert known.joinpath("status").read_bytes() == status_of({"git": "1"})
+        assert known.joinpath("status").read_bytes() == make_status({"git": "1"})
         folder.mkdir()
         (folder / "packages").write_text("ii  git 1\n", encoding="utf-8")
         (folder / "uris").write_text(
@@ -36,7 +36,7 @@ def test_updates_are_asked_for_in_a_base_image(
         )
 
     monkeypatch.setattr(updates, "export_stage", export)
-    (found,) = find_updates("own:1", "debian-12", status_of({"git": "1"}), bench.context)
+    (found,) = find_updates("own:1", "debian-12", make_status({"git": "1"}), bench.context)
     assert (found.package, found.installed, found.available, found.security) == (
         "git",
         "1",
@@ -58,9 +58,9 @@ def test_the_status_is_a_file_of_the_image(bench: Bench) -> None:
     stored = StoredImage("sha256:own", ("own:1",))
     bench.engine.stored[stored.id] = stored
     with pytest.raises(CheckFailedError, match=STATUS):
-        image_status("own:1", stored, bench.engine)
+        read_status("own:1", stored, bench.engine)
     bench.engine.files[stored.id, STATUS] = b"Package: git"
-    assert image_status("own:1", stored, bench.engine) == b"Package: git"
+    assert read_status("own:1", stored, bench.engine) == b"Package: git"
     assert "start" not in bench.engine.calls
 
 
