@@ -45,7 +45,7 @@ class CleanupKind(StrEnum):
     BUILD_CACHE = "build-cache"
 
 
-#: What is removed by default.
+#: The kinds that are removed by default.
 DEFAULT = frozenset({CleanupKind.LEFTOVERS, CleanupKind.UNTAGGED, CleanupKind.WORK})
 
 

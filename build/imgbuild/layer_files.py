@@ -19,7 +19,7 @@ _STATUS = "var/lib/dpkg/status"
 #: Limit for that file, in bytes. It has 3 MB on a desktop with 3,000 packages. A larger one is
 #: compared like any other file, and no packages are read from it.
 _STATUS_LIMIT = 64 << 20
-#: What reading something else than a layer ends in.
+#: The errors of reading a file that is no layer.
 _DAMAGE = (
     *(tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError),
     *(ValueError, OverflowError, RecursionError),
@@ -27,12 +27,12 @@ _DAMAGE = (
 _PIECE = 1 << 18
 _GZIP = b"\x1f\x8b"
 _TYPES = {tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "symbolic link", tarfile.LNKTYPE: "hard link"}
-#: What differs, by name: as it was and as it is, None where it is missing.
+#: Differences by name: the old and the new value, None where it is missing.
 Differences = Mapping[str, tuple[str | int | None, str | int | None]]
 
 
 class LayerFiles(NamedTuple):
-    """What a layer says of each file by its path, and the versions of Debian packages it lists."""
+    """The facts of each file of a layer by its path, and its versions of Debian packages."""
 
     files: Mapping[str, Mapping[str, str]]
     packages: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Build an image once more from nothing, and compare it with the one that is there."""
+"""Build an image once more from nothing, and compare it with the original."""
 
 import json
 import re

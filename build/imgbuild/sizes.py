@@ -55,7 +55,7 @@ class ImageSize:
 
 
 def measure(name: str, reference: str, engine: Engine, budget: int | None = None) -> ImageSize:
-    """Return the sizes of an image of the engine, as far as it is there."""
+    """Return the sizes of an image of the engine; without an id if the engine does not have it."""
     stored = engine.inspect(reference)
     if stored is None:
         return ImageSize(name, reference, budget=budget)

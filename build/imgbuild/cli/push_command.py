@@ -127,7 +127,7 @@ def builder_images(checkout: Project) -> "tuple[Image, ...]":
 
 
 def planned_lines(result: "PushResult") -> list[str]:
-    """Return a line an image: what is to be done for it; below it the tags that it would get."""
+    """Return a line an image with the remaining steps; below it the tags that it would get."""
     rows = [(image.record.image, _brief(image.steps, "move")) for image in result.images]
     notes = [(" ".join((image.record.tag, *image.moves)), *image.kept) for image in result.images]
     return [f"to {result.repository}:", *table_with_notes(rows, notes)]
@@ -153,7 +153,7 @@ def pushed_lines(result: "PushResult") -> list[str]:
 
 
 def result_json(result: "PushResult", *, plan: bool) -> dict[str, Any]:
-    """Return what is to be done for each image; or what was done, and what failed."""
+    """Return the remaining steps of each image; or the steps that were done, and the errors."""
     images = []
     for image in result.images:
         record = image.record

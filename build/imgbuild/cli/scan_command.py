@@ -57,13 +57,13 @@ def scan(
     from imgbuild.suites.container import require_docker_client
 
     options.check_image(image, selection)
-    # Of an image that the matrix does not have, any says how this machine builds.
+    # Any image of the matrix says how this machine builds; it may lack the scanned one.
     images = all_images(load_matrix(checkout.matrix))[:1] if image else select(checkout, selection)
     require_docker_client()
     sites = options.sites_of(checkout, images[0].matrix)
     scans: list[Scan] = []
     with open_context(checkout, images, BuildOptions(make_inputs=False), info) as context:
-        ask = _asker(osv, sites)
+        ask = _make_ask(osv, sites)
         for planned in context.images:
             info(f"scanning {image or planned.name}")
             reference = image or planned.tags[0]
@@ -73,7 +73,7 @@ def scan(
     if sarif:
         write_text(sarif, json.dumps(make_sarif(scans, version(NAMESPACE)), indent=1) + "\n")
     print_result([asdict(result) for result in scans], _lines(scans), as_json=as_json)
-    unasked = _unasked(scans)
+    unasked = _describe_unasked(scans)
     if faulty := [result.image for result in scans if result.open]:
         raise CheckFailedError(
             f"{', '.join(faulty)}: security fixes are missing. Build again (imgbuild build "
@@ -84,7 +84,7 @@ def scan(
         raise MachineError(unasked)
 
 
-def _unasked(scans: "list[Scan]") -> str:
+def _describe_unasked(scans: "list[Scan]") -> str:
     """Return a sentence on the images for whose vulnerabilities OSV gave no answer, if any."""
     images = [scan.image for scan in scans if scan.vulnerabilities.startswith(_NOT_ASKED)]
     if not images:
@@ -95,7 +95,7 @@ def _unasked(scans: "list[Scan]") -> str:
     )
 
 
-def _asker(file: Path | None, sites: "Sites") -> Ask:
+def _make_ask(file: Path | None, sites: "Sites") -> Ask:
     from imgbuild.scan import osv
 
     failed: list[str] = []  # a service that does not answer is asked once, whatever the images

@@ -39,7 +39,7 @@ def size(
     with open_engine(settings.engine) as engine:
         measured = []
         for reference, planned in images:
-            # What is built from stand-ins has no budget.
+            # Images that are built from stand-ins have no budget.
             budget = planned.budget if planned and not settings.standin else None
             name = planned.name if planned else reference
             measured.append(sizes.measure(name, reference, engine, budget))

@@ -76,7 +76,7 @@ def attach(
     predicates: Mapping[str, bytes],
     signer: Signer | None,
 ) -> None:
-    """Attach the predicates, by `TYPES`, to an image that is there. Repeated, it is completed.
+    """Attach the predicates, by `TYPES`, to an image of the registry. Repeated, it is completed.
 
     CheckFailedError: cosign or the registry refuses.
     """

@@ -92,11 +92,11 @@ def choose_release(
     today: date,
     machine: str,
 ) -> str:
-    """Return the release under which this very image is there, or the day's next.
+    """Return the release that has this very image, or the day's next.
 
     ``tags`` are those of the repository. A release that another push has announced is passed over.
 
-    CheckFailedError: a later day's is there: to this clock, older images would be the later ones.
+    CheckFailedError: a release of a later day exists, so this one would not be the latest.
     """
     releases = releases_in(tags, image)
     for release in releases:

@@ -1,7 +1,7 @@
 """Decide which images of `imgbuild extend` may be pushed, and under which names.
 
-Such an image has no digest of inputs, and the matrix has no tags for it. Its suites are those of
-the image of the matrix that it is based on, as far as `imgbuild extend` ran them.
+These images have no digest of inputs, and the matrix has no tags for them. Their suites are those
+of the image of the matrix that they are based on, as far as `imgbuild extend` ran them.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ from imgbuild.suites.catalog import read_suites, required, suite_keys
 from imgbuild.suites.results import RecordedExtension, Verdict
 
 _PIN = f"{NAMESPACE}.pin."
-#: What has this before it is of cosign.
+#: The start of the tags that cosign writes.
 _SIGNATURE_PREFIX = "sha256-"
 _AGAIN = "run `imgbuild extend` again"
 

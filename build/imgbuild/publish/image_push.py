@@ -1,4 +1,4 @@
-"""Publish one image: what the registry has of it, what is to do, and in which order.
+"""Publish one image: read its state in the registry, then do the remaining steps in order.
 
 :mod:`imgbuild.publish.push` says the order and why.
 """
@@ -32,7 +32,7 @@ _DONE = {"push": "pushed", "attach": "attached", "sign": "signed", "record": "re
 
 @dataclass(frozen=True)
 class PushedImage:
-    """One image of a push: its record, what is to do or was done, and what the registry had.
+    """One image of a push: its record, the steps for it, and its state in the registry before.
 
     ``work`` is some of push, sign or attach, and record; ``moves`` are the moving tags that get the
     image. ``kept`` says which stay at a later image. ``manifest`` and ``recorded`` are what its
@@ -120,7 +120,7 @@ class Push:
         return replace(planned, record=record)
 
     def plan(self, image: Candidate, *, put_back: bool = False) -> PushedImage:
-        """Return what is to do for an image; the registry is only read.
+        """Return the steps for an image; the registry is only read.
 
         CheckFailedError: the immutable tag belongs to another image, or is at another one than its
             record says; then ``put_back`` moves it to the recorded image, if that is signed.
@@ -221,7 +221,7 @@ class Push:
         return True
 
     def _is_signed(self, planned: PushedImage) -> bool:
-        """Return whether what is there was signed as we sign, or nobody signs."""
+        """Return whether the present image was signed as this push signs, or nobody signs."""
         if self.signer is None:
             return True
         return bool(self.trust) and self.action not in planned.work

@@ -1,7 +1,7 @@
-"""Retire published images, which deletes nothing, and delete old releases and what none needs.
+"""Retire published images, which deletes nothing, and delete old releases and unneeded tags.
 
-Deleting a digest removes all its tags, so a digest is kept as long as one tag must stay. What a
-registry does with the blobs is its own business.
+Deleting a digest removes all its tags, so a digest is kept as long as one tag must stay. Registries
+free the space of blobs by themselves.
 """
 
 import json
@@ -18,8 +18,8 @@ from imgbuild.publish.signed_image import read_provenances
 from imgbuild.registry.repository_client import REQUESTS, RegistryClient
 from imgbuild.registry.signing import RETIREMENT, Signer, Trust
 
-#: What belongs to a manifest and is found by its digest: cosign's signatures and attestations, and
-#: the list of what refers to it. Source: cosign, "Signature specification"; OCI distribution
+#: The tags that belong to a manifest, by its digest: cosign's signatures and attestations, and the
+#: list of artifacts that refer to it. Source: cosign, "Signature specification"; OCI distribution
 #: specification 1.1, "Referrers Tag Schema".
 _OF_DIGEST = re.compile(r"sha256-([0-9a-f]{64})(\.[a-z]+)?")
 #: The tags that a push writes beside those of the matrix, and `verdicts-` and `wheel-`, which

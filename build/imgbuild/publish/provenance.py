@@ -28,7 +28,7 @@ STATEMENT = "https://in-toto.io/Statement/v1"
 BUILD_TYPE = f"urn:{NAMESPACE}:build:1"
 #: The same of an image of `imgbuild extend`.
 EXTENSION_TYPE = f"urn:{NAMESPACE}:extend:1"
-#: Who built an image that no workflow did.
+#: The builder of an image that no workflow built.
 LOCAL = f"urn:{NAMESPACE}:local"
 _LAYER = re.compile("sha256:[0-9a-f]{64}")
 

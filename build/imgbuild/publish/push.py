@@ -101,7 +101,7 @@ class PushResult:
 
 
 def push_images(project: Project, options: PushOptions, log: Callable[[str], None]) -> PushResult:
-    """Push images, all of which passed the gate; with ``plan`` say what is to do, and only read.
+    """Push images, all of which passed the gate; with ``plan`` only return the remaining steps.
 
     CheckFailedError: the gate refuses an image: then none is pushed. In a plan also: an
         immutable tag belongs to another image.

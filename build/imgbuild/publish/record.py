@@ -1,7 +1,7 @@
-"""The records of published images, and what a repository has published: its tags beside them.
+"""Read and write the records of published images, and list a repository: records and tags.
 
-A record is an artifact with the image as subject. It is also found under the image's immutable tag
-with ``.record``, since not every registry lists artifacts by subject.
+A record is an artifact with the image as subject. It also has the image's immutable tag with
+``.record``, because not every registry lists artifacts by subject.
 """
 
 import json
@@ -20,8 +20,8 @@ from imgbuild.registry.repository_client import REQUESTS, RegistryClient
 from imgbuild.scalars import Timestamp, refusal_reason
 
 ARTIFACT_TYPE = "application/vnd.imgbuild.record.v1+json"
-#: Of the record of a retired image: the day. Source: the lifecycle artifacts of Azure Container
-#: Registry, which other tools read as well.
+#: The annotation with the day, in the record of a retired image. Source: the lifecycle artifacts of
+#: Azure Container Registry, which other tools read as well.
 END_OF_LIFE = "vnd.microsoft.artifact.lifecycle.end-of-life.date"
 #: Counted up when records change so that older imgbuilds would misread them.
 SCHEMA = 1
@@ -100,15 +100,15 @@ class Record:
     #: The day since when nobody should use it any more, and why; both empty as long as one may.
     retired: Annotated[str, Field(pattern=r"^([0-9]{4}-[0-9]{2}-[0-9]{2})?$")] = ""
     retired_reason: Word = ""
-    #: Of an image of `imgbuild extend`: its base by digest, the digest of the lock of what it adds,
-    #: and the suites of its base that did not run in it.
+    #: An image of `imgbuild extend` also has its base by digest, the digest of the lock of what it
+    #: adds, and the suites of its base that did not run in it.
     base: BaseReference = ""
     lock: Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
     not_run: tuple[Word, ...] = ()
 
     @property
     def age(self) -> tuple[str, tuple[int, ...], str]:
-        """What sorts records: the later published one is greater."""
+        """The sorting key: the later published record is greater."""
         return self.published, release_order(self.release), self.tag
 
     @property
@@ -124,7 +124,7 @@ _RECORD = TypeAdapter(Record)
 
 
 def release_order(release: str) -> tuple[int, ...]:
-    """Return what sorts releases: the tenth of a day comes after the ninth."""
+    """Return the sorting key of a release: the tenth of a day comes after the ninth."""
     return tuple(map(int, release.split(".")))
 
 
@@ -156,7 +156,7 @@ def parse_record(document: Mapping[str, Any], where: str) -> Record:
 
 
 def put_record(registry: RegistryClient, record: Record, image: Manifest) -> None:
-    """Store the record of an image that is there; CheckFailedError if it could not be read."""
+    """Store the record of an image of the registry; CheckFailedError if it could not be read."""
     document, tag = record.as_json(), record_tag(record.tag)
     parse_record(document, tag)
     content = json.dumps(document, sort_keys=True, ensure_ascii=False).encode()
@@ -180,9 +180,9 @@ def read_record(registry: RegistryClient, tag: str) -> Record | None:
 
 @dataclass(frozen=True)
 class PublishedRepository:
-    """What a repository holds: ``records``, the latest last, and the digests of their tags.
+    """The content of a repository: ``records``, the latest last, and the digests of their tags.
 
-    ``damaged`` are sentences on what should be a record and cannot be read.
+    ``damaged`` are sentences on records that cannot be read.
     """
 
     name: str
@@ -193,7 +193,7 @@ class PublishedRepository:
 
     @cached_property
     def whole(self) -> tuple[Record, ...]:
-        """The records whose image is there under its immutable tag."""
+        """The records whose image has its immutable tag."""
         records = self.records
         return tuple(record for record in records if self.digests.get(record.tag) == record.digest)
 

@@ -1,8 +1,8 @@
-"""Say what is in an image: a bill of materials in CycloneDX 1.6, the same bytes for the same image.
+"""Write a bill of materials of an image in CycloneDX 1.6, the same bytes for the same image.
 
-What is installed is read from the running image. The checkout adds where it came from, with hashes,
-and only by inputs of which the image's labels have the checkout's digest. The document is written
-as it is read: a library would bring four more packages to build a few dictionaries.
+The running image says what is installed. Sources and hashes come from the checkout, but only for
+inputs whose digest matches the image's labels. The document is built from plain dictionaries: a
+library would bring four more packages for a few of them.
 """
 
 import json
@@ -60,7 +60,7 @@ _Component = dict[str, Any]
 
 @dataclass(frozen=True)
 class Installed:
-    """What :mod:`imgbuild.publish.sbom_program` prints, in its order; an image may make it up."""
+    """The output of :mod:`imgbuild.publish.sbom_program`, in its order; an image may make it up."""
 
     system: Annotated[tuple[_System, ...], Field(max_length=20_000)] | None
     python: _Packages
@@ -230,7 +230,7 @@ def _last_part(name: str) -> str:
 
 
 def _programs(contents: ImageContents, origins: Origins) -> Iterator[_Component]:
-    """Yield the interpreter and the MPI as they call themselves: not each is a package, too."""
+    """Yield the interpreter and the MPI as they call themselves: they may be no packages."""
     flavour, version = contents.mpi
     programs = [("python", "Python", contents.python)]
     if flavour != NOTHING:

@@ -1,7 +1,7 @@
 """Run in an image, by its own Python (3.6 and later): print which packages are installed, as JSON.
 
-The whole file system is searched: Miniconda has packages of its own. What two folders have is
-printed once.
+The whole file system is searched, because Miniconda has packages of its own. A package in two
+folders is printed once.
 """
 
 import json

@@ -39,7 +39,7 @@ class SecurityFinding:
 
 @dataclass(frozen=True)
 class Scan:
-    """What was found in one image, the day, and how far was looked.
+    """The findings of one image, the day, and the sources that were asked.
 
     ``vulnerabilities`` says who was asked for known vulnerabilities, or that nobody was: then their
     absence means nothing. ``other_updates`` are newer packages without a security fix.

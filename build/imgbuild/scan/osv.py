@@ -1,7 +1,7 @@
-"""Ask OSV which vulnerabilities are known of what an SBOM lists: its batch API, or its files.
+"""Ask OSV for known vulnerabilities of the packages in an SBOM: by its batch API, or in its files.
 
-Sources: OSV API, "POST /v1/querybatch"; OSV schema 1.7, "affected" and its evaluation. Of what is
-in files, a Debian or Ubuntu version is compared by name alone: OSV's records list each of them.
+In files, a version of Debian or Ubuntu must be listed: OSV's records list each of them. Sources:
+OSV API, "POST /v1/querybatch"; OSV schema 1.7, "affected" and its evaluation.
 """
 
 import json

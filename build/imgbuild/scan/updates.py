@@ -1,8 +1,8 @@
-"""Find what an image's distribution has newer: the archive is asked, in a build step.
+"""Ask the archive of an image's distribution for newer packages, in a build step.
 
 The step runs in the family's base image of the same system, with its sources and keys, and with the
-CA, the logins and the mirrors of the settings, on whatever machine the engine is. Of the image it
-gets the list of installed packages alone, as data: any image can be scanned.
+CA, the logins and the mirrors of the settings, on whatever machine the engine is. It gets only the
+image's list of installed packages, as data, so any image can be scanned.
 """
 
 import re
@@ -25,8 +25,8 @@ from imgbuild.suites.runner import folder_name
 
 #: The list of the packages that are installed, and its largest size in bytes.
 STATUS, STATUS_LIMIT = "/var/lib/dpkg/status", 64 << 20
-#: apt is asked to install every package that is there, but those that are held: it then names the
-#: newer versions, and what they need in addition. apt of 2016 knows no pattern like ?upgradable.
+#: apt plans to install every installed package except held ones: it then names the newer versions,
+#: and the packages that they need in addition. apt of 2016 knows no pattern like ?upgradable.
 _DOCKERFILE = rf"""
 FROM archive AS updates
 USER root
@@ -52,7 +52,7 @@ Maintainer: x
 Description: x
 
 """
-#: What Debian's policy admits as a package's name and version (sections 5.6.7 and 5.6.12).
+#: Names and versions of packages by Debian's policy (sections 5.6.7 and 5.6.12).
 _NAME, _VERSION = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}"), re.compile(r"[0-9A-Za-z.+:~-]{1,200}")
 _URI = re.compile(r"'([^']+)' ([^_]+)_([^_]+)_[^_]+\.deb ")
 
