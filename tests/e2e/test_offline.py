@@ -15,8 +15,8 @@ from store_trip import OtherEngine, push_and_pull
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import DEFAULT_HOST
 from imgbuild.files import ContentStore
-from imgbuild.inputs.download import Kind
 from imgbuild.inputs.fetched import read_listing
+from imgbuild.sources import Kind
 
 #: The quickest image to build.
 SELECTION = ("--tf", "1.10", "--cpu", "--stack", "debian")

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from imgbuild.dockerfile.lockfile import Lock
-from imgbuild.dockerfile.resolver import SourceDistribution, Target
+from imgbuild.dockerfile.resolver import Target
+from imgbuild.sources import Source
 
 #: As uv prints it with ``--only-binary :all:``.
 SETTINGS = "build_options: BuildOptions { no_binary: None, no_build: All, }"
@@ -18,9 +19,9 @@ def write_fake_uv(path: Path, script: str) -> Path:
     return path
 
 
-def no_metadata(source: SourceDistribution, _: Target) -> NoReturn:
+def no_metadata(name: str, _: str, __: Source, ___: Target) -> NoReturn:
     """Fail a test in which no metadata of a source distribution is needed."""
-    raise AssertionError(f"{source.name} needs no metadata")
+    raise AssertionError(f"{name} needs no metadata")
 
 
 def no_requirements(_: Lock, __: str, ___: Target) -> dict[str, tuple[str, ...]]:

@@ -58,10 +58,10 @@ def other_inputs(images: Sequence[Image], project: Project, sites: Sites) -> lis
     for image in images:
         version, os_name = image.version_of("python"), image.os_name
         packages = conda_packages(version, image.python, project.locks)
-        for index, package in enumerate(packages):
-            name = package.url.rsplit("/", 1)[1].removesuffix(".tar.bz2")
+        for index, (url, sha256) in enumerate(packages.items()):
+            name = url.rsplit("/", 1)[1].removesuffix(".tar.bz2")
             place: Location = ("python", version, "packages", index)
-            found.append(OtherInput(name, package.url, package.sha256, place))
+            found.append(OtherInput(name, url, sha256, place))
         found += _repositories(image, project, sites.settings)
         base = sites.settings.base_for(os_name, image.os.image)
         if isinstance(base, RegistryBase):

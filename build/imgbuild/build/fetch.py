@@ -13,12 +13,13 @@ from imgbuild.build.targets import stage_target
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.files import ContentStore, stored_folder, work_folder
 from imgbuild.inputs import fetched, upstream_files
-from imgbuild.inputs.download import Download, fetch_all
+from imgbuild.inputs.download import fetch_all
 from imgbuild.inputs.oci_layout import BaseLayout, is_whole
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
 from imgbuild.sites import Sites
+from imgbuild.sources import Source
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -79,7 +80,7 @@ def _copied(layout: BaseLayout, parent: Path) -> Path:
     return stored_folder(parent / layout.reference.rpartition(":")[2], copy, is_whole)
 
 
-def _apt_items(image: Image, job: FetchJob, context: BuildContext) -> Iterable[Download]:
+def _apt_items(image: Image, job: FetchJob, context: BuildContext) -> Iterable[Source]:
     """Return every package that the image installs, and the lists, which are stored already.
 
     Each plan is made by apt itself, in the build stage where the packages would be installed, from

@@ -20,11 +20,12 @@ from imgbuild.inputs.build_inputs import (
     base_recipe,
     prepare_inputs,
 )
-from imgbuild.inputs.download import Download, downloads_context, shown_progress
+from imgbuild.inputs.download import downloads_context, shown_progress
 from imgbuild.inputs.oci_layout import write_archive
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.settings import RegistryBase, Settings
 from imgbuild.sites import Sites
+from imgbuild.sources import Source
 from imgbuild.text import counted
 
 #: Folders by named context, by image.
@@ -115,14 +116,14 @@ def fetch_downloads(images: Sequence[Image], context: BuildContext) -> tuple[Dow
     """
     folders: Downloads = {}
     failed: Failures = {}
-    broken: dict[Download, ImgbuildError] = {}
+    broken: dict[Source, ImgbuildError] = {}
     sites = Sites(images[0].matrix.upstream_urls, context.settings)
     with shown_progress() as progress:
         fetch = partial(downloads_context, cache=context.cache, sites=sites, progress=progress)
         for image in images:
             name = image.name
             needed = context.inputs.downloads[name]
-            fresh: dict[Download, ImgbuildError] = {}
+            fresh: dict[Source, ImgbuildError] = {}
             try:
                 if context.fetched:
                     folders[name] = context.fetched.contexts(name)
@@ -143,7 +144,7 @@ def fetch_downloads(images: Sequence[Image], context: BuildContext) -> tuple[Dow
     return folders, failed
 
 
-def _with_prefix(error: ImgbuildError, file: Download, image: Image) -> ImgbuildError:
+def _with_prefix(error: ImgbuildError, file: Source, image: Image) -> ImgbuildError:
     """Return a file's error; of a source of CPython out of reach with the way to do without it."""
     python = image.python
     source = python.origin == "source" and image.matrix.sources[python.source].url

@@ -34,7 +34,6 @@ from imgbuild.dockerfile.requirements import index_environment
 from imgbuild.dockerfile.resolver import (
     LARGEST_METADATA,
     PackageMetadata,
-    SourceDistribution,
     Target,
     index_requirement,
     lock_packages,
@@ -46,12 +45,13 @@ from imgbuild.dockerfile.variables import PREFIX
 from imgbuild.engine.build import BuildTarget
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import ContentStore, read_named, sha256, work_folder, write_text
-from imgbuild.inputs.download import Download, Kind, downloads_context, fetch_all, shown_progress
+from imgbuild.inputs.download import downloads_context, fetch_all, shown_progress
 from imgbuild.inputs.upstream_files import lock_files
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 from imgbuild.sites import Sites
+from imgbuild.sources import Source
 from imgbuild.unpacking import DAMAGED_ZIP, LimitedMember, read_member, stream_members
 from imgbuild.user_folders import cache_dir
 
@@ -120,8 +120,8 @@ class MetadataReader:
     ) -> None:
         self._opened.close()
 
-    def read(self, source: SourceDistribution, target: Target) -> PackageMetadata:
-        """Return the metadata of a source distribution, made in a container if it is not known.
+    def read(self, name: str, version: str, source: Source, target: Target) -> PackageMetadata:
+        """Return the metadata of a release, made in a container from its source if it is not known.
 
         CheckFailedError: its code fails, or says what cannot be.
         MachineError: the file cannot be had, or this machine has no engine.
@@ -131,12 +131,12 @@ class MetadataReader:
             kept = cache_dir() / "source-metadata" / f"{source.sha256}-{python}.json"
             if known := _kept_metadata(kept):
                 return known
-            title = f"{source.name} {source.version}"
+            title = f"{name} {version}"
             try:
-                metadata = self._make(source, target, title)
+                metadata = self._make(name, version, source, target)
             except ValueError as error:
                 raise CheckFailedError(
-                    f"The source distribution of {title}, {source.file_name}, cannot be used: "
+                    f"The source distribution of {title}, {source.name}, cannot be used: "
                     f"{error}. Choose another version, or one that has a wheel for Python "
                     f"{target.minor}."
                 ) from None
@@ -157,12 +157,11 @@ class MetadataReader:
             if file.name.endswith(".whl"):
                 metadata = self._read_wheel(file, package, version)
             else:
-                source = SourceDistribution(package, version, file.name, file.url, file.sha256)
-                metadata = self.read(source, target)
+                metadata = self.read(package, version, file, target)
             found[package] = metadata.requires
         return found
 
-    def _read_wheel(self, file: Download, package: str, version: str) -> PackageMetadata:
+    def _read_wheel(self, file: Source, package: str, version: str) -> PackageMetadata:
         """Return the metadata of a wheel: the index's own file of it (PEP 658), if it has one."""
         kept = cache_dir() / "wheel-metadata" / f"{file.sha256}.json"
         if known := _kept_metadata(kept):
@@ -182,16 +181,16 @@ class MetadataReader:
         answer = self.sites.get(f"{url}.metadata", limit=LARGEST_METADATA)
         return answer.body.decode("utf-8") if answer.status == 200 else ""
 
-    def build_tools(self, source: SourceDistribution, target: Target) -> list[Download]:
-        """Return the wheels that build a source distribution; raises as `read`."""
-        metadata, title = self.read(source, target), f"{source.name} {source.version}"
+    def build_tools(self, name: str, version: str, source: Source, target: Target) -> list[Source]:
+        """Return the wheels that build a release from its source; raises as `read`."""
+        metadata = self.read(name, version, source, target)
         with work_folder("tools") as folder:
-            return self._tools(metadata.build_requires, target, folder, title)
+            return self._tools(metadata.build_requires, target, folder, f"{name} {version}")
 
-    def _make(self, source: SourceDistribution, target: Target, title: str) -> PackageMetadata:
+    def _make(self, name: str, version: str, source: Source, target: Target) -> PackageMetadata:
+        title = f"{name} {version}"
         context = self._context(target, title)
-        file = Download(source.file_name, source.url, source.sha256, kind=Kind.PYTHON)
-        archive = self._fetched(file)
+        archive = self._fetched(source)
         system = read_build_system(archive)
         self.log(f"making the metadata of {title} in a container: it has no wheel")
         requires, reason = system.requires, ""
@@ -207,14 +206,14 @@ class MetadataReader:
                 made = self._run(archive, system, tools, target, context, folder / "build")
                 more = _more_requires(made, requires)
                 if text := _exported(made, "METADATA"):
-                    metadata = parse_metadata(text, source.name, source.version)
+                    metadata = parse_metadata(text, name, version)
                     return replace(metadata, build_requires=(*requires, *more))
                 reason = _exported(made, "error.txt")
             if not more:
                 break
         raise ValueError(reason or "its build backend made no metadata")
 
-    def _fetched(self, file: Download) -> Path:
+    def _fetched(self, file: Source) -> Path:
         store = ContentStore(cache_dir() / "downloads")
         with shown_progress() as progress:
             fetch_all([file], store, self.sites, progress)
@@ -246,7 +245,7 @@ class MetadataReader:
 
     def _tools(
         self, requires: Sequence[str], target: Target, folder: Path, title: str
-    ) -> list[Download]:
+    ) -> list[Source]:
         """Return the wheels that build a package, in the versions of the build lock of its Python.
 
         CheckFailedError: they do not fit the lock, or one of them has no wheel.
@@ -259,9 +258,9 @@ class MetadataReader:
         (folder / "constraints.txt").write_text("".join(pins), encoding="utf-8")
         (folder / "build.in").write_text("".join(f"{one}\n" for one in requires), encoding="utf-8")
 
-        def refuse(source: SourceDistribution, _: Target) -> PackageMetadata:
+        def refuse(name: str, version: str, _: Source, __: Target) -> PackageMetadata:
             raise CheckFailedError(
-                f"{title} is built by {source.name} {source.version}, which has no wheel for "
+                f"{title} is built by {name} {version}, which has no wheel for "
                 f"Python {target.minor}. Choose another version of it, or one that has a wheel."
             )
 

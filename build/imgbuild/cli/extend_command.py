@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from imgbuild.extend.conda_file import CondaPackages
     from imgbuild.extend.extended import Extended
     from imgbuild.extend.extension import Extension
-    from imgbuild.inputs.download import Download
+    from imgbuild.sources import Source
 
 
 @takes_selection(without="everything")
@@ -159,7 +159,7 @@ def _extend(
         else:
             base = _located(base, project)
         extension, requested = _requested(extension, folder, base)
-        lock, wheels, distributions = None, wheel_paths(requested), list["Download"]()
+        lock, wheels, distributions = None, wheel_paths(requested), list["Source"]()
         sites = Sites(matrix.upstream_urls, project.settings)
         if requested:
             # Only an image that the engine has can say what its Python makes of a package.
@@ -183,7 +183,7 @@ def _extend(
         echo(result_lines(made, base, context.host))
 
 
-def _announce_compilations(distributions: "Iterable[Download]") -> None:
+def _announce_compilations(distributions: "Iterable[Source]") -> None:
     if sources := [one.name for one in distributions if not one.name.endswith(".whl")]:
         info(f"to compile, because no release that fits has a wheel: {', '.join(sources)}")
 

@@ -32,8 +32,8 @@ def described(image: "Image", locks: Path) -> dict[str, Any]:
     from imgbuild.matrix.tags import planned_tags
 
     packages = [
-        {"url": one.url, "sha256": one.sha256, "locked": one.sha256 is not None}
-        for one in conda_packages(image.version_of("python"), image.python, locks)
+        {"url": url, "sha256": sha256, "locked": sha256 is not None}
+        for url, sha256 in conda_packages(image.version_of("python"), image.python, locks).items()
     ]
     apt = list(image.apt_cuda.runtime) if image.apt_cuda else []
     return {

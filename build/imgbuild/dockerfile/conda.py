@@ -14,14 +14,15 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.addresses import shown
 from imgbuild.dockerfile.lockfile import MAKE_LOCK, lock_text
+from imgbuild.dockerfile.sources import file_name
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.components import CondaPython, Python
+from imgbuild.sources import Kind, Source
 from imgbuild.unpacking import unpack_bz2
 
 if TYPE_CHECKING:  # a Dockerfile is rendered without settings
@@ -38,92 +39,89 @@ _LINE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class CondaEntry:
-    """One package: its sha256, ``None`` if unlocked, and where that was seen."""
-
-    url: str
-    sha256: str | None = None
-    note: str | None = None
-
-    @property
-    def line(self) -> str:
-        comment = f"  # {self.note}" if self.note else ""
-        return f"{self.sha256 or _UNLOCKED}  {self.url}{comment}\n"
-
-
 def conda_lock_name(version: str) -> str:
     """Return the name of the lock of one Python version, such as ``conda-3.6.2.txt``."""
     return f"conda-{version}.txt"
 
 
-def read_conda_lock(path: Path, advice: str = MAKE_LOCK) -> Mapping[str, CondaEntry]:
-    """Return the entries by URL; InputError (``file:line``) if a line is none, or there twice.
+def read_conda_lock(path: Path, advice: str = MAKE_LOCK) -> dict[str, str | None]:
+    """Return the sha256 of each package by URL, None if it is unlocked.
 
-    ``advice`` is as in `lock_text`.
+    ``advice`` is as in `lock_text`. InputError (``file:line``): a line is none, or there twice.
     """
-    entries: dict[str, CondaEntry] = {}
+    lines = _read_lines(path, advice)
+    return {
+        url: None if line["sha256"] == _UNLOCKED else line["sha256"] for url, line in lines.items()
+    }
+
+
+def _read_lines(path: Path, advice: str = MAKE_LOCK) -> dict[str, re.Match[str]]:
+    """Return the lines by URL; raises as `read_conda_lock`."""
+    lines: dict[str, re.Match[str]] = {}
     for number, line in enumerate(lock_text(path, advice).splitlines(), 1):
-        if line and not line.startswith("#"):
-            place, match = f"{path.name}:{number}", _LINE.fullmatch(line)
-            if not match:
-                raise InputError(
-                    f"{place}: not a locked package: a sha256 or `unlocked`, two spaces, the URL."
-                )
-            url, sha256 = match["url"], match["sha256"]
-            if url in entries:
-                raise InputError(f"{place}: {url} is listed twice.")
-            entries[url] = CondaEntry(url, None if sha256 == _UNLOCKED else sha256, match["note"])
-    return entries
+        if not line or line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        if not match:
+            raise InputError(
+                f"{path.name}:{number}: not a locked package: a sha256 or `unlocked`, two spaces, "
+                "the URL."
+            )
+        if match["url"] in lines:
+            raise InputError(f"{path.name}:{number}: {match['url']} is listed twice.")
+        lines[match["url"]] = match
+    return lines
 
 
 def conda_problems(pythons: Mapping[str, CondaPython], folder: Path) -> list[str]:
     """Return one line a problem: a lock that cannot be read, a package missing or left over."""
-    lines = []
+    problems = []
     for version, python in pythons.items():
         name = conda_lock_name(version)
         try:
-            entries = read_conda_lock(folder / name, advice="")  # the list has its own
+            locked = read_conda_lock(folder / name, advice="")  # the list has its own
         except InputError as error:
-            lines.append(str(error))
+            problems.append(str(error))
             continue
-        lines += [f"{name}: {url} is missing" for url in python.packages if url not in entries]
-        known = {*python.packages}
-        lines += [f"{name}: {url} is not in the matrix" for url in entries if url not in known]
-    return lines
+        problems += [f"{name}: {url} is missing" for url in python.packages if url not in locked]
+        extra = [url for url in locked if url not in python.packages]
+        problems += [f"{name}: {url} is not in the matrix" for url in extra]
+    return problems
 
 
 def unlocked_packages(pythons: Iterable[str], folder: Path) -> list[str]:
     """Return one line a lock that holds unlocked packages."""
     lines = []
-    for name in map(conda_lock_name, pythons):
-        entries = read_conda_lock(folder / name).values()
-        count = sum(entry.sha256 is None for entry in entries)
-        lines += [f"{name}: {count} of {len(entries)} packages are unlocked"] if count else []
+    for version in pythons:
+        name = conda_lock_name(version)
+        hashes = [*read_conda_lock(folder / name).values()]
+        count = hashes.count(None)
+        if count:
+            lines.append(f"{name}: {count} of {len(hashes)} packages are unlocked")
     return lines
 
 
-def conda_packages(version: str, python: Python, locks: Path) -> tuple[CondaEntry, ...]:
-    """Return the packages of an interpreter; those in no lock are unlocked."""
+def conda_packages(version: str, python: Python, locks: Path) -> dict[str, str | None]:
+    """Return the sha256 of an interpreter's packages by URL, None for those in no lock."""
     if python.origin != "conda":
-        return ()
+        return {}
     path = locks / conda_lock_name(version)
-    entries = read_conda_lock(path) if path.exists() else {}
-    return tuple(entries.get(url, CondaEntry(url)) for url in python.packages)
+    locked = read_conda_lock(path) if path.exists() else {}
+    return {url: locked.get(url) for url in python.packages}
 
 
-def conda_downloads(version: str, python: Python, locks: Path) -> tuple[tuple[str, str], ...]:
-    """Return URL and sha256 of these packages; InputError if one is not in the lock or unlocked."""
-    found = []
-    for entry in conda_packages(version, python, locks):
-        if entry.sha256 is None:
+def conda_sources(version: str, python: Python, locks: Path) -> list[Source]:
+    """Return the packages as sources; InputError if one is not in the lock or unlocked."""
+    sources = []
+    for url, sha256 in conda_packages(version, python, locks).items():
+        if sha256 is None:
             raise InputError(
-                f"images/locks/{conda_lock_name(version)}: {entry.url} is unlocked: its sha256 is "
-                "not known. Run `imgbuild lock` where its channel, or a mirror of it "
-                "(docs/guide.md), can be reached."
+                f"images/locks/{conda_lock_name(version)}: {url} is unlocked: its sha256 is not "
+                "known. Run `imgbuild lock` where its channel, or a mirror of it (docs/guide.md), "
+                "can be reached."
             )
-        found.append((entry.url, entry.sha256))
-    return tuple(found)
+        sources.append(Source(file_name(url), url, sha256, kind=Kind.CONDA))
+    return sources
 
 
 def resolve_conda(
@@ -136,24 +134,28 @@ def resolve_conda(
     a package is a CheckFailedError.
     """
     path = folder / conda_lock_name(version)
-    known = dict(read_conda_lock(path)) if path.exists() else {}
+    known = _read_lines(path) if path.exists() else {}
+    lines = {url: f"{_UNLOCKED}  {url}" for url in python.packages}
     channels: dict[str, list[str]] = defaultdict(list)
     for url in python.packages:
-        if upgrade or url not in known or known[url].sha256 is None:
+        if url in known:
+            lines[url] = known[url][0]
+        if upgrade or lines[url].startswith(_UNLOCKED):
             channels[url.rsplit("/", 1)[0]].append(url)
     faults = []
     for channel, urls in channels.items():
         try:
-            repodata = _repodata(channel, sites)
+            repodata = _read_repodata(channel, sites)
         except MachineError as error:
             faults.append(f"The conda channel {channel} cannot be read: {error}")
             continue
-        known |= {url: CondaEntry(url, _find(repodata, url, channel)) for url in urls}
-    entries = [known.get(url, CondaEntry(url)) for url in python.packages]
-    return HEADER.format(version=version) + "".join(entry.line for entry in entries), faults
+        for url in urls:
+            lines[url] = f"{_find_sha256(repodata, url, channel)}  {url}"
+    text = "".join(f"{line}\n" for line in lines.values())
+    return HEADER.format(version=version) + text, faults
 
 
-def _repodata(channel: str, sites: "Sites") -> str:
+def _read_repodata(channel: str, sites: "Sites") -> str:
     """Return the channel's ``repodata.json``, from the packed file if the channel has one."""
     answer = sites.get(f"{channel}/repodata.json.bz2", limit=_LIMIT)
     packed = answer.status == 200
@@ -172,7 +174,7 @@ def _repodata(channel: str, sites: "Sites") -> str:
     return content.decode("utf-8", "replace")
 
 
-def _find(repodata: str, url: str, channel: str) -> str:
+def _find_sha256(repodata: str, url: str, channel: str) -> str:
     """Return the sha256 of one package.
 
     Its entry is read alone: the whole of a large channel would take gigabytes of memory.
@@ -181,7 +183,7 @@ def _find(repodata: str, url: str, channel: str) -> str:
     start = re.search(rf'"{re.escape(name)}"\s*:\s*', repodata)
     if start is None:
         raise CheckFailedError(
-            f"The conda channel {channel} has no {name}{_near(repodata, name)}. Correct the URL in "
+            f"The conda channel {channel} has no {name}{_nearest_builds(repodata, name)}. Correct the URL in "
             "matrix.yaml."
         )
     try:
@@ -193,8 +195,8 @@ def _find(repodata: str, url: str, channel: str) -> str:
     return sha256
 
 
-def _near(repodata: str, name: str) -> str:
+def _nearest_builds(repodata: str, name: str) -> str:
     package = re.escape(name.rsplit("-", 2)[0])
-    there = {*re.findall(rf'"({package}-[^"/]+?\.(?:tar\.bz2|conda))"\s*:', repodata)}
-    near = difflib.get_close_matches(name, sorted(there), n=5, cutoff=0.0)
+    builds = {*re.findall(rf'"({package}-[^"/]+?\.(?:tar\.bz2|conda))"\s*:', repodata)}
+    near = difflib.get_close_matches(name, sorted(builds), n=5, cutoff=0.0)
     return f"; nearest: {', '.join(near)}" if near else " and no other build of that package"

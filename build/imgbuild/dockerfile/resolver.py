@@ -29,6 +29,7 @@ from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import file_sha256
 from imgbuild.process import TIMED_OUT, Finished, run
+from imgbuild.sources import Kind, Source
 from imgbuild.unpacking import read_member
 
 #: uv's own retries included; a resolution takes about 3 s.
@@ -77,17 +78,6 @@ class PackageMetadata:
 
 
 @dataclass(frozen=True)
-class SourceDistribution:
-    """The source of a release that has no usable wheel."""
-
-    name: str
-    version: str
-    file_name: str
-    url: str
-    sha256: str
-
-
-@dataclass(frozen=True)
 class Target:
     """The Python that packages are for, such as 3.6.15, and uv's name of its platform.
 
@@ -107,8 +97,8 @@ class Target:
         return ("--python-version", self.python, "--python-platform", self.platform)
 
 
-#: Returns the metadata of a source distribution.
-ReadMetadata = Callable[[SourceDistribution, Target], PackageMetadata]
+#: Returns the metadata of a release, by its name and version, from its source distribution.
+ReadMetadata = Callable[[str, str, Source, Target], PackageMetadata]
 #: Returns what each package of a lock requires.
 ReadRequirements = Callable[[Lock, str, Target], Mapping[str, Sequence[str]]]
 
@@ -175,7 +165,8 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
     CheckFailedError: the metadata of a package cannot be made, or there is no end of them.
     MachineError: the index does not answer, or this machine cannot make metadata.
     """
-    unbuilt, sources, output = _Unbuilt(), dict[str, SourceDistribution](), folder / "lock.txt"
+    unbuilt, output = _Unbuilt(), folder / "lock.txt"
+    source_hashes: dict[str, str] = {}  # by requirement, such as six==1.0
     unusable, faults = list[str](), list[CheckFailedError]()
     passed_over = folder / "passed-over.txt"
     options = [*_FORM, *target.options, *options, "--output-file", output.name]
@@ -206,52 +197,54 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
             if name in versions and versions[name] not in releases
         }
         if not unknown:
-            return _with_hashes(text, sources), result
-        for source in find_sources(unknown, target, folder, environment):
-            version = unknown[source.name]
+            return _with_hashes(text, source_hashes), result
+        for name, source in find_sources(unknown, target, folder, environment).items():
+            version = unknown[name]
             try:
-                metadata = read_metadata(source, target)
+                metadata = read_metadata(name, version, source, target)
             except CheckFailedError as error:
                 faults.append(error)
-                unusable.append(f"{source.name}!={version}")
+                unusable.append(f"{name}!={version}")
                 if len(faults) > MOST_FAULTS:
                     raise faults[0] from None
                 continue
-            unbuilt.releases[source.name][version] = metadata
-            sources[f"{source.name}=={version}"] = source
+            unbuilt.releases[name][version] = metadata
+            source_hashes[f"{name}=={version}"] = source.sha256
     raise CheckFailedError(
         f"After {ROUNDS} rounds, uv still needs the metadata of more source distributions: "
         f"{', '.join(sorted(unbuilt.releases))}. Require exact versions of these packages."
     )
 
 
-def _with_hashes(text: str, sources: Mapping[str, SourceDistribution]) -> str:
+def _with_hashes(text: str, source_hashes: Mapping[str, str]) -> str:
     """Return the lock with the hashes of the sources that uv did not read, as in a folder."""
-    for pin, source in sources.items():
+    for pin, sha256 in source_hashes.items():
         line = re.compile(rf"^{re.escape(pin)}( ;[^\\\n]*)?$", re.MULTILINE)
-        text = line.sub(rf"\g<0> \\\n    --hash=sha256:{source.sha256}", text)
+        text = line.sub(rf"\g<0> \\\n    --hash=sha256:{sha256}", text)
     return text
 
 
 def find_sources(
     pins: Mapping[str, str], target: Target, folder: Path, environment: Mapping[str, str]
-) -> list[SourceDistribution]:
-    """Return the source distributions of exact versions.
+) -> dict[str, Source]:
+    """Return the source distributions of exact versions by the name of the package.
 
     MachineError: the index does not answer, or names no source distribution.
     """
-    found = []
+    sources: dict[str, Source] = {}
     unbuilt = _Unbuilt({name: {} for name in pins})
     names = ", ".join(f"{name} {version}" for name, version in pins.items())
     for package in _find_files(names, pins, target, folder, environment, unbuilt).packages:
-        name, sdist = str(package.name), package.sdist
+        sdist = package.sdist
         if sdist is None or not sdist.url:
             break
         digest = file_digest(sdist.filename, sdist.url, sdist.hashes)
-        found.append(SourceDistribution(name, pins[name], sdist.filename, sdist.url, digest))
-    if pins.keys() != {source.name for source in found}:
+        with suppress(ValueError):  # its name or sha256 is none
+            source = Source(sdist.filename, sdist.url, digest, kind=Kind.PYTHON)
+            sources[str(package.name)] = source
+    if pins.keys() != sources.keys():
         raise MachineError(f"The package index does not name the files of {names}.")
-    return found
+    return sources
 
 
 def find_files(

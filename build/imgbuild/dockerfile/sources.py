@@ -1,21 +1,10 @@
-"""The files that the build of an image downloads, by what they are for."""
-
-from dataclasses import dataclass
+"""The files that the Dockerfile of an image downloads, by what they are for."""
 
 from imgbuild.matrix.images import Image
+from imgbuild.sources import Source
 
-
-@dataclass(frozen=True)
-class NamedSource:
-    """A download as the Dockerfile has it: ``argument`` is the ARG that holds its sha256."""
-
-    argument: str
-    url: str
-    sha256: str
-
-    @property
-    def file_name(self) -> str:
-        return file_name(self.url)
+#: What a source is for, and the component that is made from it.
+_COMPONENTS = {"cpython": "python", "miniconda": "miniconda", "mpi": "mpi"}
 
 
 def file_name(url: str) -> str:
@@ -23,12 +12,15 @@ def file_name(url: str) -> str:
     return url.rsplit("/", 1)[1]
 
 
-def named_sources(image: Image) -> dict[str, NamedSource]:
-    """Return the image's downloads by what they are for: cpython, miniconda, mpi."""
+def image_sources(image: Image) -> dict[str, Source]:
+    """Return the image's downloads by what they are for: cpython, miniconda, mpi.
+
+    ``SHA256_CPYTHON`` and so on are the ARGs of the Dockerfile that hold their sha256.
+    """
     pins = {pin.component: pin for pin in image.pins}
-    names = {"cpython": "python", "miniconda": "miniconda", "mpi": "mpi"}
-    return {
-        name: NamedSource(f"SHA256_{name.upper()}", pin.source, pin.sha256)
-        for name, component in names.items()
-        if (pin := pins.get(component)) and pin.sha256
-    }
+    sources = {}
+    for use, component in _COMPONENTS.items():
+        pin = pins.get(component)
+        if pin and pin.sha256:
+            sources[use] = Source(file_name(pin.source), pin.source, pin.sha256)
+    return sources

@@ -11,7 +11,7 @@ from packaging.version import Version
 from imgbuild.dockerfile.conda import conda_packages
 from imgbuild.dockerfile.labels import pin_labels
 from imgbuild.dockerfile.lockfile import PackageLayer, lock_text, package_layers
-from imgbuild.dockerfile.sources import named_sources
+from imgbuild.dockerfile.sources import image_sources
 from imgbuild.files import sha256
 from imgbuild.matrix.gpus import driver_cuda
 from imgbuild.matrix.images import Image, minor_of
@@ -91,8 +91,6 @@ def variables(image: Image, locks: Path) -> Variables:
     """
     minor = image.python_minor
     *layers, rest = package_layers(image, locks)
-    sources = named_sources(image)
-    packages = conda_packages(image.version_of("python"), image.python, locks)
     return {
         "image": image,
         "epoch": epoch_seconds(image),
@@ -105,11 +103,8 @@ def variables(image: Image, locks: Path) -> Variables:
         "compiler_words": image.wheel.compiler.replace(
             "clang-", "Clang " if admits(">=2.21", image.tensorflow) else "Ubuntu Clang "
         ),
-        "downloads": sources,
-        "python_source": sources.get("cpython"),
-        "miniconda": sources.get("miniconda"),
-        "mpi_source": sources.get("mpi"),
-        "conda_packages": [(package.url, package.sha256) for package in packages],
+        "sources": image_sources(image),
+        "conda_packages": conda_packages(image.version_of("python"), image.python, locks),
         "uv": image.matrix.uv,
         "init": json.dumps(INIT),
         **_environment(image),

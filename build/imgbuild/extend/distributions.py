@@ -12,20 +12,21 @@ from pydantic import TypeAdapter
 from imgbuild.build.source_metadata import MetadataReader
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.requirements import PLATFORM
-from imgbuild.dockerfile.resolver import SourceDistribution, Target
+from imgbuild.dockerfile.resolver import Target
 from imgbuild.errors import MachineError
 from imgbuild.extend.base_image import BaseImage
 from imgbuild.files import ContentStore, json_sha256, write_text
-from imgbuild.inputs.download import Download, downloads_context, shown_progress
+from imgbuild.inputs.download import downloads_context, shown_progress
 from imgbuild.inputs.upstream_files import lock_files
 from imgbuild.matrix.model import Matrix
 from imgbuild.sites import Sites
+from imgbuild.sources import Source
 from imgbuild.user_folders import cache_dir
 
 #: A file name of the index in a Dockerfile. Source: Binary distribution format, "File name
 #: convention"; versions can have an epoch before ``!``.
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
-_FILES = TypeAdapter(tuple[Download, ...])
+_FILES = TypeAdapter(tuple[Source, ...])
 #: What ADD of a Dockerfile takes as it is written: no variable, no space, no login.
 _ADDED_URL = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9._~/%+,=?&@!:-]*")
 
@@ -37,7 +38,7 @@ def find_distributions(
     reader: MetadataReader,
     *,
     with_uv: bool,
-) -> tuple[Download, ...]:
+) -> tuple[Source, ...]:
     """Return the files of a lock's packages, and of what builds those that have no wheel.
 
     ``wheels`` are paths of packages that are no index's. ``with_uv`` is whether uv, which installs
@@ -63,8 +64,11 @@ def find_distributions(
         return known
     needed = replace(lock, versions=versions)
     files = [*lock_files(needed, "the lock", target, reader.sites)] if versions else []
-    for source in _sources(files, lock):
-        files += reader.build_tools(source, target)
+    names = {digest: name for name, digests in lock.hashes.items() for digest in digests}
+    for file in tuple(files):
+        if not file.name.endswith(".whl"):
+            name = names[file.sha256]
+            files += reader.build_tools(name, lock.versions[name], file, target)
     if with_uv:
         files.append(_uv_wheel(reader.matrix, reader.sites))
     found = tuple(dict.fromkeys(files))
@@ -72,25 +76,14 @@ def find_distributions(
     return found
 
 
-def _sources(files: Iterable[Download], lock: Lock) -> list[SourceDistribution]:
-    names = {digest: name for name, digests in lock.hashes.items() for digest in digests}
-    sources = []
-    for file in files:
-        if not file.name.endswith(".whl"):
-            name = names[file.sha256]
-            pin = (name, lock.versions[name])
-            sources.append(SourceDistribution(*pin, file.name, file.url, file.sha256))
-    return sources
-
-
-def _uv_wheel(matrix: Matrix, sites: Sites) -> Download:
+def _uv_wheel(matrix: Matrix, sites: Sites) -> Source:
     """Return uv's wheel, which has only its program, so that any Python can unpack it."""
     lock = Lock("", {"uv": matrix.uv.version}, {"uv": (matrix.uv.sha256,)})
     (file,) = lock_files(lock, "matrix.yaml", Target("3.11", PLATFORM), sites)
     return file
 
 
-def distributions_context(files: Sequence[Download], sites: Sites) -> Path | None:
+def distributions_context(files: Sequence[Source], sites: Sites) -> Path | None:
     """Return a folder with the files, None if there is none; raises as `downloads_context`."""
     if not files:
         return None
@@ -98,7 +91,7 @@ def distributions_context(files: Sequence[Download], sites: Sites) -> Path | Non
         return downloads_context(files, cache_dir(), sites, progress)
 
 
-def add_lines(files: Iterable[Download]) -> list[str]:
+def add_lines(files: Iterable[Source]) -> list[str]:
     """Return the lines of a Dockerfile that download the files, each by its sha256.
 
     MachineError: the index names an address that a Dockerfile cannot hold.

@@ -42,13 +42,13 @@ from imgbuild.extend.distributions import add_lines
 from imgbuild.extend.extension import Extension, TestSet
 from imgbuild.files import sha256, work_folder
 from imgbuild.inputs.build_inputs import BaseInput
-from imgbuild.inputs.download import Download
 from imgbuild.inputs.oci_layout import unpack_archive
 from imgbuild.matrix.images import Image, minor_of
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 from imgbuild.registry.repository import split_reference
 from imgbuild.registry.signing import trust_of
+from imgbuild.sources import Source
 from imgbuild.suites.catalog import read_suites
 from imgbuild.suites.container import TestTarget, remove_leftovers
 from imgbuild.suites.results import Report
@@ -81,7 +81,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     wheels: Sequence[str],
     image: Image,
     project: Project,
-    distributions: Sequence[Download] = (),
+    distributions: Sequence[Source] = (),
     archive: BaseInput | None = None,
 ) -> str:
     """Return the Dockerfile, which needs no other file of imgbuild's; ``image`` is any.

@@ -7,18 +7,18 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from imgbuild.dockerfile.conda import conda_downloads
-from imgbuild.dockerfile.sources import file_name, named_sources
+from imgbuild.dockerfile.conda import conda_sources
+from imgbuild.dockerfile.sources import file_name, image_sources
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import file_sha256, link_or_copy, sha256, stored_folder, write_text
 from imgbuild.inputs.base import KEYRINGS, BaseRecipe, bootstrap_base, find_base
-from imgbuild.inputs.download import Download, Kind, content_folder
+from imgbuild.inputs.download import content_folder
 from imgbuild.inputs.local_prefix import prefix_digest
 from imgbuild.inputs.oci_layout import BaseLayout, read_layout
 from imgbuild.matrix.images import Image
@@ -26,6 +26,7 @@ from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings
 from imgbuild.sites import Sites
+from imgbuild.sources import Source
 from imgbuild.user_folders import cache_dir, state_dir
 
 #: The named build contexts that the Dockerfiles mount.
@@ -68,11 +69,11 @@ class InterpreterInput:
 class ImageDownloads:
     """An image's downloads by named context, and the ARGs of those that settings substitute."""
 
-    contexts: Mapping[str, tuple[Download, ...]]
+    contexts: Mapping[str, tuple[Source, ...]]
     arguments: Mapping[str, str]
 
     @property
-    def all(self) -> tuple[Download, ...]:
+    def all(self) -> tuple[Source, ...]:
         return tuple(file for files in self.contexts.values() for file in files)
 
 
@@ -219,21 +220,21 @@ def _interpreter(image: Image, settings: Settings, project: Project) -> Interpre
 def image_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownloads:
     """Return what the image's Dockerfile mounts; a local interpreter needs no source."""
     python, others = image.version_of("python"), settings.substitutes
-    named = named_sources(image)
+    sources = image_sources(image)
     if isinstance(settings.interpreter_for(python), PrefixInterpreter):
-        named.pop("cpython", None)
-
-    def download(url: str, sha256: str, kind: Kind) -> Download:
-        name = file_name(url)
-        return Download(name, url, others.get(name, sha256), kind=kind)
-
-    contexts = {FILES: tuple(download(n.url, n.sha256, Kind.DOWNLOAD) for n in named.values())}
-    conda = conda_downloads(python, image.python, locks)
-    contexts[CONDA] = tuple(download(url, sha256, Kind.CONDA) for url, sha256 in conda)
-    return ImageDownloads(
-        {name: files for name, files in contexts.items() if files},
-        {n.argument: others[n.file_name] for n in named.values() if n.file_name in others},
-    )
+        sources.pop("cpython", None)
+    contexts = {FILES: [*sources.values()], CONDA: conda_sources(python, image.python, locks)}
+    substituted = {
+        name: tuple(replace(file, sha256=others.get(file.name, file.sha256)) for file in files)
+        for name, files in contexts.items()
+        if files
+    }
+    arguments = {
+        f"SHA256_{use.upper()}": others[source.name]
+        for use, source in sources.items()
+        if source.name in others
+    }
+    return ImageDownloads(substituted, arguments)
 
 
 def uv_context(cache: Path) -> Path:

@@ -5,14 +5,11 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from shutil import copyfile
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
-
-import pydantic.dataclasses
 
 from imgbuild.addresses import shown
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
@@ -25,8 +22,8 @@ from imgbuild.files import (
     stored_folder,
 )
 from imgbuild.parallel import in_parallel
-from imgbuild.scalars import Sha256
 from imgbuild.sites import Sites
+from imgbuild.sources import Source
 from imgbuild.text import printable, size_text
 
 if TYPE_CHECKING:  # a plan needs neither
@@ -46,33 +43,6 @@ _FIRST_BYTE = re.compile(r"bytes (\d+)-")
 _HEAD = 1 << 16  # where the title of a page is looked for
 _HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<!doctype html|<html)", re.IGNORECASE)
 _TITLE = re.compile(rb"<title[^>]*>([^<]{1,80})</title>", re.IGNORECASE)
-
-#: A name in one folder: also what apt (``1%3a2.0~rc1``) and the Python index call their files.
-StoredName = Annotated[str, pydantic.Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+%~!:@-]*$")]
-
-
-class Kind(StrEnum):
-    DOWNLOAD = "download"
-    CONDA = "conda-package"
-    PYTHON = "python-distribution"
-    APT_LIST = "apt-list"
-    APT_PACKAGE = "apt-package"
-    APT_MIRRORS = "apt-mirrors"
-
-
-@pydantic.dataclasses.dataclass(frozen=True)
-class Download:
-    """One file. ``size`` is in bytes, where it is known beforehand.
-
-    Without ``url`` it was made on the machine of `imgbuild fetch`. ValueError: the name is a path,
-    or the sha256 is not one.
-    """
-
-    name: StoredName
-    url: str
-    sha256: Sha256
-    size: int | None = None
-    kind: Kind = Kind.DOWNLOAD
 
 
 def shown_progress() -> "Progress":
@@ -110,11 +80,11 @@ def content_folder(final: Path, files: Mapping[str, str], make: Callable[[Path],
 
 
 def downloads_context(
-    downloads: Iterable[Download],
+    downloads: Iterable[Source],
     cache: Path,
     sites: Sites,
     progress: "Progress",
-    failed: dict[Download, ImgbuildError] | None = None,
+    failed: dict[Source, ImgbuildError] | None = None,
 ) -> Path:
     """Return a folder of ``cache`` that holds the downloads under their names, nothing else.
 
@@ -124,7 +94,7 @@ def downloads_context(
     CheckFailedError: a file has another sha256.
     MachineError: a file cannot be had, or the cache cannot be written.
     """
-    files: dict[str, Download] = {}
+    files: dict[str, Source] = {}
     for download in downloads:
         other = files.setdefault(download.name, download)
         if other.sha256 != download.sha256:
@@ -160,11 +130,11 @@ def has_sha256(path: Path, digest: str) -> bool:
 
 
 def fetch_all(
-    downloads: Iterable[Download],
+    downloads: Iterable[Source],
     store: ContentStore,
     sites: Sites,
     progress: "Progress",
-    failed: dict[Download, ImgbuildError] | None = None,
+    failed: dict[Source, ImgbuildError] | None = None,
 ) -> None:
     """Fetch what ``store`` lacks, several files at once.
 
@@ -181,7 +151,7 @@ def fetch_all(
 
     client = sites.client()
 
-    def put(file: Download, make: Callable[[Path], None]) -> None:
+    def put(file: Source, make: Callable[[Path], None]) -> None:
         def make_or_note(part: Path) -> None:
             try:
                 make(part)
@@ -192,7 +162,7 @@ def fetch_all(
 
         store.put(file.sha256, make_or_note, file.size, name=file.name)
 
-    def fetch(file: Download) -> None:
+    def fetch(file: Source) -> None:
         if file.url.startswith("file://"):
             put(file, partial(_copy_file, file))
             return
@@ -207,7 +177,7 @@ def fetch_all(
         client.close()
 
 
-def _copy_file(file: Download, part: Path) -> None:
+def _copy_file(file: Source, part: Path) -> None:
     """Copy a file of an index that is a folder of this machine."""
     path = Path(unquote(urlsplit(file.url).path))
     try:
@@ -225,7 +195,7 @@ def _copy_file(file: Download, part: Path) -> None:
 class _Transfer:
     """The way of one file; ``shown`` is its address without a login, ``update`` that of a bar."""
 
-    download: Download
+    download: Source
     address: str
     shown: str
     sites: Sites

@@ -24,7 +24,7 @@ from imgbuild.inputs.build_inputs import (
     image_downloads,
     repository_keyrings,
 )
-from imgbuild.inputs.download import Download, Kind, StoredName, content_folder, contents_digest
+from imgbuild.inputs.download import content_folder, contents_digest
 from imgbuild.inputs.oci_layout import is_named, is_pinned, is_whole, read_layout
 from imgbuild.inputs.signed_packages import verify_packages, whole_file
 from imgbuild.matrix.images import Image
@@ -32,6 +32,7 @@ from imgbuild.process import find_program
 from imgbuild.project import Project
 from imgbuild.scalars import refusal_reason
 from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings
+from imgbuild.sources import Kind, Source, StoredName
 
 #: The part of a request that an offline build does not compare: it takes the base that was fetched.
 BASE = "base"
@@ -66,7 +67,7 @@ class Listing:
     request: dict[str, str]
     base: str
     layout: StoredName
-    items: tuple[Download, ...]
+    items: tuple[Source, ...]
     schema: Literal[3] = 3
 
     def base_folder(self, folder: Path) -> Path:
@@ -88,7 +89,7 @@ class Listing:
         digest = json_sha256([layout.image_id, items])
         return f"{self.image} sha256:{digest}: {', '.join(named)}"
 
-    def missing(self, store: ContentStore) -> tuple[Download, ...]:
+    def missing(self, store: ContentStore) -> tuple[Source, ...]:
         return tuple(item for item in self.items if not store.find(item.sha256, item.size))
 
 

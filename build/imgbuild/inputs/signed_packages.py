@@ -12,8 +12,9 @@ from urllib.parse import unquote
 
 from imgbuild.errors import InputError
 from imgbuild.files import ContentStore, work_folder
-from imgbuild.inputs.download import Download, Kind, has_sha256
+from imgbuild.inputs.download import has_sha256
 from imgbuild.process import Finished, run
+from imgbuild.sources import Kind, Source
 
 _GPGV_SECONDS = 30
 _CLEARSIGNED = b"-----BEGIN PGP SIGNED MESSAGE-----"
@@ -39,7 +40,7 @@ def whole_file(store: ContentStore, digest: str) -> Path:
     return path
 
 
-def verify_packages(items: Sequence[Download], store: ContentStore, keys: Sequence[Path]) -> None:
+def verify_packages(items: Sequence[Source], store: ContentStore, keys: Sequence[Path]) -> None:
     """Raise InputError unless ``keys`` signed each list and package, and each list is whole."""
     lists = {one.name: whole_file(store, one.sha256) for one in items if one.kind is Kind.APT_LIST}
     signed: set[tuple[str, str]] = set()

@@ -18,7 +18,6 @@ from imgbuild.dockerfile.resolver import Target, file_digest, find_files
 from imgbuild.dockerfile.stages import Dockerfile, Stage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import ContentStore, file_sha256, stored_folder, work_folder
-from imgbuild.inputs.download import Download, Kind
 from imgbuild.inputs.fetched import APT_INSTALL, install_instruction
 from imgbuild.inputs.oci_layout import is_pinned, is_whole, name_image, short_id, write_blob
 from imgbuild.matrix.images import Image
@@ -27,6 +26,7 @@ from imgbuild.registry.connection import docker_credentials
 from imgbuild.registry.repository import HUB, Manifest, RepositoryName, split_reference
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.sites import Credentials, Sites
+from imgbuild.sources import Kind, Source
 
 _CONNECTIONS = 4
 #: How long a plan may take: it fetches lists, in seconds where the archive is quick.
@@ -96,7 +96,7 @@ def _manifest(client: RegistryClient, digest: str, reference: str) -> Manifest:
     return manifest
 
 
-def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Download, ...]:
+def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Source, ...]:
     """Return the one file of each package of the image's locks that uv would install, and Horovod.
 
     uv finds them, through its own configuration of the index or the mirror ``python-index``. Of
@@ -121,7 +121,7 @@ def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Download, ...
 
 def lock_files(
     lock: Lock, name: str, target: Target, sites: Sites, *, sources: bool = False
-) -> Iterator[Download]:
+) -> Iterator[Source]:
     """Yield one file of each package of a lock: the best wheel, else the source distribution.
 
     With ``sources`` the source distribution in any case. Raises as `python_items`; ``name`` is the
@@ -143,7 +143,7 @@ def lock_files(
                     f"The Python package index has {file.filename} with sha256 {digest}, which is "
                     f"not in {name}. Stop and find out which of the two is right."
                 )
-            yield Download(file.filename, file.url, digest, file.size, Kind.PYTHON)
+            yield Source(file.filename, file.url, digest, file.size, Kind.PYTHON)
     except PylockSelectError as error:
         raise CheckFailedError(
             f"The Python package index has no file for Python {target.python}: {error}."
@@ -197,7 +197,7 @@ def _planned(stage: Stage) -> str:
     return alone.replace(APT_INSTALL, limited)
 
 
-def apt_items(out: Path, stages: Sequence[Stage], store: ContentStore) -> Iterator[Download]:
+def apt_items(out: Path, stages: Sequence[Stage], store: ContentStore) -> Iterator[Source]:
     """Yield what the exported stage of `with_plans` names: packages; lists, which it stores.
 
     The lists are kept since an installation without a network reads them.
@@ -211,17 +211,17 @@ def apt_items(out: Path, stages: Sequence[Stage], store: ContentStore) -> Iterat
         yield _stored(folder / "upstreams", store, Kind.APT_MIRRORS)
 
 
-def _package(line: str) -> Download:
+def _package(line: str) -> Source:
     match = _URI.fullmatch(line.strip())
     if not match:
         raise MachineError(
             f"apt names a package without its sha256, so it cannot be fetched: {line!r}. The "
             "archive's lists must hold SHA256."
         )
-    return Download(match[2], match[1], match[4], int(match[3]), Kind.APT_PACKAGE)
+    return Source(match[2], match[1], match[4], int(match[3]), Kind.APT_PACKAGE)
 
 
-def _stored(path: Path, store: ContentStore, kind: Kind) -> Download:
-    item = Download(path.name, "", file_sha256(path), path.stat().st_size, kind)
+def _stored(path: Path, store: ContentStore, kind: Kind) -> Source:
+    item = Source(path.name, "", file_sha256(path), path.stat().st_size, kind)
     store.put(item.sha256, partial(shutil.copyfile, path))
     return item

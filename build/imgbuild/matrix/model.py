@@ -77,7 +77,7 @@ class Uv(Section):
     sha256: scalars.Sha256
 
 
-class Source(Section):
+class SourceEntry(Section):
     """A file to download. The sha256 is trusted, never the address."""
 
     url: scalars.Url
@@ -294,7 +294,7 @@ class Matrix(Section):
     upstreams: dict[scalars.Name, Upstream] = Field(default_factory=dict)
     stacks: dict[scalars.Name, Stack]
     operating_systems: dict[scalars.Name, OperatingSystem]
-    sources: dict[scalars.Name, Source]
+    sources: dict[scalars.Name, SourceEntry]
     python: dict[scalars.Release, Python]
     mpi: dict[scalars.Name, Mpi]
     cuda: dict[scalars.Version, Cuda] = Field(default_factory=dict)

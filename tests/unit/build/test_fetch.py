@@ -9,7 +9,7 @@ from imgbuild.build.fetch import FetchJob, _copied, fetch_files, known_listing
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.errors import MachineError
 from imgbuild.files import ContentStore, sha256
-from imgbuild.inputs.download import Download, Kind, shown_progress
+from imgbuild.inputs.download import shown_progress
 from imgbuild.inputs.fetched import Listing, fetch_request, write_listing
 from imgbuild.inputs.oci_layout import read_layout, write_layout
 from imgbuild.inputs.upstream_files import apt_items
@@ -17,6 +17,7 @@ from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
 from imgbuild.sites import Sites
+from imgbuild.sources import Kind, Source
 
 SETTINGS = Settings()
 
@@ -37,10 +38,10 @@ def listing(server: FaultyServer, image: Image, job: FetchJob) -> Listing:
     """Return a listing of two files on a server and one of this machine."""
     bodies = {"a.whl": b"wheel", "b.deb": b"package"}
     items = tuple(
-        Download(name, server.give(f"/{name}", Reply(body)), sha256(body), kind=Kind.PYTHON)
+        Source(name, server.give(f"/{name}", Reply(body)), sha256(body), kind=Kind.PYTHON)
         for name, body in bodies.items()
     )
-    made = Download("InRelease", "", sha256(b"list"), 4, Kind.APT_LIST)
+    made = Source("InRelease", "", sha256(b"list"), 4, Kind.APT_LIST)
     job.store.put(made.sha256, lambda part: part.write_bytes(b"list"))
     request = fetch_request(image, job.project, SETTINGS)
     return Listing(image.name, request, "", "debian-12-1", (*items, made))

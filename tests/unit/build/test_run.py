@@ -20,10 +20,10 @@ from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads
-from imgbuild.inputs.download import Download
 from imgbuild.inputs.oci_layout import BaseLayout
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
+from imgbuild.sources import Source
 from waiting import wait_for
 
 CHANGED = replace(INPUTS, uv_version="99")
@@ -250,19 +250,17 @@ def test_a_missing_upstream_concerns_one_image_and_a_lost_engine_all(
 def _missing(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
-    missing: Download,
+    missing: Source,
     error: ImgbuildError,
-    **files: Download,
-) -> list[Download]:
+    **files: Source,
+) -> list[Source]:
     """Let a file be missing; return which files of the images are fetched."""
     each = {OLD: files["old"], NEW: files["new"]}
     downloads = {name: ImageDownloads({"downloads": (of,)}, {}) for name, of in each.items()}
     bench.change(inputs=replace(INPUTS, downloads=downloads))
-    fetched: list[Download] = []
+    fetched: list[Source] = []
 
-    def context(
-        files: Iterable[Download], failed: dict[Download, ImgbuildError], **_: object
-    ) -> Path:
+    def context(files: Iterable[Source], failed: dict[Source, ImgbuildError], **_: object) -> Path:
         fetched.extend(files)
         if missing in files:
             failed[missing] = error
@@ -277,7 +275,7 @@ def _missing(
 def test_a_missing_download_concerns_only_the_image_that_needs_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, error: type[ImgbuildError]
 ) -> None:
-    alone, other = (Download(name, f"https://x/{name}", "0" * 64) for name in ("alone", "other"))
+    alone, other = (Source(name, f"https://x/{name}", "0" * 64) for name in ("alone", "other"))
     fetched = _missing(bench, monkeypatch, alone, error("no such site"), old=alone, new=other)
     loaded: list[object] = []
     monkeypatch.setattr("imgbuild.build.prepare.load_base", lambda base, _: loaded.append(base))
@@ -292,7 +290,7 @@ def test_a_missing_source_of_cpython_is_tried_once_and_reported_once_with_the_re
 ) -> None:
     image = images[NEW]
     assert image.python.origin == "source"
-    source = Download("Python", image.matrix.sources[image.python.source].url, "0" * 64)
+    source = Source("Python", image.matrix.sources[image.python.source].url, "0" * 64)
     error = MachineError("no such site")
     fetched = _missing(bench, monkeypatch, source, error, old=source, new=source)
     failure = bench.run(keep_going=True).failure()

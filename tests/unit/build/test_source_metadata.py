@@ -24,7 +24,7 @@ from hostile_package import IN_TREE, HostileIndex
 from imgbuild.build import metadata_program
 from imgbuild.build.source_metadata import BuildSystem, MetadataReader, read_build_system
 from imgbuild.dockerfile.lockfile import Lock
-from imgbuild.dockerfile.resolver import PackageMetadata, SourceDistribution, Target
+from imgbuild.dockerfile.resolver import PackageMetadata, Target
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
@@ -32,6 +32,7 @@ from imgbuild.files import file_sha256
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 from imgbuild.sites import Sites
+from imgbuild.sources import Source
 
 BASE, OTHER = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 TARGET = Target("3.6.15", "x86_64-manylinux2014")
@@ -73,8 +74,8 @@ class Container:
         path = self.index.folder / "evil-1.0.tar.gz"
         if not path.exists():
             self.index.source("evil", "1.0", pyproject)
-        source = SourceDistribution("evil", "1.0", path.name, path.as_uri(), file_sha256(path))
-        return self.reader.read(source, TARGET)
+        source = Source(path.name, path.as_uri(), file_sha256(path))
+        return self.reader.read("evil", "1.0", source, TARGET)
 
 
 @pytest.fixture
@@ -117,9 +118,9 @@ def test_metadata_is_made_once(container: Container) -> None:
     assert found == PackageMetadata(("app>=1",), build_requires=("setuptools", "wheel"))
     assert container.read() == found, "from the cache, by the file's sha256"
     assert len(container.targets) == 1
-    other = SourceDistribution("evil", "1.0", "evil-1.0.tar.gz", "file:///none", "0" * 64)
+    other = Source("evil-1.0.tar.gz", "file:///none", "0" * 64)
     with pytest.raises(MachineError, match=r"evil-1\.0\.tar\.gz cannot be copied"):
-        container.reader.read(other, TARGET)
+        container.reader.read("evil", "1.0", other, TARGET)
 
 
 def test_requirements_are_those_of_wheels_and_sources(container: Container) -> None:
@@ -161,17 +162,22 @@ def test_another_python_has_other_metadata(
     """Without an image that is asked, the Python of the family tells them apart."""
     reader = container.reader
     monkeypatch.setattr(reader, "image_id", "")
-    monkeypatch.setattr(reader, "_make", lambda _, target, __: PackageMetadata((target.minor,)))
-    source = SourceDistribution("evil", "1.0", "evil-1.0.tar.gz", "file:///none", "0" * 64)
+    monkeypatch.setattr(
+        reader, "_make", lambda _, __, ___, target: PackageMetadata((target.minor,))
+    )
+    source = Source("evil-1.0.tar.gz", "file:///none", "0" * 64)
     targets = (TARGET, Target("3.8.18", TARGET.platform))
-    assert [reader.read(source, target).requires for target in targets] == [("3.6",), ("3.8",)]
+    assert [reader.read("evil", "1.0", source, target).requires for target in targets] == [
+        ("3.6",),
+        ("3.8",),
+    ]
 
 
 def test_a_source_has_its_sha256(container: Container) -> None:
     path = container.index.source("evil", "1.0")
-    source = SourceDistribution("evil", "1.0", path.name, path.as_uri(), "0" * 64)
+    source = Source(path.name, path.as_uri(), "0" * 64)
     with pytest.raises(CheckFailedError, match="has another sha256 than expected"):
-        container.reader.read(source, TARGET)
+        container.reader.read("evil", "1.0", source, TARGET)
     assert container.targets == []
 
 
@@ -279,10 +285,10 @@ def test_without_an_engine_the_package_is_named(
 
 def test_a_python_of_no_image_is_named(container: Container) -> None:
     """Without an image of the engine there is nothing to make the metadata in."""
-    source = SourceDistribution("evil", "1.0", "evil-1.0.tar.gz", "file:///nowhere", "0" * 64)
+    source = Source("evil-1.0.tar.gz", "file:///nowhere", "0" * 64)
     container.reader.image_id = ""
     with pytest.raises(MachineError, match=r"evil 1\.0 has no wheel.*Python 2\.7"):
-        container.reader.read(source, replace(TARGET, python="2.7.18"))
+        container.reader.read("evil", "1.0", source, replace(TARGET, python="2.7.18"))
 
 
 def archive_of(path: Path, files: dict[str, str]) -> Path:

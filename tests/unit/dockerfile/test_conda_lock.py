@@ -11,8 +11,8 @@ from faulty_server import FaultyServer, Reply
 
 from imgbuild.dockerfile import conda
 from imgbuild.dockerfile.conda import (
-    conda_downloads,
     conda_problems,
+    conda_sources,
     read_conda_lock,
     resolve_conda,
     unlocked_packages,
@@ -96,12 +96,13 @@ def test_every_package_of_the_matrix_is_locked_and_no_other(tmp_path: Path) -> N
 
 def test_an_unlocked_package_is_not_built_with(tmp_path: Path) -> None:
     _write(tmp_path, f"# A comment.\n\n{OTHER}  {XZ}\n{SHA}  {PYTHON}\n")
-    found = conda_downloads("3.6.2", _python(PYTHON, XZ), tmp_path)
-    assert found == ((PYTHON, SHA), (XZ, OTHER)), "in the order of the matrix"
+    sources = conda_sources("3.6.2", _python(PYTHON, XZ), tmp_path)
+    pairs = [(source.url, source.sha256) for source in sources]
+    assert pairs == [(PYTHON, SHA), (XZ, OTHER)], "in the order of the matrix"
     for text in ("", f"unlocked  {PYTHON}\n"):
         _write(tmp_path, text)
         with pytest.raises(InputError, match="is unlocked"):
-            conda_downloads("3.6.2", _python(PYTHON), tmp_path)
+            conda_sources("3.6.2", _python(PYTHON), tmp_path)
 
 
 def test_hashes_come_from_the_channel(channel: FaultyServer, tmp_path: Path) -> None:
@@ -113,8 +114,7 @@ def test_hashes_come_from_the_channel(channel: FaultyServer, tmp_path: Path) -> 
         assert path.read_text().splitlines()[1:] == lines
         assert len(channel.asked) == asked
     assert not _resolve(channel, tmp_path, PYTHON, XZ, upgrade=True)
-    entries = read_conda_lock(path).values()
-    assert [(entry.sha256, entry.note) for entry in entries] == [(SHA, None), (OTHER, None)]
+    assert path.read_text().splitlines()[1:] == [f"{SHA}  {PYTHON}", f"{OTHER}  {XZ}"]
 
 
 @pytest.mark.parametrize(

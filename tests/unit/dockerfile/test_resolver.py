@@ -15,7 +15,6 @@ from uv import find_uv_bin
 from imgbuild.dockerfile.resolver import (
     PackageMetadata,
     ReadMetadata,
-    SourceDistribution,
     Target,
     call_uv,
     file_digest,
@@ -26,6 +25,7 @@ from imgbuild.dockerfile.resolver import (
 )
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import file_sha256
+from imgbuild.sources import Source
 
 TARGET = Target("3.6.15", "x86_64-manylinux2014")
 Known = Mapping[str, PackageMetadata]
@@ -42,10 +42,10 @@ class Resolving:
     broken: set[str] = field(default_factory=set)
 
     def reader(self, known: Known) -> ReadMetadata:
-        def read(source: SourceDistribution, target: Target) -> PackageMetadata:
+        def read(name: str, version: str, source: Source, target: Target) -> PackageMetadata:
             assert target == TARGET
-            assert source.sha256 == file_sha256(self.index.folder / source.file_name)
-            pin = f"{source.name}=={source.version}"
+            assert source.sha256 == file_sha256(self.index.folder / source.name)
+            pin = f"{name}=={version}"
             self.asked.append(pin)
             if pin in self.broken:
                 raise CheckFailedError(f"{pin} is broken")

@@ -25,11 +25,11 @@ from imgbuild.extend.extended import (
 )
 from imgbuild.extend.extension import extension_of
 from imgbuild.inputs.build_inputs import BaseInput
-from imgbuild.inputs.download import Download
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.registry.signing import Trust
 from imgbuild.settings import Settings
+from imgbuild.sources import Source
 from imgbuild.suites.catalog import read_suites, required
 from imgbuild.suites.container import ImageContents, TestTarget
 from imgbuild.suites.results import RecordedExtension, Report
@@ -60,8 +60,8 @@ def test_the_family_base_is_its_lock_and_horovod(base: BaseImage) -> None:
 def test_packages_are_installed_by_hash(
     base: BaseImage, images: dict[str, Image], project: Project
 ) -> None:
-    file = Download("Keras.whl", "https://m.example/a%2Bb/Keras.whl", "1" * 64)
-    local = Download("own.tar.gz", "file:///home/own.tar.gz", "2" * 64)
+    file = Source("Keras.whl", "https://m.example/a%2Bb/Keras.whl", "1" * 64)
+    local = Source("own.tar.gz", "file:///home/own.tar.gz", "2" * 64)
     values = (extension_of({}), base, LOCK, (), images[NEW], project)
     text = extension_dockerfile(*values, [file, local])
     assert f"\nADD --checksum=sha256:{'1' * 64} {file.url} /Keras.whl\n" in text
@@ -79,7 +79,7 @@ def test_packages_are_installed_by_hash(
 def test_an_address_is_no_dockerfile(
     base: BaseImage, images: dict[str, Image], project: Project, url: str
 ) -> None:
-    file = Download("x.whl", url, "1" * 64)
+    file = Source("x.whl", url, "1" * 64)
     with pytest.raises(MachineError, match=r"address of x\.whl"):
         extension_dockerfile(extension_of({}), base, LOCK, (), images[NEW], project, [file])
 

@@ -10,10 +10,11 @@ from faulty_server import Asked, FaultyServer, Reply, dripping
 
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.files import ContentStore, sha256
-from imgbuild.inputs.download import Download, downloads_context, fetch_all, shown_progress
+from imgbuild.inputs.download import downloads_context, fetch_all, shown_progress
 from imgbuild.parallel import background
 from imgbuild.settings import Mirror, Settings
 from imgbuild.sites import Sites
+from imgbuild.sources import Source
 
 BODY = bytes(range(256)) * 4000  # a megabyte: more than one chunk
 OTHER = BODY[:-1] + b"!"
@@ -23,12 +24,12 @@ LOGIN = "Basic dTpz"  # u:s
 
 
 def fetch(url: str, folder: Path, sites: Sites | None = None, size: int | None = None) -> Path:
-    store, download = ContentStore(folder), Download("file.bin", url, SHA, size)
+    store, download = ContentStore(folder), Source("file.bin", url, SHA, size)
     fetch_all([download], store, sites or Sites(), shown_progress())
     return store.path(SHA)
 
 
-def context(downloads: Iterable[Download], cache: Path) -> Path:
+def context(downloads: Iterable[Source], cache: Path) -> Path:
     return downloads_context(downloads, cache, Sites(), shown_progress())
 
 
@@ -193,10 +194,10 @@ def test_what_another_process_fetches_is_waited_for(server: FaultyServer, tmp_pa
     assert server.asked == []
 
 
-def _download(server: FaultyServer, name: str, body: bytes | None = None) -> Download:
+def _download(server: FaultyServer, name: str, body: bytes | None = None) -> Source:
     content = body or name.encode() * 1000
     url = server.give(f"/{name}", Reply(content))
-    return Download(name, url, sha256(content))
+    return Source(name, url, sha256(content))
 
 
 def test_many_files_come(
@@ -210,7 +211,7 @@ def test_many_files_come(
     lines = capsys.readouterr().err.splitlines()
     assert min(lines) == "fetched f0 (2.0 kB)"
     assert len(lines) == len(server.asked) == 10
-    missing = Download("missing", f"{server.url}/missing", "0" * 64)
+    missing = Source("missing", f"{server.url}/missing", "0" * 64)
     more = [_download(server, f"more{number}") for number in range(50)]
     with pytest.raises(MachineError, match="missing cannot be fetched"):
         fetch_all([missing, *more], store, Sites(), shown_progress())
@@ -221,10 +222,10 @@ def test_a_file_that_another_one_stopped_has_not_failed(
     server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("imgbuild.inputs.download._CHUNK", 1)
-    missing = Download("missing", f"{server.url}/missing", "0" * 64)
-    store, failed = ContentStore(tmp_path), dict[Download, ImgbuildError]()
+    missing = Source("missing", f"{server.url}/missing", "0" * 64)
+    store, failed = ContentStore(tmp_path), dict[Source, ImgbuildError]()
     with dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n") as url:
-        slow = Download("slow", url, "1" * 64)
+        slow = Source("slow", url, "1" * 64)
         with pytest.raises(MachineError, match="missing cannot be fetched") as caught:
             fetch_all([slow, missing], store, Sites(), shown_progress(), failed)
     assert failed == {missing: caught.value}
@@ -242,9 +243,9 @@ def test_a_context_holds_the_files_by_name(
         assert context(reversed(downloads), tmp_path) == folder
     assert len(server.asked) == 2
     assert context(downloads[:1], tmp_path) != folder
-    again = Download("a.tar", "https://x.example/other.tar", downloads[0].sha256)
+    again = Source("a.tar", "https://x.example/other.tar", downloads[0].sha256)
     assert context([downloads[0], again], tmp_path).is_dir()
-    other = Download("a.tar", "https://x.example/a.tar", "0" * 64)
+    other = Source("a.tar", "https://x.example/a.tar", "0" * 64)
     with pytest.raises(InputError, match=r"Two downloads are called a\.tar and differ"):
         context([downloads[0], other], tmp_path)
 

@@ -18,7 +18,6 @@ from imgbuild.errors import InputError, MachineError
 from imgbuild.files import ContentStore, sha256
 from imgbuild.inputs.base import KEYRINGS
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs
-from imgbuild.inputs.download import Download, Kind
 from imgbuild.inputs.fetched import (
     FetchedInputs,
     Listing,
@@ -31,6 +30,7 @@ from imgbuild.inputs.oci_layout import read_layout, write_layout
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, Settings
+from imgbuild.sources import Kind, Source
 
 SETTINGS = Settings.model_validate(
     {
@@ -49,10 +49,10 @@ INPUTS = BuildInputs({"debian-12": BaseInput("x", "sha256:1", "layout")}, {}, Pa
 MIRRORS = b"debian https://mirror.example/debian\n"
 
 
-def stored(content: bytes, folder: Path, kind: Kind, name: str) -> Download:
+def stored(content: bytes, folder: Path, kind: Kind, name: str) -> Source:
     """Return content as an item, written to ``folder``."""
     ContentStore(folder).put(sha256(content), lambda part: part.write_bytes(content))
-    return Download(name, "", sha256(content), len(content), kind)
+    return Source(name, "", sha256(content), len(content), kind)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from test_fetched import OTHER_KEY, SIGNED, START, stored
 
 from imgbuild.errors import InputError
 from imgbuild.files import ContentStore, sha256
-from imgbuild.inputs.download import Kind
 from imgbuild.inputs.signed_packages import verify_packages
+from imgbuild.sources import Kind
 
 KEYS = [SIGNED / "keyring.gpg"]
 PACKAGES = f"{START}main_binary-amd64_Packages"
