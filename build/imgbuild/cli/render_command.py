@@ -13,7 +13,8 @@ def render(
     from imgbuild.catalog.page import readme_texts
     from imgbuild.dockerfile.render import find_drift, render_all, rules_for_images, write_all
     from imgbuild.matrix.images import all_images
-    from imgbuild.matrix.load import SCHEMA_NAME, load_matrix, schema_text
+    from imgbuild.matrix.load import load_matrix
+    from imgbuild.matrix.schema import SCHEMA_NAME, schema_text
 
     matrix = load_matrix(checkout.matrix)
     rendered = render_all(all_images(matrix), checkout.templates, checkout.dockerfiles)

@@ -182,9 +182,9 @@ def _find_sha256(repodata: str, url: str, channel: str) -> str:
     name = url.rsplit("/", 1)[1]
     start = re.search(rf'"{re.escape(name)}"\s*:\s*', repodata)
     if start is None:
+        nearest = _nearest_builds(repodata, name)
         raise CheckFailedError(
-            f"The conda channel {channel} has no {name}{_nearest_builds(repodata, name)}. Correct the URL in "
-            "matrix.yaml."
+            f"The conda channel {channel} has no {name}{nearest}. Correct the URL in matrix.yaml."
         )
     try:
         sha256 = json.JSONDecoder().raw_decode(repodata, start.end())[0]["sha256"]

@@ -22,7 +22,7 @@ from imgbuild.dockerfile.variables import variables
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import write_texts
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.load import version_note
+from imgbuild.matrix.schema import version_note
 from imgbuild.project import Project
 from imgbuild.user_folders import cache_dir
 

@@ -1,8 +1,6 @@
-"""Load ``matrix.yaml`` with all its faults at once, and make its JSON Schema for editors."""
+"""Load ``matrix.yaml`` with all its faults at once."""
 
-import json
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +10,11 @@ from imgbuild.matrix.images import all_images, minor_of, resolve_image
 from imgbuild.matrix.model import NONE, Matrix
 from imgbuild.matrix.pins import NVIDIA
 from imgbuild.matrix.rules import rule_faults
+from imgbuild.matrix.schema import version_note
 from imgbuild.matrix.selection import plain
 from imgbuild.matrix.tags import tag_faults
 from imgbuild.project import Project
 from imgbuild.yaml_file import Fault, Location, check, read_document
-
-SCHEMA_NAME = "matrix.schema.json"
 
 #: What names an entry of a table, by its place, in which ``*`` is every key or index: the table,
 #: and what an entry is called. The pins are those of rows, stacks and operating systems.
@@ -67,34 +64,6 @@ def load_matrix(path: Path) -> Matrix:
     if matrix is None or faults:
         raise InputError(f"{document.reject(faults)}{version_note(path.parent)}")
     return matrix
-
-
-def version_note(checkout: Path) -> str:
-    """Return a paragraph if another version of imgbuild wrote the checkout's generated files.
-
-    What that version allows, and this one does not, are then no faults of the user's.
-    """
-    with suppress(OSError, ValueError):
-        if (checkout / "images" / SCHEMA_NAME).read_text(encoding="utf-8") != schema_text():
-            return (
-                "\nAnother version of imgbuild rendered this folder than this one, which is in "
-                f"{Path(__file__).parents[1]}. Run that version here; or adapt the files, as "
-                "CHANGELOG.md says, and `imgbuild render`."
-            )
-    return ""
-
-
-def schema_text() -> str:
-    """Return the JSON Schema of ``matrix.yaml`` as the text that is committed."""
-    schema = Matrix.model_json_schema(by_alias=True)
-    # `schema: 1` is a number to YAML, and text to the loader.
-    schema["properties"]["schema"] = {"enum": [1, "1"]}
-    document = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "imgbuild matrix",
-        **schema,
-    }
-    return json.dumps(document, indent=2) + "\n"
 
 
 def _broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 - whatever YAML holds

@@ -9,9 +9,10 @@ import jsonschema
 import pytest
 import yaml
 
-from imgbuild.matrix import load
+from imgbuild.matrix import schema
 from imgbuild.matrix.images import all_images
-from imgbuild.matrix.load import SCHEMA_NAME, load_matrix, schema_text
+from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.schema import SCHEMA_NAME, schema_text
 from imgbuild.project import Project
 from imgbuild.yaml_file import read_document
 from releases import release_of
@@ -215,8 +216,8 @@ def test_a_folder_that_another_version_rendered(
     path = edited("repository:", "newer_key: 1\nrepository:")
     assert (path.parent / "images" / SCHEMA_NAME).read_text() == schema_text()
     assert "Another version" not in refusal(path)
-    monkeypatch.setattr(load, "schema_text", lambda: "{}")
+    monkeypatch.setattr(schema, "schema_text", lambda: "{}")
     text = refusal(path)
     assert "\nAnother version" in text
     assert str(project.root / "build" / "imgbuild") in text
-    assert load.version_note(path.parent / "images") == "", "it has no schema"
+    assert schema.version_note(path.parent / "images") == "", "it has no schema"
