@@ -4,15 +4,14 @@ All of it is made in a copy of the checkout; the files that differ are written a
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from imgbuild.audit.audit import OnlineAudit, audit_offline, needs_of, write_evidence
-from imgbuild.audit.compare import Need
+from imgbuild.audit.audit import audit_offline, audit_online, list_artifacts, write_evidence
+from imgbuild.audit.compare import Artifact
 from imgbuild.audit.package_index import OfferedFile, index_url, read_project
 from imgbuild.build.source_metadata import MetadataReader
 from imgbuild.catalog.page import PAGES, readme_texts
@@ -33,16 +32,10 @@ Log = Callable[[str], None]
 Page = Mapping[str, OfferedFile]
 
 
-@dataclass(frozen=True)
-class NewVersion:
-    """What was written, and the images that there are now."""
-
-    changed: list[Path]
-    images: tuple[Image, ...]
-
-
-def add_version(project: Project, row: NewRow, sites: Sites, log: Log) -> NewVersion:
-    """Write everything that a new release needs.
+def add_version(
+    project: Project, row: NewRow, sites: Sites, log: Log
+) -> tuple[list[Path], tuple[Image, ...]]:
+    """Write everything that a new release needs; return the changed paths and the new images.
 
     InputError: the index has no such release, no Horovod fits, or it breaks a rule.
     CheckFailedError: no packages satisfy its lock, or its wheel is not what it should be.
@@ -54,12 +47,12 @@ def add_version(project: Project, row: NewRow, sites: Sites, log: Log) -> NewVer
     def page(name: str) -> Page:
         return read_project(client, index, name)
 
-    beside = {"tensorboard": _of_minor("tensorboard", row.version, page("tensorboard"))}
+    beside = {"tensorboard": _newest_release("tensorboard", row.version, page("tensorboard"))}
     if row.release.tf_keras:
-        beside["tf_keras"] = _of_minor("tf-keras", row.version, page("tf-keras"))
-    text = row.text(beside, _distributions(row, page))
+        beside["tf_keras"] = _newest_release("tf-keras", row.version, page("tf-keras"))
+    text = row.text(beside, _find_distributions(row, page))
     with work_folder("add") as folder:
-        copy = _copied(project, folder)
+        copy = _copy_project(project, folder)
         copy.matrix.write_text(text, encoding="utf-8")
         matrix = load_matrix(copy.matrix)
         with MetadataReader(project, matrix, sites, log) as reader:
@@ -67,29 +60,30 @@ def add_version(project: Project, row: NewRow, sites: Sites, log: Log) -> NewVer
             _, unread = write_locks(lock_family(matrix), copy.locks, sites, log, *readers)
         if unread:
             raise MachineError(f"{' '.join(unread)} Nothing was changed.")
-        _read_wheels(copy, _images(matrix, row), sites, log)
+        _read_wheels(copy, _select_images(matrix, row), sites, log)
         matrix = load_matrix(copy.matrix)  # with the facts of its wheels
         rendered = render_all(all_images(matrix), copy.templates, copy.dockerfiles)
         write_all(rendered | readme_texts(copy.root, matrix), copy.dockerfiles)
-        changed = write_texts(*_differences(copy, project))
-    return NewVersion(changed, _images(matrix, row))
+        changed = write_texts(*_find_differences(copy, project))
+    return changed, _select_images(matrix, row)
 
 
-def _images(matrix: Matrix, row: NewRow) -> tuple[Image, ...]:
-    its = row.version, row.like.stack
-    return tuple(image for image in all_images(matrix) if (image.tensorflow, image.stack) == its)
+def _select_images(matrix: Matrix, row: NewRow) -> tuple[Image, ...]:
+    images = (image for image in all_images(matrix) if image.tensorflow == row.version)
+    return tuple(image for image in images if image.stack == row.like.stack)
 
 
-def _of_minor(project: str, version: str, page: Page) -> str:
+def _newest_release(project: str, version: str, page: Page) -> str:
     """Return the newest release with TensorFlow's minor version, else the newest before it."""
     limit = numbers(minor_of(version))
-    releases = {one for one in _releases(project, page) if numbers(minor_of(one)) <= limit}
-    if not releases:
+    releases = _list_releases(project, page)
+    older = [release for release in releases if numbers(minor_of(release)) <= limit]
+    if not older:
         raise InputError(f"The package index has no {project} {minor_of(version)}.")
-    return max(releases, key=numbers)
+    return max(older, key=numbers)
 
 
-def _releases(project: str, page: Page) -> Iterator[str]:
+def _list_releases(project: str, page: Page) -> Iterator[str]:
     for file in page.values():
         try:
             name, version, *_ = parse_wheel_filename(file.name)
@@ -99,27 +93,35 @@ def _releases(project: str, page: Page) -> Iterator[str]:
             yield ".".join(map(str, version.release))
 
 
-def _distributions(row: NewRow, page: Callable[[str], Page]) -> dict[Variant, str]:
+def _find_distributions(row: NewRow, page: Callable[[str], Page]) -> dict[Variant, str]:
     """Return the name under which the index has each variant's wheel for the row's Python."""
-    found: dict[Variant, str] = {}
+    distributions: dict[Variant, str] = {}
     for variant, names in row.distributions.items():
-        needs = [Need(name, row.version, row.wheel_tag, ()) for name in names]
-        offered = (n.distribution for n in needs if any(map(n.fits, page(n.distribution))))
-        name = next(offered, None)
-        if name is None:
-            minor = minor_of(row.version)
-            known = {version for one in names for version in _releases(one, page(one))}
-            near = sorted((one for one in known if minor_of(one) == minor), key=numbers)
-            raise InputError(
-                f"The package index has no wheel of TensorFlow {row.version} for {row.wheel_tag} "
-                f"on Linux x86-64, as {' or '.join(names)}. It has of {minor}: "
-                f"{', '.join(near) or 'nothing'}."
-            )
-        found[variant] = name
-    return found
+        for name in names:
+            wheel = Artifact(name, row.version, row.wheel_tag, images=())
+            if any(map(wheel.fits, page(name))):
+                distributions[variant] = name
+                break
+        else:
+            raise _no_wheel(row, names, page)
+    return distributions
 
 
-def _copied(project: Project, folder: Path) -> Project:
+def _no_wheel(row: NewRow, names: Iterable[str], page: Callable[[str], Page]) -> InputError:
+    """Return the error, which names the releases of the same minor version."""
+    minor = minor_of(row.version)
+    known = set[str]()
+    for name in names:
+        known.update(_list_releases(name, page(name)))
+    near = sorted((release for release in known if minor_of(release) == minor), key=numbers)
+    return InputError(
+        f"The package index has no wheel of TensorFlow {row.version} for {row.wheel_tag} "
+        f"on Linux x86-64, as {' or '.join(names)}. It has of {minor}: "
+        f"{', '.join(near) or 'nothing'}."
+    )
+
+
+def _copy_project(project: Project, folder: Path) -> Project:
     copy = Project(folder / "checkout")
     shutil.copytree(project.root / "images", copy.root / "images")
     for page in (page for page in PAGES if (project.root / page).is_file()):
@@ -130,30 +132,29 @@ def _copied(project: Project, folder: Path) -> Project:
 
 def _read_wheels(copy: Project, images: tuple[Image, ...], sites: Sites, log: Log) -> None:
     """Write what the wheels of the new images are; their own locks must name these wheels."""
-    matrix, needs = images[0].matrix, needs_of(images)
-    online = OnlineAudit(sites.client(), sites, {}, matrix.evidence.facts, False, log)
-    outcome = online.run(needs, ())
-    if outcome.unread:
-        raise MachineError(f"{' '.join(outcome.unread)} Nothing was changed.")
-    facts = {one.facts.sha256: one.facts for one in outcome.artifacts if one.facts}
+    matrix, artifacts = images[0].matrix, list_artifacts(images)
+    result = audit_online(artifacts, (), {}, sites, log, known=matrix.evidence.facts)
+    if result.unread:
+        raise MachineError(f"{' '.join(result.unread)} Nothing was changed.")
+    facts = {facts.sha256: facts for facts in result.facts}
     locks = {image.lock_name: read_lock(copy.locks / image.lock_name) for image in images}
-    found = [*outcome.contradictions, *audit_offline(needs, locks, facts).contradictions]
-    if found:
-        said = " ".join(dict.fromkeys(f"{one.subject}: {one.evidence}." for one in found))
-        raise CheckFailedError(f"{said} Nothing was changed.")
-    write_evidence(copy.evidence, facts.values(), needs_of(all_images(matrix)))
+    compared = audit_offline(artifacts, locks, facts)
+    contradictions = [*result.contradictions, *compared.contradictions]
+    if contradictions:
+        sentences = [f"{item.subject}: {item.evidence}." for item in contradictions]
+        text = " ".join(dict.fromkeys(sentences))
+        raise CheckFailedError(f"{text} Nothing was changed.")
+    write_evidence(copy.evidence, result.facts, list_artifacts(all_images(matrix)))
 
 
-def _differences(copy: Project, project: Project) -> tuple[dict[Path, str], list[Path]]:
+def _find_differences(copy: Project, project: Project) -> tuple[dict[Path, str], list[Path]]:
     """Return the texts that differ from the checkout's, and its files that are gone."""
-    made = {path.relative_to(copy.root): path for path in copy.root.rglob("*") if path.is_file()}
-    pairs = ((project.root / name, path) for name, path in made.items())
-    texts = {
-        old: new.read_text(encoding="utf-8")
-        for old, new in pairs
-        if not old.is_file() or old.read_bytes() != new.read_bytes()
-    }
-    there = (one for folder in (project.locks, project.dockerfiles) for one in folder.rglob("*"))
-    return texts, [
-        one for one in there if one.is_file() and one.relative_to(project.root) not in made
-    ]
+    texts = {}
+    for new in copy.root.rglob("*"):
+        old = project.root / new.relative_to(copy.root)
+        if new.is_file() and not (old.is_file() and old.read_bytes() == new.read_bytes()):
+            texts[old] = new.read_text(encoding="utf-8")
+    paths = (*project.locks.rglob("*"), *project.dockerfiles.rglob("*"))
+    files = [path for path in paths if path.is_file()]
+    gone = [path for path in files if not (copy.root / path.relative_to(project.root)).is_file()]
+    return texts, gone

@@ -1,7 +1,8 @@
 """Compare the matrix with artifacts: every rule is a function that yields what disagrees."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -13,6 +14,8 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.pins import pin_location
 from imgbuild.matrix.rules import rule_faults
 from imgbuild.yaml_file import Location
+
+ArtifactState = Literal["read", "cached", "evidence", "offered", "verified", "missing", "unread"]
 
 
 @dataclass(frozen=True)
@@ -29,29 +32,31 @@ class Contradiction:
     change: str
 
 
-#: A contradiction without its subject.
-_Found = tuple[str, Location | str, str, str]
-
-
 @dataclass(frozen=True)
-class Need:
-    """A file of the package index, and the images that it goes into.
+class Artifact:
+    """A file of the package index, the images that it goes into, and the result of its audit.
 
     It is a TensorFlow wheel for one Python, or Horovod's source distribution, without
-    ``python_tag``.
+    ``python_tag``. ``state`` says how its facts came, or why there are none.
     """
 
     distribution: str
     version: str
     python_tag: str
     images: tuple[Image, ...]
+    state: ArtifactState = "missing"
+    facts: Facts | None = None
+    bytes_read: int = 0
+    seconds: float = 0.0
+    problem: str = ""
+    contradictions: tuple[Contradiction, ...] = ()
 
     @property
     def subject(self) -> str:
         return f"{self.distribution} {self.version}"
 
     @property
-    def what(self) -> str:
+    def title(self) -> str:
         if self.python_tag:
             return f"wheel of {self.subject} for {self.python_tag} on Linux x86-64"
         return f"source distribution of {self.subject}"
@@ -81,84 +86,94 @@ class Need:
     def hashes(self, locks: Mapping[str, Lock]) -> set[str]:
         """Return the sha256 that the matrix or the locks pin."""
         if not self.python_tag:
-            return {one.horovod.sha256 for one in self.images if one.horovod}
-        return {sha256 for image in self.images for sha256 in _locked(image, locks)}
+            return {image.horovod.sha256 for image in self.images if image.horovod}
+        hashes = set[str]()
+        for image in self.images:
+            hashes.update(_locked_hashes(image, locks))
+        return hashes
 
 
-def compare(need: Need, facts: Facts, locks: Mapping[str, Lock]) -> tuple[Contradiction, ...]:
+def compare(artifact: Artifact, locks: Mapping[str, Lock]) -> tuple[Contradiction, ...]:
     """Return everything in which a file and the images it goes into do not agree, each once."""
-    found: list[_Found] = []
+    facts = artifact.facts
+    contradictions: list[Contradiction] = []
     if isinstance(facts, WheelFacts):
-        found += _metadata(need, facts)
-        for image in need.images:
-            found += [
-                *_tags(image, facts),
-                *_glibc(image, facts),
-                *_lock(image, facts, locks),
-                *_variant(image, facts),
-                *_cudnn(image, facts),
-            ]
-    elif facts.sha256 not in need.hashes(locks):
+        for image in artifact.images:
+            contradictions += _compare_metadata(image, facts)
+            contradictions += _compare_tags(image, facts)
+            contradictions += _compare_glibc(image, facts)
+            contradictions += _compare_lock(image, facts, locks)
+            contradictions += _compare_variant(image, facts)
+            contradictions += _compare_cudnn(image, facts)
+    elif facts and facts.sha256 not in artifact.hashes(locks):
+        place = (*artifact.place, "sha256")
         change = "find out which of this and the matrix's sha256 the authors released"
-        found.append(("sha256", (*need.place, "sha256"), _has_hash(facts), change))
-    return tuple(
-        Contradiction(kind, need.subject, place, evidence, change)
-        for kind, place, evidence, change in dict.fromkeys(found)
-    )
+        evidence = _has_hash(facts)
+        contradictions.append(Contradiction("sha256", artifact.subject, place, evidence, change))
+    return tuple(dict.fromkeys(contradictions))
+
+
+def _subject(image: Image) -> str:
+    return f"{image.distribution} {image.tensorflow}"
 
 
 def _has_hash(facts: Facts) -> str:
     return f"{facts.file} has sha256 {facts.sha256}"
 
 
-def _metadata(need: Need, facts: WheelFacts) -> Iterator[_Found]:
-    same_name = canonicalize_name(facts.name) == canonicalize_name(need.distribution)
-    if not same_name or facts.version != need.version:
-        place = ("tensorflow", need.version, "distribution")
+def _compare_metadata(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
+    same_name = canonicalize_name(facts.name) == canonicalize_name(image.distribution)
+    if not same_name or facts.version != image.tensorflow:
+        place = ("tensorflow", image.tensorflow, "distribution")
         evidence = f"the wheel's own METADATA says {facts.name} {facts.version}"
         change = "the index offers another package under this name; do not build from it"
-        yield "metadata", place, evidence, change
+        yield Contradiction("metadata", _subject(image), place, evidence, change)
 
 
-def _tags(image: Image, facts: WheelFacts) -> Iterator[_Found]:
+def _compare_tags(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
     tag = image.python.wheel_tag
-    interpreters = {tag.interpreter for tag in file_tags(facts.file)}
+    named = {file_tag.interpreter for file_tag in file_tags(facts.file)}
     inside = {text.partition("-")[0] for text in facts.tags}
-    for where, found in (("file name", interpreters), ("WHEEL file", inside)):
-        if tag not in found:
+    for where, interpreters in (("file name", named), ("WHEEL file", inside)):
+        if tag not in interpreters:
             place = pin_location(image.matrix, image.row, "python")
-            evidence = f"its {where} has the tags {' '.join(sorted(found)) or 'of no Python'}"
+            listed = " ".join(sorted(interpreters)) or "of no Python"
+            evidence = f"its {where} has the tags {listed}"
             change = (
                 f"{image.name} has Python {image.version_of('python')} ({tag}): pin a Python that "
                 "this release has wheels for"
             )
-            yield "python", place, evidence, change
+            yield Contradiction("python", _subject(image), place, evidence, change)
 
 
-def _glibc(image: Image, facts: WheelFacts) -> Iterator[_Found]:
+def _compare_glibc(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
     """Compare what the symbols need; the rule ``tensorflow-glibc`` judges the platform tag."""
     has = image.os.glibc
     if facts.glibc and Version(facts.glibc) > Version(has):
-        place: Location = ("operating_systems", image.os_name, "glibc")
+        place = ("operating_systems", image.os_name, "glibc")
+        evidence = f"its symbols ask for glibc {facts.glibc}"
         change = f"{image.os_name} has {has}: put {image.name} on a newer operating system"
-        yield "glibc", place, f"its symbols ask for glibc {facts.glibc}", change
+        yield Contradiction("glibc", _subject(image), place, evidence, change)
 
 
-def _lock(image: Image, facts: WheelFacts, locks: Mapping[str, Lock]) -> Iterator[_Found]:
-    hashes = _locked(image, locks)
+def _compare_lock(
+    image: Image, facts: WheelFacts, locks: Mapping[str, Lock]
+) -> Iterator[Contradiction]:
+    hashes = _locked_hashes(image, locks)
     if image.lock_name in locks and facts.sha256 not in hashes:
+        place = f"images/locks/{image.lock_name}"
         change = (
             f"none of the lock's {len(hashes)} hashes is that: run `imgbuild lock`, read the diff"
         )
-        yield "lock", f"images/locks/{image.lock_name}", _has_hash(facts), change
+        yield Contradiction("lock", _subject(image), place, _has_hash(facts), change)
 
 
-def _locked(image: Image, locks: Mapping[str, Lock]) -> tuple[str, ...]:
+def _locked_hashes(image: Image, locks: Mapping[str, Lock]) -> tuple[str, ...]:
     lock = locks.get(image.lock_name)
     return lock.hashes.get(canonicalize_name(image.distribution), ()) if lock else ()
 
 
-def _variant(image: Image, facts: WheelFacts) -> Iterator[_Found]:
+def _compare_variant(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
     if image.variant == "gpu":
         wrong, which = not _is_gpu(facts), "with CUDA, usually tensorflow-gpu"
     else:
@@ -170,28 +185,31 @@ def _variant(image: Image, facts: WheelFacts) -> Iterator[_Found]:
             f"is_cuda_build = {facts.cuda_build}"
         )
         place = ("tensorflow", image.tensorflow, "distribution", image.variant)
-        yield image.variant, place, evidence, f"name the distribution that is built {which}"
+        change = f"name the distribution that is built {which}"
+        yield Contradiction(image.variant, _subject(image), place, evidence, change)
 
 
 def _is_gpu(facts: WheelFacts) -> bool:
     return facts.version_of("cudart") is not None and facts.cuda_build is not False
 
 
-def _cudnn(image: Image, facts: WheelFacts) -> Iterator[_Found]:
+def _compare_cudnn(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
     """Compare the major version of the stated cuDNN; rules judge the pin by the stated one."""
     stated, loaded = image.release.cudnn, facts.version_of("cudnn") or "none"
     if image.variant == "cpu" or not _is_gpu(facts) or stated is None:
         return
     if stated.split(".")[0] != loaded.split(".")[0]:
-        place: Location = ("tensorflow", image.tensorflow, "cudnn")
+        place = ("tensorflow", image.tensorflow, "cudnn")
         evidence = f"the major version of cuDNN that it loads is {loaded}"
-        yield "cudnn", place, evidence, f"write the {loaded} that it was compiled with"
+        change = f"write the {loaded} that it was compiled with"
+        yield Contradiction("cudnn", _subject(image), place, evidence, change)
 
 
-def compare_rules(needs: Sequence[Need], found: Iterable[Facts]) -> Iterator[Contradiction]:
+def compare_rules(artifacts: Sequence[Artifact]) -> Iterator[Contradiction]:
     """Yield the rules that images break by what was read just now."""
-    matrix = needs[0].images[0].matrix
-    evidence = Evidence({**matrix.evidence.facts, **{one.sha256: one for one in found}})
+    matrix = artifacts[0].images[0].matrix
+    fresh = {artifact.facts.sha256: artifact.facts for artifact in artifacts if artifact.facts}
+    evidence = Evidence({**matrix.evidence.facts, **fresh})
     for fault in rule_faults(matrix.with_evidence(evidence)):
         names, _, what = fault.message.rstrip(".").partition(": ")
         yield Contradiction("rule", names, fault.location, what, "change the pin")
@@ -201,17 +219,28 @@ def compare_locks(
     locks: Mapping[str, Lock], pages: Mapping[str, Mapping[str, OfferedFile]]
 ) -> Iterator[Contradiction]:
     """Yield what of the locks the index no longer offers, or has withdrawn."""
-    change = "run `imgbuild lock --upgrade`, or pin another version in matrix.yaml"
     for file_name, lock in locks.items():
         for name, hashes in lock.hashes.items():
             offered = {file.sha256: file for file in pages[name].values()}
-            subject, place = f"{name} {lock.versions[name]}", f"images/locks/{file_name}"
-            gone = [sha256 for sha256 in hashes if sha256 not in offered]
-            yanked = [offered[one] for one in hashes if one in offered and offered[one].yanked]
-            if gone:
-                evidence = f"{len(gone)} of {len(hashes)} files are no longer offered: "
-                evidence += f"sha256 {gone[0]}" + " …" * (len(gone) > 1)
-                yield Contradiction("gone", subject, place, evidence, change)
-            if yanked:
-                evidence = f"{yanked[0].name} was withdrawn: {yanked[0].yanked}"
-                yield Contradiction("yanked", subject, place, evidence, change)
+            for kind, evidence in _compare_offered(hashes, offered):
+                yield Contradiction(
+                    kind,
+                    subject=f"{name} {lock.versions[name]}",
+                    place=f"images/locks/{file_name}",
+                    evidence=evidence,
+                    change="run `imgbuild lock --upgrade`, or pin another version in matrix.yaml",
+                )
+
+
+def _compare_offered(
+    hashes: Sequence[str], offered: Mapping[str, OfferedFile]
+) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the evidence if files of one release are gone, or were withdrawn."""
+    gone = [sha256 for sha256 in hashes if sha256 not in offered]
+    if gone:
+        count = f"{len(gone)} of {len(hashes)} files are no longer offered"
+        yield "gone", f"{count}: sha256 {gone[0]}" + (" …" if len(gone) > 1 else "")
+    files = [offered[sha256] for sha256 in hashes if sha256 in offered]
+    yanked = [file for file in files if file.yanked]
+    if yanked:
+        yield "yanked", f"{yanked[0].name} was withdrawn: {yanked[0].yanked}"

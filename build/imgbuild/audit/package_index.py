@@ -42,10 +42,11 @@ def index_url(sites: Sites) -> str:
     names = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
     url = next((environment[name] for name in names if environment.get(name)), "")
     if not url:
-        told = _DEFAULT.search(run([find_uv_bin(), "pip", "compile", "--help"], timeout=10).output)
-        if told is None:
+        usage = run([find_uv_bin(), "pip", "compile", "--help"], timeout=10).output
+        match = _DEFAULT.search(usage)
+        if match is None:
             raise InputError("No package index is named: set UV_DEFAULT_INDEX.")
-        url = told[1]
+        url = match[1]
     try:
         urlsplit(url)
     except ValueError as error:  # the address is not quoted: it may hold a login
@@ -63,7 +64,7 @@ def read_project(client: HttpClient, index: str, name: str) -> dict[str, Offered
     answer = client.get(f"{index}/{name}/", {"Accept": "text/html"})
     if answer.status in {404, 410}:
         return {}
-    files = _files(answer.url, answer.body.decode("utf-8", "replace"))
+    files = _parse_page(answer.url, answer.body.decode("utf-8", "replace"))
     if answer.status != 200 or not files:
         kind = answer.headers.get("Content-Type", "no content type")
         raise MachineError(
@@ -72,7 +73,7 @@ def read_project(client: HttpClient, index: str, name: str) -> dict[str, Offered
     return {file.name: file for file in files}
 
 
-def _files(base: str, page: str) -> list[OfferedFile]:
+def _parse_page(base: str, page: str) -> list[OfferedFile]:
     links: list[dict[str, str | None]] = []
 
     class Links(HTMLParser):

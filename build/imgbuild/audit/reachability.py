@@ -50,36 +50,35 @@ class OtherInput:
 
 def other_inputs(images: Sequence[Image], project: Project, sites: Sites) -> list[OtherInput]:
     """Return every download, conda package, package repository and base image of the images."""
-    found = [
+    files = [
         OtherInput(name, source.url, source.sha256, ("sources", name, "sha256"))
         for name, source in images[0].matrix.sources.items()
     ]
     bases = []
     for image in images:
-        version, os_name = image.version_of("python"), image.os_name
-        packages = conda_packages(version, image.python, project.locks)
-        for index, (url, sha256) in enumerate(packages.items()):
-            name = url.rsplit("/", 1)[1].removesuffix(".tar.bz2")
-            place: Location = ("python", version, "packages", index)
-            found.append(OtherInput(name, url, sha256, place))
-        found += _repositories(image, project, sites.settings)
-        base = sites.settings.base_for(os_name, image.os.image)
+        files += _conda_inputs(image, project)
+        files += _repository_inputs(image, project, sites.settings)
+        base = sites.settings.base_for(image.os_name, image.os.image)
         if isinstance(base, RegistryBase):
-            place = ("operating_systems", os_name, "image")
-            bases.append(OtherInput(f"base {os_name}", base.image, None, place))
-    others = sites.settings.substitutes
-    here = [
-        replace(
-            one,
-            url=sites.address(one.url),
-            sha256=others.get(one.url.rsplit("/", 1)[-1], one.sha256),
-        )
-        for one in found
-    ]
-    return [*dict.fromkeys([*here, *bases])]
+            place = ("operating_systems", image.os_name, "image")
+            bases.append(OtherInput(f"base {image.os_name}", base.image, None, place))
+    inputs = []
+    for file in dict.fromkeys(files):
+        name = file.url.rsplit("/", 1)[-1]
+        expected = sites.settings.substitutes.get(name, file.sha256)
+        inputs.append(replace(file, url=sites.address(file.url), sha256=expected))
+    return [*dict.fromkeys((*inputs, *bases))]
 
 
-def _repositories(image: Image, project: Project, settings: Settings) -> Iterator[OtherInput]:
+def _conda_inputs(image: Image, project: Project) -> Iterator[OtherInput]:
+    version = image.version_of("python")
+    packages = conda_packages(version, image.python, project.locks)
+    for index, (url, sha256) in enumerate(packages.items()):
+        name = url.rsplit("/", 1)[1].removesuffix(".tar.bz2")
+        yield OtherInput(name, url, sha256, ("python", version, "packages", index))
+
+
+def _repository_inputs(image: Image, project: Project, settings: Settings) -> Iterator[OtherInput]:
     """Yield the signed index of each repository that the image installs from."""
     upstreams, system = image.matrix.upstream_urls, image.os
     if system.distribution == "ubuntu" and "ubuntu" in upstreams:
@@ -93,50 +92,59 @@ def _repositories(image: Image, project: Project, settings: Settings) -> Iterato
             own = mirror.keyring if mirror else None
             keyring = Path(own) if own else project.keyrings / key.file
             place = ("upstreams", name, "keyring")
-            yield OtherInput(f"{name} {system.nvidia}", url, None, place, True, keyring)
+            title = f"{name} {system.nvidia}"
+            yield OtherInput(title, url, None, place, signed=True, keyring=keyring)
 
 
-def check_input(client: HttpClient, sites: Sites, download: bool, one: OtherInput) -> OtherInput:
+def check_input(client: HttpClient, sites: Sites, download: bool, item: OtherInput) -> OtherInput:
     """Return whether an input answers, and with ``download`` whether its content is right."""
     begin = time.monotonic()
     try:
-        is_base = "@sha256:" in one.url
-        found = _check_base(one, sites) if is_base else _check_file(client, one, download)
+        if "@sha256:" in item.url:
+            checked = _check_base(item, sites)
+        elif item.keyring:
+            checked = _check_index(client, item, item.keyring)
+        else:
+            checked = _check_file(client, item, whole=download and not item.signed)
     except (TransientError, ImgbuildError) as error:
         # The cause alone: the row names the input already.
         first = str(error).partition(". ")[0]
         cause = (first.partition(" failed: ")[2] or first).partition(" (")[0]
-        found = replace(one, detail=cause.removeprefix("no connection: ")[-40:])
-    return replace(found, seconds=time.monotonic() - begin)
+        checked = replace(item, detail=cause.removeprefix("no connection: ")[-40:])
+    return replace(checked, seconds=time.monotonic() - begin)
 
 
-def _check_base(one: OtherInput, sites: Sites) -> OtherInput:
+def _check_base(item: OtherInput, sites: Sites) -> OtherInput:
     """Check that a registry has a base image under its digest; layers are not read."""
     try:
-        size = sum(find_image(one.url, sites)[1].sizes()[1:]) / 1e6
+        size = sum(find_image(item.url, sites)[1].sizes()[1:]) / 1e6
     except CheckFailedError as error:
-        return replace(one, state="differs", detail=str(error))
-    return replace(one, state="verified", detail=f"manifest right, {size:.0f} MB of layers")
+        return replace(item, state="differs", detail=str(error))
+    return replace(item, state="verified", detail=f"manifest right, {size:.0f} MB of layers")
 
 
-def _check_file(client: HttpClient, one: OtherInput, download: bool) -> OtherInput:
-    if one.keyring:  # an index is small, and its signature counts
-        answer = client.ask("GET", one.url)
-        if answer.status != HTTPStatus.OK:
-            return replace(one, detail=f"HTTP status {answer.status}")
-        state, detail = verify_signature(answer.body, one.keyring)
-        return replace(one, state=state, detail=detail, bytes_read=len(answer.body))
-    whole = download and not one.signed
-    with client.stream("GET", one.url, {} if whole else {"Range": "bytes=0-0"}) as response:
+def _check_index(client: HttpClient, item: OtherInput, keyring: Path) -> OtherInput:
+    """Check the signed index of a repository, which is small."""
+    answer = client.ask("GET", item.url)
+    if answer.status != HTTPStatus.OK:
+        return replace(item, detail=f"HTTP status {answer.status}")
+    state, detail = verify_signature(answer.body, keyring)
+    return replace(item, state=state, detail=detail, bytes_read=len(answer.body))
+
+
+def _check_file(client: HttpClient, item: OtherInput, *, whole: bool) -> OtherInput:
+    """Check that a file answers; ``whole`` compares its content."""
+    with client.stream("GET", item.url, {} if whole else {"Range": "bytes=0-0"}) as response:
         if not response.ok:
-            return replace(one, detail=f"{response.status_code} {response.reason}")
+            return replace(item, detail=f"{response.status_code} {response.reason}")
         if not whole:
-            return replace(one, state="reachable" if one.sha256 or one.signed else "unlocked")
+            return replace(item, state="reachable" if item.sha256 or item.signed else "unlocked")
         digest = hashlib.file_digest(response.raw, "sha256").hexdigest()
-        found = replace(one, bytes_read=response.raw.tell())
-    if one.sha256 == digest:
-        return replace(found, state="verified")
-    return replace(found, state="differs" if one.sha256 else "unlocked", detail=f"sha256 {digest}")
+        item = replace(item, bytes_read=response.raw.tell())
+    if item.sha256 == digest:
+        return replace(item, state="verified")
+    state: State = "differs" if item.sha256 else "unlocked"
+    return replace(item, state=state, detail=f"sha256 {digest}")
 
 
 def verify_signature(content: bytes, keyring: Path) -> tuple[State, str]:
@@ -155,10 +163,11 @@ def verify_signature(content: bytes, keyring: Path) -> tuple[State, str]:
 
 
 def compare_inputs(inputs: Iterable[OtherInput]) -> Iterator[Contradiction]:
-    for one in inputs:
-        if one.state == "differs":
-            change = "find out which is right before changing the pin"
-            if one.keyring:
-                change = "the key may have been rotated: find out before trusting another"
-            evidence = f"{one.url} has {one.detail}"
-            yield Contradiction("sha256", one.name, one.place, evidence, change)
+    for item in inputs:
+        if item.state != "differs":
+            continue
+        change = "find out which is right before changing the pin"
+        if item.keyring:
+            change = "the key may have been rotated: find out before trusting another"
+        evidence = f"{item.url} has {item.detail}"
+        yield Contradiction("sha256", item.name, item.place, evidence, change)

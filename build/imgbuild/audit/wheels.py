@@ -80,27 +80,26 @@ class Library:
     def __init__(self, content: bytes) -> None:
         from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - only an audit needs it
 
-        sections: dict[str, Any] = {
-            one.name: one for one in ELFFile(io.BytesIO(content)).iter_sections()
-        }
+        elf = ELFFile(io.BytesIO(content))
+        sections: dict[str, Any] = {section.name: section for section in elf.iter_sections()}
         for name in (".text", ".rodata", ".dynamic", ".dynsym", ".dynstr"):
             # pyelftools gives such a section as many bytes as its header says.
             if sections[name].compressed or sections[name]["sh_type"] == "SHT_NOBITS":
                 raise ValueError(f"the section {name} is compressed or empty")
-        self._text, self._data = (
-            (sections[name]["sh_addr"], sections[name].data()) for name in (".text", ".rodata")
-        )
+        text, data = sections[".text"], sections[".rodata"]
+        self._text = (text["sh_addr"], text.data())
+        self._data = (data["sh_addr"], data.data())
         #: The libraries without which it cannot be loaded.
         self.needed = {tag.needed for tag in sections[".dynamic"].iter_tags("DT_NEEDED")}
         #: Address and size of the symbols that it defines for others.
         self.exported = {
-            one.name: (one["st_value"], one["st_size"])
-            for one in sections[".dynsym"].iter_symbols()
-            if one["st_shndx"] != "SHN_UNDEF"
+            symbol.name: (symbol["st_value"], symbol["st_size"])
+            for symbol in sections[".dynsym"].iter_symbols()
+            if symbol["st_shndx"] != "SHN_UNDEF"
         }
-        asked = [one.decode() for one in _GLIBC.findall(sections[".dynstr"].data())]
+        versions = [version.decode() for version in _GLIBC.findall(sections[".dynstr"].data())]
         #: The newest C library version that its symbols ask for, such as ``2.17``.
-        self.glibc = max(asked, key=Version, default="0")
+        self.glibc = max(versions, key=Version, default="0")
 
     def strings_of(self, function: str) -> list[str]:
         """Return the strings whose addresses a function takes; if none, the number it makes."""
@@ -108,15 +107,15 @@ class Library:
         address, size = self.exported[function]
         start = address - text_address
         code = text[start : start + (size or _SHORT)]
-        offsets = [
-            address + match.end() + struct.unpack("<i", match[1])[0] - data_address
-            for match in _LEA.finditer(code)
-        ]
-        inside = [offset for offset in offsets if 0 <= offset < len(data)]
-        strings = [data[at : data.find(b"\0", at)] for at in inside] or [
-            b"".join(_MOV.findall(code))
-        ]
-        return [one.decode("ascii", "replace") for one in strings]
+        strings = []
+        for match in _LEA.finditer(code):
+            (distance,) = struct.unpack("<i", match[1])
+            offset = address + match.end() + distance - data_address
+            if 0 <= offset < len(data):
+                strings.append(data[offset : data.find(b"\0", offset)])
+        if not strings:
+            strings.append(b"".join(_MOV.findall(code)))
+        return [string.decode("ascii", "replace") for string in strings]
 
 
 def read_wheel(
@@ -131,21 +130,21 @@ def read_wheel(
     try:
         with zipfile.ZipFile(io.BufferedReader(remote, BLOCK)) as wheel:
             known = {"sha256": sha256, "file": file, "size": remote.size, "pythons": pythons}
-            facts = WheelFacts.model_validate({**known, **_facts(wheel)})
+            facts = WheelFacts.model_validate({**known, **_read_facts(wheel)})
         if facts.libraries and not facts.capabilities:
-            return facts.model_copy(update={"capabilities": _gpu_code(remote)})
+            return facts.model_copy(update={"capabilities": _read_capabilities(remote)})
     except (*_DAMAGE, ELFError) as error:
         where = shown(remote.url)
         raise MachineError(f"{where} is no wheel of TensorFlow, or damaged: {error}.") from error
     return facts
 
 
-def _facts(wheel: zipfile.ZipFile) -> dict[str, Any]:
-    metadata = message_from_bytes(_text(wheel, ".dist-info/METADATA"))
-    tags = message_from_bytes(_text(wheel, ".dist-info/WHEEL"))
-    built = _build_info(wheel)
-    library = Library(read_member(wheel, _member(wheel, *_FRAMEWORK), _LIBRARY_LIMIT))
-    libraries, loading = _gpu_libraries(wheel, library)
+def _read_facts(wheel: zipfile.ZipFile) -> dict[str, Any]:
+    metadata = message_from_bytes(_read_text(wheel, ".dist-info/METADATA"))
+    tags = message_from_bytes(_read_text(wheel, ".dist-info/WHEEL"))
+    built = _read_build_info(wheel)
+    library = Library(read_member(wheel, _find_member(wheel, *_FRAMEWORK), _LIBRARY_LIMIT))
+    libraries, loading = _find_gpu_libraries(wheel, library)
     cuda_build = built.get("is_cuda_build")
     return {
         "name": str(metadata["Name"]),
@@ -154,26 +153,26 @@ def _facts(wheel: zipfile.ZipFile) -> dict[str, Any]:
         "libraries": tuple(sorted(libraries)),
         "loading": loading if libraries else "none",
         "cuda_build": cuda_build if isinstance(cuda_build, bool) else None,
-        "cuda": _cuda(libraries, str(built.get("cuda_version", ""))),
+        "cuda": _cuda_release(libraries, str(built.get("cuda_version", ""))),
         "capabilities": tuple(map(str, built.get("cuda_compute_capabilities", ()))),
-        "compiler": _compiler(wheel, library),
-        "cxx11_abi": _cxx11_abi(library),
+        "compiler": _read_compiler(wheel, library),
+        "cxx11_abi": _detect_cxx11_abi(library),
         "glibc": library.glibc,
     }
 
 
-def _gpu_code(remote: RemoteFile) -> tuple[str, ...]:
+def _read_capabilities(remote: RemoteFile) -> tuple[str, ...]:
     """Return what the kernels are compiled for: up to 2.2 the library itself alone says it."""
     again = RemoteFile(remote.client, remote.url)
     with (
         zipfile.ZipFile(io.BufferedReader(again, _LARGE_BLOCK)) as wheel,
-        open_member(wheel, _member(wheel, *_INTERNAL)) as library,
+        open_member(wheel, _find_member(wheel, *_INTERNAL)) as library,
     ):
-        found = compute_capabilities(library)
+        capabilities = compute_capabilities(library)
     remote.bytes_read += again.bytes_read
-    if not found:
+    if not capabilities:
         raise LookupError("it loads CUDA and has no GPU code")
-    return found
+    return capabilities
 
 
 def compute_capabilities(library: IO[bytes]) -> tuple[str, ...]:
@@ -189,10 +188,10 @@ def compute_capabilities(library: IO[bytes]) -> tuple[str, ...]:
         for entry in _ENTRY.finditer(end + piece):
             (ptx if entry[1] == b"\1" else native).add(entry[2][0])
         end = piece[1 - _ENTRY_BYTES :]
-    return tuple(f"{'compute' if one in ptx else 'sm'}_{one}" for one in sorted(native | ptx))
+    return tuple(f"{'compute' if sm in ptx else 'sm'}_{sm}" for sm in sorted(native | ptx))
 
 
-def _member(wheel: zipfile.ZipFile, *ends: str) -> str:
+def _find_member(wheel: zipfile.ZipFile, *ends: str) -> str:
     """Return the first member whose path ends in one of ``ends``, in their order."""
     for end in ends:
         for name in wheel.namelist():
@@ -201,48 +200,48 @@ def _member(wheel: zipfile.ZipFile, *ends: str) -> str:
     raise LookupError(f"it has no {ends[0]}")
 
 
-def _text(wheel: zipfile.ZipFile, end: str) -> bytes:
+def _read_text(wheel: zipfile.ZipFile, end: str) -> bytes:
     """Return the content of the first member whose path ends in ``end``."""
-    return read_member(wheel, _member(wheel, end), _TEXT_LIMIT)
+    return read_member(wheel, _find_member(wheel, end), _TEXT_LIMIT)
 
 
-def _gpu_libraries(wheel: zipfile.ZipFile, library: Library) -> tuple[set[str], str]:
+def _find_gpu_libraries(wheel: zipfile.ZipFile, library: Library) -> tuple[set[str], str]:
     """Return the GPU libraries that TensorFlow loads, and when it does."""
     handles = [match for match in map(_HANDLE.fullmatch, library.exported) if match]
     if not handles:
-        names = library.needed | _sonames(wheel)
+        names = library.needed | _read_sonames(wheel)
         return {name for name in names if _GPU_SONAME.fullmatch(name)}, "needed"
     versions = {}
     for handle in handles:
         name = _OPENED.get(handle[1], handle[1].lower())
-        strings = library.strings_of(handle[0])
-        version = next((one for one in strings if _VERSION.fullmatch(one)), None)
-        if name in _GPU.split("|") and version:
-            versions[name] = version
+        numbers = [text for text in library.strings_of(handle[0]) if _VERSION.fullmatch(text)]
+        if name in _GPU.split("|") and numbers:
+            versions[name] = numbers[0]
     # A CPU build has the driver's name, that of 2.9 TensorRT's too, and opens neither.
     if "cudart" not in versions:
         return set(), "opened"
     return {f"lib{name}.so.{version}" for name, version in versions.items()}, "opened"
 
 
-def _cuda(libraries: set[str], said: str) -> str:
+def _cuda_release(libraries: set[str], said: str) -> str:
     """Return the CUDA release: from 11 on the libraries of all minor releases have one name.
 
     What build_info.py says is not used before: 2.2 says 10 and loads 10.1.
     """
     start = "libcudart.so."
-    loaded = next((one.removeprefix(start) for one in libraries if one.startswith(start)), "")
+    versions = [name.removeprefix(start) for name in libraries if name.startswith(start)]
+    loaded = versions[0] if versions else ""
     recent = loaded and Version(loaded) >= Version("11")
     return said if recent and _VERSION.fullmatch(said) else loaded
 
 
-def _sonames(wheel: zipfile.ZipFile) -> set[str]:
+def _read_sonames(wheel: zipfile.ZipFile) -> set[str]:
     """Return the library names in the string table at the beginning of TensorFlow's library.
 
     The linker adds the C library's name and its versions last of all.
     """
     beginning = b""
-    with open_member(wheel, _member(wheel, *_INTERNAL)) as stream:
+    with open_member(wheel, _find_member(wheel, *_INTERNAL)) as stream:
         while len(beginning) < _MOST and (piece := stream.read(BLOCK)):
             beginning += piece
             if b"\0libc.so.6\0" in beginning and b"\0GLIBC_2." in beginning:
@@ -250,11 +249,11 @@ def _sonames(wheel: zipfile.ZipFile) -> set[str]:
     return {name.decode() for name in _SONAME_IN_TABLE.findall(beginning)}
 
 
-def _compiler(wheel: zipfile.ZipFile, library: Library) -> str:
+def _read_compiler(wheel: zipfile.ZipFile, library: Library) -> str:
     """Return the compiler that TensorFlow reports, such as ``7.3.1`` or ``clang-17.0.2``."""
     if _COMPILER not in library.exported:
         if constant := _COMPILER_CONSTANT.search(
-            read_member(wheel, _member(wheel, _SESSION), _LIBRARY_LIMIT)
+            read_member(wheel, _find_member(wheel, _SESSION), _LIBRARY_LIMIT)
         ):
             return ("clang-" if constant[1] else "") + constant[2].decode()
         raise LookupError("_pywrap_tf_session.so names no compiler")
@@ -264,7 +263,7 @@ def _compiler(wheel: zipfile.ZipFile, library: Library) -> str:
     raise LookupError("libtensorflow_framework.so has no compiler in tf_compiler_version()")
 
 
-def _cxx11_abi(library: Library) -> int:
+def _detect_cxx11_abi(library: Library) -> int:
     """Return 1 if TensorFlow's own exported functions take ``std::__cxx11`` strings, else 0.
 
     Only names in the namespace ``tensorflow`` count: parts of libstdc++ that the compiler linked in
@@ -276,13 +275,13 @@ def _cxx11_abi(library: Library) -> int:
     return int(any("__cxx11" in name for name in own))
 
 
-def _build_info(wheel: zipfile.ZipFile) -> dict[str, Any]:
+def _read_build_info(wheel: zipfile.ZipFile) -> dict[str, Any]:
     """Return the constants of ``build_info.py``: assignments up to 2.2, one mapping from 2.3 on.
 
     From 2.4 on the mapping is ``collections.OrderedDict([…])``.
     """
-    there = any(name.endswith(_BUILD_INFO) for name in wheel.namelist())
-    source = _text(wheel, _BUILD_INFO).decode("utf-8", "replace") if there else ""
+    exists = any(name.endswith(_BUILD_INFO) for name in wheel.namelist())
+    source = _read_text(wheel, _BUILD_INFO).decode("utf-8", "replace") if exists else ""
     values = {}
     line = re.compile(r"^(\w+) = (?:collections\.OrderedDict)?(.+)$", re.MULTILINE)
     for key, text in line.findall(source):

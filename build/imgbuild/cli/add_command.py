@@ -1,5 +1,6 @@
 """``imgbuild add``: one more release of TensorFlow, with everything that it needs."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from imgbuild.cli.options import PROJECT, STACK, echo, flag, info, option, require_own, sites_of
@@ -7,9 +8,9 @@ from imgbuild.errors import InputError
 from imgbuild.project import Project
 
 if TYPE_CHECKING:
+    from imgbuild.matrix.images import Image
     from imgbuild.matrix.model import Variant
     from imgbuild.matrix.new_row import NewRow
-    from imgbuild.new_version import NewVersion
 
 #: What is taken over from another row, or is the newest that fits.
 _JUDGED = ("tensorboard", "horovod", "python")
@@ -43,16 +44,16 @@ def add(
     variants: list[Variant] = [*(("cpu",) if cpu else ()), *(("gpu",) if gpu else ())]
     row = new_row(matrix, checkout.matrix, tf, stack, variants)
     sites = sites_of(checkout, matrix)
-    added = add_version(checkout, row, sites, info)
-    for path in added.changed:
-        what = "written" if path.exists() else "deleted"
-        echo(f"{what}  {path.relative_to(checkout.root)}")
-    echo("\n".join(_to_decide(row, added)))
+    changed, images = add_version(checkout, row, sites, info)
+    for path in changed:
+        action = "written" if path.exists() else "deleted"
+        echo(f"{action}  {path.relative_to(checkout.root)}")
+    echo("\n".join(_list_decisions(row, images)))
 
 
-def _to_decide(row: "NewRow", added: "NewVersion") -> list[str]:
-    image, before = added.images[0], f"TensorFlow {row.like.tensorflow}"
-    names = " ".join(f"--name {one.name}" for one in added.images)
+def _list_decisions(row: "NewRow", images: "Sequence[Image]") -> list[str]:
+    image, before = images[0], f"TensorFlow {row.like.tensorflow}"
+    names = " ".join(f"--name {image.name}" for image in images)
     pins = ", ".join(f"{name} {image.version_of(name)}" for name in _JUDGED)
     lines = ["", "Still to decide (CONTRIBUTING.md):"]
     lines.append(f"- whether the pins of {before} are right for {row.version}: {pins}")

@@ -12,7 +12,8 @@ from imgbuild.project import Project
 from imgbuild.text import aligned, counted
 
 if TYPE_CHECKING:
-    from imgbuild.audit.audit import ArtifactOutcome, AuditOutcome
+    from imgbuild.audit.audit import AuditResult
+    from imgbuild.audit.compare import Artifact
     from imgbuild.yaml_file import Location
 
 _WIDTH = 100
@@ -35,7 +36,7 @@ def audit(
     checkout: Project = options.PROJECT,
 ) -> None:
     """Compare the pins with wheels, sources and downloads."""
-    from imgbuild.audit.audit import OnlineAudit, audit_offline, needs_of, write_evidence
+    from imgbuild.audit.audit import audit_offline, audit_online, list_artifacts, write_evidence
     from imgbuild.audit.reachability import other_inputs
     from imgbuild.dockerfile.lockfile import read_lock
     from imgbuild.matrix.images import all_images
@@ -49,63 +50,64 @@ def audit(
         options.require_own(checkout, "audit --write")
     # Without a selection all images are audited.
     images = select(checkout, selection.or_everything)
-    matrix, needs = images[0].matrix, needs_of(images)
-    names = sorted({name for image in images for name in image.lock_names})
-    here = [name for name in names if offline or (checkout.locks / name).exists()]
-    locks = {name: read_lock(checkout.locks / name) for name in here}
+    matrix, artifacts = images[0].matrix, list_artifacts(images)
+    names = sorted(set[str]().union(*(image.lock_names for image in images)))
+    if not offline:
+        names = [name for name in names if (checkout.locks / name).exists()]
+    locks = {name: read_lock(checkout.locks / name) for name in names}
     if offline:
-        outcome = audit_offline(needs, locks, matrix.evidence.facts)
+        result = audit_offline(artifacts, locks, matrix.evidence.facts)
     else:
         known = {} if refresh else matrix.evidence.facts
         sites = options.sites_of(checkout, matrix)
-        others = other_inputs(images, checkout, sites)
-        online = OnlineAudit(sites.client(), sites, locks, known, download, info)
-        outcome = online.run(needs, others)
+        inputs = other_inputs(images, checkout, sites)
+        result = audit_online(artifacts, inputs, locks, sites, info, known=known, download=download)
     position = read_document(checkout.matrix).position
-    print_result(_as_json(outcome, position), _lines(outcome, position), as_json=as_json)
+    print_result(_as_json(result, position), _lines(result, position), as_json=as_json)
     if write:
-        found = [one.facts for one in outcome.artifacts if one.facts]
-        changed = write_evidence(checkout.evidence, found, needs_of(all_images(matrix)))
+        needed = list_artifacts(all_images(matrix))
+        changed = write_evidence(checkout.evidence, result.facts, needed)
         info(f"images/evidence.json: {'written' if changed else 'unchanged'}.")
-    _conclude(outcome, strict=strict)
+    _raise_problems(result, strict=strict)
 
 
-def _lines(outcome: "AuditOutcome", position: "Callable[[Location], str]") -> list[str]:
-    lines = aligned([_HEADER, *map(_row, outcome.artifacts)])
-    if outcome.inputs:
-        rows = [(one.name, one.state, one.detail) for one in outcome.inputs]
+def _lines(result: "AuditResult", position: "Callable[[Location], str]") -> list[str]:
+    lines = aligned([_HEADER, *map(_row, result.artifacts)])
+    if result.inputs:
+        rows = [(item.name, item.state, item.detail) for item in result.inputs]
         lines += ["", *aligned([("other input", "state", ""), *rows])]
-    if outcome.contradictions:
+    if result.contradictions:
         lines.append("")
-    for found in outcome.contradictions:
-        text = f"{found.subject}: {found.evidence}. {found.change[:1].upper()}{found.change[1:]}."
-        lines.append(f"✗ {_place(found.place, position)} ({found.kind})")
+    for contradiction in result.contradictions:
+        change = f"{contradiction.change[:1].upper()}{contradiction.change[1:]}"
+        text = f"{contradiction.subject}: {contradiction.evidence}. {change}."
+        lines.append(f"✗ {_place(contradiction.place, position)} ({contradiction.kind})")
         lines += textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="    ")
-    locks = outcome.locks
+    locks = result.locks
     hashes = f", {locks['hashes']} hashes of {locks['projects']} projects" * bool(locks["projects"])
-    wheels = sum(bool(one.need.python_tag) for one in outcome.artifacts)
+    wheels = sum(bool(artifact.python_tag) for artifact in result.artifacts)
     summary = (
         f"{counted(wheels, 'wheel')}, "
-        f"{counted(len(outcome.artifacts) - wheels, 'source distribution')}, "
+        f"{counted(len(result.artifacts) - wheels, 'source distribution')}, "
         f"{counted(locks['locks'], 'lock')}{hashes}: "
-        f"{counted(len(outcome.contradictions), 'contradiction')}; "
-        f"{outcome.bytes_read / 1e6:.1f} MB read in {outcome.seconds:.1f} s."
+        f"{counted(len(result.contradictions), 'contradiction')}; "
+        f"{result.bytes_read / 1e6:.1f} MB read in {result.seconds:.1f} s."
     )
     return [*lines, "", summary]
 
 
-def _row(one: "ArtifactOutcome") -> tuple[str, ...]:
+def _row(artifact: "Artifact") -> tuple[str, ...]:
     from imgbuild.matrix.evidence import WheelFacts
 
-    facts, built = one.facts, ("-",) * 5
+    facts, built = artifact.facts, ("-",) * 5
     if isinstance(facts, WheelFacts):
         gpu = (facts.version_of("cudart") or "-", facts.version_of("cudnn") or "-")
         built = (*gpu, facts.compiler, str(facts.cxx11_abi), facts.glibc)
     size = f"{facts.size / 1e6:.1f} MB" if facts and facts.size else "-"
-    took = ("-", "-")
-    if one.bytes_read:
-        took = (f"{one.bytes_read / 1e6:.1f} MB", f"{one.seconds:.1f}")
-    return (one.need.distribution, one.need.version, size, one.state, *built, *took)
+    read = ("-", "-")
+    if artifact.bytes_read:
+        read = (f"{artifact.bytes_read / 1e6:.1f} MB", f"{artifact.seconds:.1f}")
+    return (artifact.distribution, artifact.version, size, artifact.state, *built, *read)
 
 
 def _place(place: "Location | str", position: "Callable[[Location], str]") -> str:
@@ -113,52 +115,57 @@ def _place(place: "Location | str", position: "Callable[[Location], str]") -> st
     return place if isinstance(place, str) else f"{position(place)} {'.'.join(map(str, place))}"
 
 
-def _as_json(outcome: "AuditOutcome", position: "Callable[[Location], str]") -> dict[str, Any]:
+def _as_json(result: "AuditResult", position: "Callable[[Location], str]") -> dict[str, Any]:
     """Return everything that the text says; sizes in bytes, times in seconds."""
+    inputs = [
+        {**{key: getattr(item, key) for key in _INPUT}, "seconds": round(item.seconds, 2)}
+        for item in result.inputs
+    ]
+    contradictions = [
+        {**vars(contradiction), "place": _place(contradiction.place, position)}
+        for contradiction in result.contradictions
+    ]
+    wheels = [artifact for artifact in result.artifacts if artifact.python_tag]
+    sources = [artifact for artifact in result.artifacts if not artifact.python_tag]
     return {
-        "wheels": [_artifact_json(one) for one in outcome.artifacts if one.need.python_tag],
-        "sdists": [_artifact_json(one) for one in outcome.artifacts if not one.need.python_tag],
-        "locks": outcome.locks,
-        "inputs": [
-            {**{key: getattr(one, key) for key in _INPUT}, "seconds": round(one.seconds, 2)}
-            for one in outcome.inputs
-        ],
-        "contradictions": [
-            {**vars(one), "place": _place(one.place, position)} for one in outcome.contradictions
-        ],
-        "unread": outcome.unread,
-        "bytes_read": outcome.bytes_read,
-        "seconds": round(outcome.seconds, 2),
+        "wheels": [*map(_artifact_json, wheels)],
+        "sdists": [*map(_artifact_json, sources)],
+        "locks": result.locks,
+        "inputs": inputs,
+        "contradictions": contradictions,
+        "unread": result.unread,
+        "bytes_read": result.bytes_read,
+        "seconds": round(result.seconds, 2),
     }
 
 
-def _artifact_json(one: "ArtifactOutcome") -> dict[str, Any]:
-    facts = one.facts.model_dump() if one.facts else None
-    found = {
-        "distribution": one.need.distribution,
-        "version": one.need.version,
-        "state": one.state,
+def _artifact_json(artifact: "Artifact") -> dict[str, Any]:
+    facts = artifact.facts.model_dump() if artifact.facts else None
+    document = {
+        "distribution": artifact.distribution,
+        "version": artifact.version,
+        "state": artifact.state,
         "facts": facts,
-        "bytes_read": one.bytes_read,
-        "seconds": round(one.seconds, 2),
-        "problem": one.problem,
+        "bytes_read": artifact.bytes_read,
+        "seconds": round(artifact.seconds, 2),
+        "problem": artifact.problem,
     }
-    if facts and one.need.python_tag:
-        found["sha256"] = facts.pop("sha256")
-    return found
+    if facts and artifact.python_tag:
+        document["sha256"] = facts.pop("sha256")
+    return document
 
 
-def _conclude(outcome: "AuditOutcome", *, strict: bool) -> None:
+def _raise_problems(result: "AuditResult", *, strict: bool) -> None:
     from imgbuild.audit.reachability import AWAY
 
-    unread = "\n".join(outcome.unread)
-    if outcome.contradictions:
-        count = counted(len(outcome.contradictions), "contradiction")
+    unread = "\n".join(result.unread)
+    if result.contradictions:
+        count = counted(len(result.contradictions), "contradiction")
         text = f"{count} between pins and artifacts; see above."
         raise CheckFailedError("\n".join(filter(None, [text, unread])))
     if unread:
         raise MachineError(f"no contradiction, but not everything could be read:\n{unread}")
-    away = [one.name for one in outcome.inputs if one.state == AWAY]
+    away = [item.name for item in result.inputs if item.state == AWAY]
     if strict and away:
         raise CheckFailedError(
             f"Not reachable from here, which --strict forbids: {', '.join(away)}."

@@ -3,8 +3,8 @@
 import pytest
 from faulty_server import FaultyServer, Reply
 
-from imgbuild.audit.audit import needs_of
-from imgbuild.audit.compare import Need
+from imgbuild.audit.audit import list_artifacts
+from imgbuild.audit.compare import Artifact
 from imgbuild.http import HttpClient, RetryPolicy
 from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.matrix.images import Image
@@ -29,20 +29,20 @@ def client() -> HttpClient:
 
 
 @pytest.fixture
-def gpu_need(images: dict[str, Image]) -> Need:
-    return needs_of([images["tf-2.2-gpu-ubuntu"]])[0]
+def gpu_artifact(images: dict[str, Image]) -> Artifact:
+    return list_artifacts([images["tf-2.2-gpu-ubuntu"]])[0]
 
 
 @pytest.fixture
-def cpu_need(images: dict[str, Image]) -> Need:
-    return needs_of([images["tf-2.2-cpu-debian"], images["tf-2.2-cpu-debian-intelmpi"]])[0]
+def cpu_artifact(images: dict[str, Image]) -> Artifact:
+    return list_artifacts([images["tf-2.2-cpu-debian"], images["tf-2.2-cpu-debian-intelmpi"]])[0]
 
 
 @pytest.fixture
-def gpu_facts(gpu_need: Need) -> WheelFacts:
-    return gpu_need.images[0].wheel
+def gpu_facts(gpu_artifact: Artifact) -> WheelFacts:
+    return gpu_artifact.images[0].wheel
 
 
 @pytest.fixture
-def cpu_facts(cpu_need: Need) -> WheelFacts:
-    return cpu_need.images[0].wheel
+def cpu_facts(cpu_artifact: Artifact) -> WheelFacts:
+    return cpu_artifact.images[0].wheel

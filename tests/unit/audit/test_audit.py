@@ -11,8 +11,8 @@ from fake_wheel import FakeWheel
 from faulty_server import FaultyServer, Reply
 from offered_wheel import offer, run_command
 
-from imgbuild.audit.audit import audit_offline, needs_of, write_evidence
-from imgbuild.audit.compare import Need
+from imgbuild.audit.audit import audit_offline, list_artifacts, write_evidence
+from imgbuild.audit.compare import Artifact
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.errors import InputError
 from imgbuild.matrix.evidence import Facts, WheelFacts, read_evidence
@@ -30,32 +30,32 @@ def test_the_committed_evidence_bears_out_the_matrix(
     names = {name for image in images.values() for name in image.lock_names}
     locks = {name: read_lock(project.locks / name) for name in names}
     evidence = read_evidence(project.evidence).facts
-    assert audit_offline(needs_of(images.values()), locks, evidence).contradictions == ()
+    assert audit_offline(list_artifacts(images.values()), locks, evidence).contradictions == ()
 
 
 def test_evidence_that_is_missing_or_of_another_horovod_is_a_contradiction(
     images: dict[str, Image],
 ) -> None:
-    needs = needs_of([images["tf-2.2-gpu-ubuntu"]])
-    outcome = audit_offline(needs, {}, {})
+    artifacts = list_artifacts([images["tf-2.2-gpu-ubuntu"]])
+    outcome = audit_offline(artifacts, {}, {})
     assert [found.kind for found in outcome.contradictions] == ["evidence", "evidence"]
     assert [one.state for one in outcome.artifacts] == ["missing", "missing"]
-    file = f"horovod-{needs[1].version}.tar.gz"
-    other = Facts(sha256="cd", file=file, size=9, name="horovod", version=needs[1].version)
-    [found] = audit_offline(needs[1:], {}, {"cd": other}).contradictions
+    file = f"horovod-{artifacts[1].version}.tar.gz"
+    other = Facts(sha256="cd", file=file, size=9, name="horovod", version=artifacts[1].version)
+    [found] = audit_offline(artifacts[1:], {}, {"cd": other}).contradictions
     assert found.evidence == f"{file} has sha256 cd"
 
 
 def test_evidence_is_merged_and_keeps_its_day(
-    tmp_path: Path, gpu_need: Need, cpu_facts: WheelFacts, gpu_facts: WheelFacts
+    tmp_path: Path, gpu_artifact: Artifact, cpu_facts: WheelFacts, gpu_facts: WheelFacts
 ) -> None:
     path = tmp_path / "evidence.json"
-    assert write_evidence(path, (gpu_facts, cpu_facts), [gpu_need])
+    assert write_evidence(path, (gpu_facts, cpu_facts), [gpu_artifact])
     path.write_text(re.sub('"read": "[^"]*"', '"read": "2020-01-01"', path.read_text()))
-    assert not write_evidence(path, (gpu_facts, cpu_facts), [gpu_need])
+    assert not write_evidence(path, (gpu_facts, cpu_facts), [gpu_artifact])
     assert '"read": "2020-01-01"' in path.read_text()
     newer = {"file": "tensorflow_cpu-2.3.0-cp36-cp36m-manylinux2010_x86_64.whl", "sha256": "0"}
-    assert write_evidence(path, [cpu_facts.model_copy(update=newer)], [gpu_need])
+    assert write_evidence(path, [cpu_facts.model_copy(update=newer)], [gpu_artifact])
     assert read_evidence(path).facts.keys() == {gpu_facts.sha256, "0"}
     assert '"read": "2020-01-01"' not in path.read_text()
 

@@ -1,10 +1,11 @@
 """Every rule between the matrix and files of the index fires when it should, and only then."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from imgbuild.audit.compare import Contradiction, Need, compare, compare_locks
+from imgbuild.audit.compare import Artifact, Contradiction, compare, compare_locks
 from imgbuild.audit.package_index import OfferedFile
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.matrix.evidence import WheelFacts
@@ -13,8 +14,10 @@ pytest_plugins = ("audit_fixtures",)
 SHA = "ab" * 32
 
 
-def _compared(need: Need, facts: WheelFacts, **changes: object) -> tuple[Contradiction, ...]:
-    return compare(need, facts.model_copy(update=changes), {})
+def _compared(
+    artifact: Artifact, facts: WheelFacts, **changes: object
+) -> tuple[Contradiction, ...]:
+    return compare(replace(artifact, facts=facts.model_copy(update=changes)), {})
 
 
 @pytest.mark.parametrize(
@@ -32,38 +35,39 @@ def _compared(need: Need, facts: WheelFacts, **changes: object) -> tuple[Contrad
     ],
 )
 def test_a_gpu_wheel_that_differs_is_named(
-    gpu_need: Need, gpu_facts: WheelFacts, changes: dict[str, Any], kind: str
+    gpu_artifact: Artifact, gpu_facts: WheelFacts, changes: dict[str, Any], kind: str
 ) -> None:
-    assert _compared(gpu_need, gpu_facts) == ()
-    assert [found.kind for found in _compared(gpu_need, gpu_facts, **changes)] == [kind]
+    assert _compared(gpu_artifact, gpu_facts) == ()
+    assert [found.kind for found in _compared(gpu_artifact, gpu_facts, **changes)] == [kind]
 
 
 def test_a_cpu_wheel_with_cuda_is_named_once_for_all_images(
-    cpu_need: Need, cpu_facts: WheelFacts
+    cpu_artifact: Artifact, cpu_facts: WheelFacts
 ) -> None:
-    assert _compared(cpu_need, cpu_facts) == ()
+    assert _compared(cpu_artifact, cpu_facts) == ()
     for loaded, cuda_build in (("libcudart.so.10.1",), False), ((), True):
-        [found] = _compared(cpu_need, cpu_facts, libraries=loaded, cuda_build=cuda_build)
+        [found] = _compared(cpu_artifact, cpu_facts, libraries=loaded, cuda_build=cuda_build)
         assert found.kind == "cpu"
 
 
-def test_a_wheel_that_is_not_the_locked_one(cpu_need: Need, cpu_facts: WheelFacts) -> None:
-    name, locked = cpu_need.images[0].lock_name, {"tensorflow-cpu": cpu_need.version}
+def test_a_wheel_that_is_not_the_locked_one(cpu_artifact: Artifact, cpu_facts: WheelFacts) -> None:
+    name, locked = cpu_artifact.images[0].lock_name, {"tensorflow-cpu": cpu_artifact.version}
     other = Lock("", locked, {"tensorflow-cpu": ("cd" * 32,)})
     right = Lock("", locked, {"tensorflow-cpu": (cpu_facts.sha256,)})
+    read = replace(cpu_artifact, facts=cpu_facts)
     for wrong, hashes in ((other, 1), (Lock("", {}, {}), 0)):
-        [found] = compare(cpu_need, cpu_facts, {name: wrong})
+        [found] = compare(read, {name: wrong})
         assert (found.kind, found.place) == ("lock", f"images/locks/{name}")
         assert found.change.startswith(f"none of the lock's {hashes} hashes is that")
-    assert compare(cpu_need, cpu_facts, {name: right}) == ()
+    assert compare(read, {name: right}) == ()
 
 
-def test_a_wheel_may_have_several_tags(gpu_need: Need, gpu_facts: WheelFacts) -> None:
+def test_a_wheel_may_have_several_tags(gpu_artifact: Artifact, gpu_facts: WheelFacts) -> None:
     """The oldest C library that one of them promises is what the wheel runs with (PEP 425)."""
     start = "tensorflow_gpu-2.2.0"
     both = f"{start}-cp36.cp37-cp36m.cp37m-manylinux1_x86_64.manylinux2010_x86_64.whl"
     newer = f"{start}-cp36-cp36m-manylinux2010_x86_64.manylinux_2_35_x86_64.whl"
-    assert gpu_need.fits(both)
+    assert gpu_artifact.fits(both)
     promised = [gpu_facts.model_copy(update={"file": one}).platform_glibc for one in (both, newer)]
     assert promised == ["2.5", "2.12"]
 
