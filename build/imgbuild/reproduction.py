@@ -48,7 +48,7 @@ from imgbuild.layer_files import (
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.selection import image_called
+from imgbuild.matrix.selection import find_image
 from imgbuild.plan.changes import changes_since
 from imgbuild.plan.digest import InputReader, input_digest
 from imgbuild.plan.plan import Action, PlanItem, has_own_labels
@@ -147,7 +147,7 @@ def reproduce(
         engine = stack.enter_context(open_engine(project.settings.engine))
         original = _pull_original(name, image, engine, log, stack)
         labels, options = original.labels, BuildOptions(test=False, builders=builders)
-        image = image_called(load_matrix(project.matrix), labels[NAME])
+        image = find_image(load_matrix(project.matrix), labels[NAME])
         context = stack.enter_context(open_context(project, (image,), options, log, lock=True))
         context, item, lacking, substituted = _restore_inputs(labels, context, stack)
         for text in lacking:
@@ -264,7 +264,7 @@ def _plan_checkout(
     project: Project, labels: Mapping[str, str], context: BuildContext
 ) -> tuple[BuildContext, PlanItem]:
     """Return what builds the image from the files of a checkout, and the changes since."""
-    image = image_called(load_matrix(project.matrix), labels[NAME])
+    image = find_image(load_matrix(project.matrix), labels[NAME])
     image = standin_image(image) if context.settings.standin else image
     settings = drop_unknown(context.settings, image.matrix)
     inputs = prepare_inputs((image,), settings, project, context.log)

@@ -15,7 +15,7 @@ from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.build.targets import image_target
 from imgbuild.engine.client import Engine
 from imgbuild.matrix.load import load_matrix
-from imgbuild.matrix.selection import image_called
+from imgbuild.matrix.selection import find_image
 
 #: With the system's own Python: it needs no interpreter of this machine.
 NAME = "tf-2.16-cpu-debian"
@@ -54,7 +54,7 @@ def test_buildah_builds_a_dockerfile(checkout: Checkout, engine: Engine, tmp_pat
     system = ["mmdebstrap", "--variant=apt", packages, f"--aptopt={expired}", "sid", str(root)]
     subprocess.run(system, check=True, capture_output=True)
     matrix = load_matrix(checkout.project.matrix)
-    image = image_called(matrix, NAME)
+    image = find_image(matrix, NAME)
     with open_context(checkout.project, (image,), BuildOptions(), lambda _: None) as context:
         (item,) = context.plan(test=False)
         target = image_target(item, context.inputs, {}, context.project, None)

@@ -13,7 +13,7 @@ from imgbuild.build.targets import image_target
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.client import Engine
 from imgbuild.matrix.load import load_matrix
-from imgbuild.matrix.selection import image_called
+from imgbuild.matrix.selection import find_image
 
 NAME = "tf-1.15-cpu-debian"
 REFERENCE = f"{COPY_REPOSITORY}:by-docker-alone"
@@ -21,7 +21,7 @@ REFERENCE = f"{COPY_REPOSITORY}:by-docker-alone"
 
 def _target(checkout: Checkout) -> BuildTarget:
     """Return what imgbuild gives the image, whose base the engine has."""
-    image = image_called(load_matrix(checkout.project.matrix), NAME)
+    image = find_image(load_matrix(checkout.project.matrix), NAME)
     with open_context(checkout.project, (image,), BuildOptions(), lambda _: None) as context:
         load_base(context.inputs.bases[image.os_name], context.engine)
         (item,) = context.plan(test=False)

@@ -8,7 +8,7 @@ from tensorboard_page import answer
 
 from imgbuild.cli.build_command import usage_lines
 from imgbuild.matrix.load import load_matrix
-from imgbuild.matrix.selection import image_called
+from imgbuild.matrix.selection import find_image
 from waiting import wait_for
 
 NAME = "tf-2.2-cpu-debian"
@@ -18,7 +18,7 @@ def test_each_command_works_in_an_empty_folder(
     base: Bases, checkout: Checkout, tmp_path: Path, mark: str
 ) -> None:
     tag = base(NAME).tag
-    image = image_called(load_matrix(checkout.project.matrix), NAME)
+    image = find_image(load_matrix(checkout.project.matrix), NAME)
     here = replace(checkout, root=tmp_path)
     lines = usage_lines([image], checkout.host).replace(image.tags[0], tag).replace("\\\n", "")
     version, ranks, shown = (one for one in lines.splitlines() if one.startswith("  docker"))

@@ -20,7 +20,7 @@ from imgbuild.build.prepare import load_base
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.client import Engine
 from imgbuild.matrix.load import load_matrix
-from imgbuild.matrix.selection import image_called
+from imgbuild.matrix.selection import find_image
 
 REPOSITORY = "imgbuild-reuse/tensorflow"
 WHEEL = "horovod-0.0.0-py3-none-any.whl"
@@ -83,7 +83,7 @@ def test_repository_that_is_not_there_ends_no_build(
 
 def test_stage_that_is_built_anew_is_exported_anew(checkout: Checkout, tmp_path: Path) -> None:
     """BuildKit would export a cached copy of the stage's first result."""
-    image = image_called(load_matrix(checkout.project.matrix), "tf-1.10-cpu-debian")
+    image = find_image(load_matrix(checkout.project.matrix), "tf-1.10-cpu-debian")
     dockerfile = tmp_path / "Dockerfile"
     dockerfile.write_text(_ANEW, encoding="utf-8")
     with open_context(checkout.project, (image,), BuildOptions(), lambda _: None) as context:

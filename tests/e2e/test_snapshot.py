@@ -29,7 +29,7 @@ from imgbuild.files import ContentStore
 from imgbuild.inputs.base import bootstrap_base
 from imgbuild.inputs.download import shown_progress
 from imgbuild.matrix.load import load_matrix
-from imgbuild.matrix.selection import image_called
+from imgbuild.matrix.selection import find_image
 from imgbuild.sites import Sites
 from imgbuild.user_folders import cache_dir
 from standin.__main__ import gateway
@@ -160,7 +160,7 @@ def test_what_is_fetched_is_of_the_date(
     dated.take(EARLIER)
     monkeypatch.setattr("imgbuild.inputs.upstream_files.python_items", lambda *_: ())
     project = dated.project
-    image = image_called(load_matrix(project.matrix), NAME)
+    image = find_image(load_matrix(project.matrix), NAME)
     settings = project.settings
     sites = Sites(image.matrix.upstream_urls, settings)
     source = ContentStore(tmp_path).path(SHA256)

@@ -13,9 +13,9 @@ from imgbuild.extend.base_image import family_base
 from imgbuild.extend.conda_file import read_conda_file
 from imgbuild.extend.requirement_files import RequirementLine, image_facts, read_lines
 from imgbuild.files import read_named
-from imgbuild.matrix.gpus import Gpu, KernelSupport, gpu_capability, kernel_support, service
+from imgbuild.matrix.gpus import Gpu, KernelSupport, compatibility, gpu_capability, kernel_support
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.selection import by_default, newest_of
+from imgbuild.matrix.selection import default_image, newest_images
 from imgbuild.other_formats import is_conda_file
 from imgbuild.project import Project
 from imgbuild.requirement_rules import (
@@ -103,7 +103,7 @@ class Requirements:
         if self.gpus and not image.cuda:
             yield "they are for CPUs and would not use your GPU (--cpu includes them)", ""
         for gpu in self.gpus:
-            support, why = service(image, gpu.capability, gpu.driver)
+            support, why = compatibility(image, gpu.capability, gpu.driver)
             if support is KernelSupport.NOTHING:
                 yield why, ""
         python = image.version_of("python")
@@ -131,7 +131,7 @@ def best_fit(fits: Sequence[Fit], file: RequirementFile | None) -> Fit | None:
     fewest = min((len(fit.differing) for fit in fits), default=0)
     minors = {fit.image.minor for fit in fits if len(fit.differing) == fewest}
     images = [fit.image for fit in fits if fit.image.minor in minors]
-    default = by_default(newest_of(images))[0] if images else None
+    default = default_image(newest_images(images))[0] if images else None
     return next((fit for fit in fits if fit.image is default), None)
 
 

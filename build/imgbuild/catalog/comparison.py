@@ -18,7 +18,7 @@ from imgbuild.matrix.gpus import KernelSupport, gpu_support
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.known_names import parse_known_name
 from imgbuild.matrix.load import load_matrix
-from imgbuild.matrix.selection import image_called
+from imgbuild.matrix.selection import find_image
 from imgbuild.matrix.tags import RELEASE
 from imgbuild.project import Project
 from imgbuild.publish.record import Record, read_published
@@ -80,10 +80,10 @@ class ImageFinder:
         """
         name, _, release = text.rpartition("@")
         if name and (release == PUBLISHED or RELEASE.fullmatch(release)):
-            return self._released(image_called(self.matrix, name).name, release)
+            return self._released(find_image(self.matrix, name).name, release)
         if {":", "/"} & {*text}:
             return self._referred(text)
-        return self._of_matrix(image_called(self.matrix, text))
+        return self._of_matrix(find_image(self.matrix, text))
 
     def _of_matrix(self, image: Image) -> ComparedImage:
         built = None
@@ -131,7 +131,7 @@ class ImageFinder:
             except MachineError as error:
                 self.log(f"note: {error}")
             if stored is None and parse_known_name(reference):
-                image = image_called(self.matrix, reference)
+                image = find_image(self.matrix, reference)
                 self.log(f"{reference}: using {image.name}, with TensorFlow {image.tensorflow}.")
                 return self._of_matrix(image)
             if stored is None:

@@ -216,12 +216,12 @@ def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
     """
     from imgbuild.matrix.known_names import parse_known_name
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.matrix.selection import image_called, select_images
+    from imgbuild.matrix.selection import find_image, select_images
 
     matrix = load_matrix(project.matrix)
     images = select_images(matrix, selection)
     for text in filter(parse_known_name, selection.names):
-        image = image_called(matrix, text)
+        image = find_image(matrix, text)
         info(f"{text}: using {image.name}, with TensorFlow {image.tensorflow}.")
     if not selection.named:
         names = ", ".join(image.name for image in images)

@@ -131,12 +131,12 @@ def _differing(fits: "Sequence[Fit]", best: "Fit", file: "RequirementFile") -> I
 
 def _compiled(fits: "Sequence[Fit]", gpus: "Sequence[Gpu]") -> Iterator[str]:
     """Yield what PTX alone means for the GPUs."""
-    from imgbuild.matrix.gpus import KernelSupport, kernel_support, of_ptx
+    from imgbuild.matrix.gpus import KernelSupport, kernel_support, ptx_warning
 
     cuda = [(fit.image.wheel, fit.image.cuda) for fit in fits if fit.image.cuda]
     for one in (gpu.capability for gpu in gpus if gpu.capability):
         if any(kernel_support(one, *code) is KernelSupport.PTX for code in cuda):
-            yield from ["", *wrapped(f"{KernelSupport.PTX}: {of_ptx(one)}", "")]
+            yield from ["", *wrapped(f"{KernelSupport.PTX}: {ptx_warning(one)}", "")]
 
 
 def _refused(

@@ -9,7 +9,7 @@ from imgbuild.doctor.checks import Finding, Status, answer_of
 from imgbuild.doctor.host_system import as_root, install_command
 from imgbuild.engine.discovery import DEFAULT_HOST
 from imgbuild.engine.types import EngineVersion
-from imgbuild.matrix.gpus import Gpu, KernelSupport, service
+from imgbuild.matrix.gpus import Gpu, KernelSupport, compatibility
 from imgbuild.matrix.images import Image
 from imgbuild.process import find_program, run
 from imgbuild.text import ranges
@@ -106,7 +106,7 @@ def _check_images(gpu: Gpu, images: Sequence[Image], selected: set[str]) -> Iter
     every = [*dict.fromkeys(image.minor for image in images)]
     groups: dict[tuple[KernelSupport | None, str], list[Image]] = {}
     for image in images:
-        groups.setdefault(service(image, gpu.capability, gpu.driver), []).append(image)
+        groups.setdefault(compatibility(image, gpu.capability, gpu.driver), []).append(image)
     for (support, why), alike in groups.items():
         names = ranges([image.minor for image in alike], every)
         concerns = not selected.isdisjoint(image.name for image in alike)

@@ -57,7 +57,11 @@ def own_image(reference: str) -> str:
     It ends with a blank.
     """
     known = parse_known_name(reference)
-    return f"For the image of this family, use {known.options} instead. " if known else ""
+    if known is None:
+        return ""
+    version, variant = known
+    options = f"--tf {version} --{variant}" if variant else f"--tf {version}"
+    return f"For the image of this family, use {options} instead. "
 
 
 class Engine:

@@ -53,17 +53,14 @@ class AptPython(Section):
 Python = Annotated[SourcePython | CondaPython | AptPython, Field(discriminator="origin")]
 
 
-class AnyMpi(Section):
-    flavour: Literal["openmpi", "intelmpi"]
-    version: scalars.Version
-
-
-class AptMpi(AnyMpi):
+class AptMpi(Section):
     """An MPI from the distribution's archive.
 
     ``without`` lists packages that others depend on and nothing uses: empty ones replace them.
     """
 
+    flavour: Literal["openmpi", "intelmpi"]
+    version: scalars.Version
     origin: Annotated[Literal["apt"], Field(alias="from")]
     os: scalars.Name
     runtime: tuple[scalars.AptPin, ...]
@@ -71,22 +68,25 @@ class AptMpi(AnyMpi):
     without: tuple[scalars.AptPin, ...] = ()
 
 
-class SourceMpi(AnyMpi):
+class SourceMpi(Section):
     """An MPI compiled from its source."""
 
+    flavour: Literal["openmpi", "intelmpi"]
+    version: scalars.Version
     origin: Annotated[Literal["source"], Field(alias="from")]
     source: scalars.Name
     os: tuple[scalars.Name, ...]
 
 
-class IndexMpi(AnyMpi):
+class IndexMpi(Section):
     """An MPI from the Python package index: its run time, and what Horovod is compiled against.
 
     ``version`` is the vendor's, the two packages may have others: impi 2018.0.3 is 2018.3.222.
     """
 
-    origin: Annotated[Literal["index"], Field(alias="from")]
+    flavour: Literal["openmpi", "intelmpi"]
     version: scalars.Release
+    origin: Annotated[Literal["index"], Field(alias="from")]
     runtime: scalars.Requirement
     build: scalars.Requirement
     os: tuple[scalars.Name, ...]

@@ -68,7 +68,8 @@ class WheelFacts(Facts):
     @property
     def ptx(self) -> tuple[str, ...]:
         """The compute capabilities that it has PTX for."""
-        return tuple(_dotted(one) for one in self.capabilities if one.startswith("compute_"))
+        ptx = [name for name in self.capabilities if name.startswith("compute_")]
+        return tuple(map(_dotted, ptx))
 
     @property
     def platform_glibc(self) -> str | None:
@@ -80,8 +81,10 @@ class WheelFacts(Facts):
     def version_of(self, library: str) -> str | None:
         """Return the version in a library's name: ``10.1`` for ``cudart`` of libcudart.so.10.1."""
         start = f"lib{library}.so."
-        found = (name.removeprefix(start) for name in self.libraries if name.startswith(start))
-        return next(found, None)
+        for name in self.libraries:
+            if name.startswith(start):
+                return name.removeprefix(start)
+        return None
 
 
 def _dotted(capability: str) -> str:
@@ -110,16 +113,17 @@ class Evidence:
     def pythons(self, distribution: str, version: str) -> tuple[str, ...]:
         """Return the tags that a release has wheels for; none if none of its wheels was read."""
         wheels = self._wheels[canonicalize_name(distribution), version]
-        return next((one.pythons for one in wheels.values()), ())
+        return next((wheel.pythons for wheel in wheels.values()), ())
 
     @cached_property
     def _wheels(self) -> Mapping[tuple[str, str], dict[str, WheelFacts]]:
-        found = defaultdict[tuple[str, str], dict[str, WheelFacts]](dict)
-        for one in self.facts.values():
-            if isinstance(one, WheelFacts):
-                tags = {tag.interpreter: one for tag in file_tags(one.file)}
-                found[canonicalize_name(one.name), one.version] |= tags
-        return found
+        wheels = defaultdict[tuple[str, str], dict[str, WheelFacts]](dict)
+        for facts in self.facts.values():
+            if isinstance(facts, WheelFacts):
+                release = wheels[canonicalize_name(facts.name), facts.version]
+                for tag in file_tags(facts.file):
+                    release[tag.interpreter] = facts
+        return wheels
 
 
 def read_evidence(path: Path) -> Evidence:
@@ -131,11 +135,10 @@ def read_evidence(path: Path) -> Evidence:
         document = parse_json(path.read_text(encoding="utf-8"))
         if document["schema"] != SCHEMA:
             raise ValueError(document["schema"])  # noqa: TRY301
-        facts = {
-            digest: kind(sha256=digest, **values)
-            for section, kind in (("wheels", WheelFacts), ("sdists", Facts))
-            for digest, values in document[section].items()
-        }
+        facts: dict[str, Facts] = {}
+        for section, kind in (("wheels", WheelFacts), ("sdists", Facts)):
+            for digest, values in document[section].items():
+                facts[digest] = kind(sha256=digest, **values)
     except (FileNotFoundError, NotADirectoryError):
         return Evidence()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

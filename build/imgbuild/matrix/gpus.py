@@ -32,8 +32,8 @@ class Generation(NamedTuple):
 _LINE = re.compile(r"^(\w+) ([\d.]+) \((.+?)\): (.+)$", re.MULTILINE)
 #: NVIDIA's GPU generations, the oldest first.
 GENERATIONS = tuple(
-    Generation(*found.groups())
-    for found in _LINE.finditer(Path(__file__).with_name("gpu_models.txt").read_text("utf-8"))
+    Generation(*match.groups())
+    for match in _LINE.finditer(Path(__file__).with_name("gpu_models.txt").read_text("utf-8"))
 )
 #: Words that nvidia-smi and people add to the name of a model. An "RTX 6000" may be two.
 _NO_MODEL = re.compile(
@@ -72,21 +72,26 @@ def gpu_support(image: Image) -> tuple[tuple[Generation, KernelSupport], ...]:
     if image.cuda is None:
         return ()
     wheel, cuda = image.wheel, image.cuda
-    return tuple((one, kernel_support(one.capability, wheel, cuda)) for one in GENERATIONS)
+    return tuple(
+        (generation, kernel_support(generation.capability, wheel, cuda))
+        for generation in GENERATIONS
+    )
 
 
 def unsupported_gpus(image: Image) -> str | None:
     """Return a sentence on the GPUs that are too new for the image; None without CUDA."""
-    newest = _numbers(image.cuda.newest) if image.cuda else (0, 0)
-    newer = [
-        generation.name
-        for generation, support in gpu_support(image)
-        if support is KernelSupport.NOTHING and _numbers(generation.capability) > newest
-    ]
+    if image.cuda is None:
+        return None
+    newest = _numbers(image.cuda.newest)
+    newer, compiled = [], []
+    for generation, support in gpu_support(image):
+        if support is KernelSupport.NOTHING and _numbers(generation.capability) > newest:
+            newer.append(generation.name)
+        elif support is KernelSupport.PTX:
+            compiled.append(generation.name)
     if not newer:
-        new = [one.name for one, support in gpu_support(image) if support is KernelSupport.PTX]
-        said = f"{_COMPILED[0].upper()}{_COMPILED[1:]}; {_REPORTED}"
-        return f"{new[-1]}: PTX only. {said}." if newest >= _REFUSES_PTX else None
+        warning = f"{_COMPILED[0].upper()}{_COMPILED[1:]}; {_REPORTED}"
+        return f"{compiled[-1]}: PTX only. {warning}." if newest >= _REFUSES_PTX else None
     cuda = f"CUDA {image.version_of('cuda')}"
     return (
         f"{newer[0]} and newer GPUs are not supported by {cuda}: a newer driver may compile the "
@@ -96,8 +101,8 @@ def unsupported_gpus(image: Image) -> str | None:
 
 def kernel_support(capability: str, wheel: WheelFacts, cuda: Cuda) -> KernelSupport:
     device = _numbers(capability)
-    for code in map(_numbers, wheel.native):
-        if code[0] == device[0] and code[1] <= device[1]:
+    for native in map(_numbers, wheel.native):
+        if native[0] == device[0] and native[1] <= device[1]:
             return KernelSupport.NATIVE
     known = device <= _numbers(cuda.newest)
     if known and any(_numbers(ptx) <= device for ptx in wheel.ptx):
@@ -105,13 +110,13 @@ def kernel_support(capability: str, wheel: WheelFacts, cuda: Cuda) -> KernelSupp
     return KernelSupport.NOTHING
 
 
-def of_ptx(capability: str) -> str:
-    """Return what it means that there is PTX alone for a GPU."""
+def ptx_warning(capability: str) -> str:
+    """Return what PTX alone means for a GPU."""
     refused = capability and _numbers(capability) >= _REFUSES_PTX
     return f"{_COMPILED}; {_REPORTED}" if refused else _COMPILED
 
 
-def service(
+def compatibility(
     image: Image, capability: str | None, driver: str | None
 ) -> tuple[KernelSupport | None, str]:
     """Return what a GPU image has for a GPU behind a driver (None: unknown), and why not more."""
@@ -130,7 +135,7 @@ def service(
         return None, "nvidia-smi does not tell enough; docs/gpus.md has cards by name"
     if support is KernelSupport.NATIVE:
         return support, ""
-    return support, of_ptx(capability or "")
+    return support, ptx_warning(capability or "")
 
 
 def driver_cuda(image: Image) -> str:
@@ -154,21 +159,25 @@ def gpu_capability(model: str) -> str:
     A part of the model is enough if all models that have it are of one capability: ``3090`` is an
     RTX 3090 or 3090 Ti. InputError: it is not in the table; the most similar ones are listed.
     """
-    pairs = ((one, model) for one in GENERATIONS for model in one.models.split(", "))
-    known = {_model_key(model): (model, one.capability) for one, model in pairs}
+    models, capability_of = dict[str, str](), dict[str, str]()
+    for generation in GENERATIONS:
+        for name in generation.models.split(", "):
+            models[_model_key(name)] = name
+            capability_of[_model_key(name)] = generation.capability
     key = _model_key(model)
-    if key in known:
-        return known[key][1]
+    if key in models:
+        return capability_of[key]
     part = re.compile(rf"(?<!\d){key}(?!\d)")  # a key has letters and digits alone
-    capabilities = {known[name][1] for name in known if part.search(name)}
+    capabilities = {capability_of[known] for known in models if part.search(known)}
     if len(capabilities) == 1:
         return capabilities.pop()
     import difflib  # noqa: PLC0415 - for the error alone
 
-    near = difflib.get_close_matches(key, known, n=4, cutoff=0.0)
+    similar = difflib.get_close_matches(key, models, n=4, cutoff=0.0)
+    listed = ", ".join(models[known] for known in similar)
     raise InputError(
-        f"No GPU {model!r} is known here. Most similar: {', '.join(known[k][0] for k in near)}. "
-        "Or give its compute capability, such as 7.0."
+        f"No GPU {model!r} is known here. Most similar: {listed}. Or give its compute capability, "
+        "such as 7.0."
     )
 
 

@@ -121,14 +121,14 @@ class Image:
     def wheel(self) -> WheelFacts:
         """What was read out of its TensorFlow wheel; InputError if nothing was."""
         tag = self.python.wheel_tag
-        found = self.matrix.evidence.wheel(self.distribution, self.tensorflow, tag)
-        if found is None:
+        wheel = self.matrix.evidence.wheel(self.distribution, self.tensorflow, tag)
+        if wheel is None:
             raise InputError(
                 f"images/evidence.json lacks facts about {self.distribution} {self.tensorflow} for "
                 f"{tag}, which {self.name} is made of. Run `imgbuild audit --write` where the "
                 "package index can be reached: it reads the wheel."
             )
-        return found
+        return wheel
 
     @property
     def distribution(self) -> str:
@@ -229,12 +229,12 @@ def all_images(matrix: Matrix) -> tuple[Image, ...]:
 
     An image whose pins or references are missing is a fault of the file, and left out.
     """
-    found = []
+    images = []
     for row in matrix.images:
         for variant in row.variants:
             with suppress(LookupError):
-                found.append(resolve_image(matrix, row, variant))
-    return tuple(found)
+                images.append(resolve_image(matrix, row, variant))
+    return tuple(images)
 
 
 # Every fault of the matrix is looked for in all images, and options are compared with them.

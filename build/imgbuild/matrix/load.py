@@ -11,7 +11,7 @@ from imgbuild.matrix.model import NONE, Matrix
 from imgbuild.matrix.pins import NVIDIA
 from imgbuild.matrix.rules import rule_faults
 from imgbuild.matrix.schema import version_note
-from imgbuild.matrix.selection import plain
+from imgbuild.matrix.selection import normalize_alias
 from imgbuild.matrix.tags import tag_faults
 from imgbuild.project import Project
 from imgbuild.yaml_file import Fault, Location, check, read_document
@@ -69,14 +69,18 @@ def load_matrix(path: Path) -> Matrix:
 def _broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 - whatever YAML holds
     """Yield every name of no entry; values of a wrong type are the schema's faults."""
     tables: dict[str, Any] = document if isinstance(document, dict) else {}
-    pins = {(*at, pin): named for at in _PINNED for pin, named in _PINS.items()}
-    for pattern, (table, kind) in {**_REFERENCES, **pins}.items():
+    references = dict(_REFERENCES)
+    for place in _PINNED:
+        references |= {(*place, pin): named for pin, named in _PINS.items()}
+    for pattern, (table, kind) in references.items():
         prefix = "miniconda-" if pattern[-1] == "miniconda" else ""
         known = tables.get(table, {} if table == "cuda" else None)  # that one may be left out
+        if not isinstance(known, dict):
+            continue
         for at, value in _names(document, pattern):
             without = pattern[-1] == "horovod" and value == NONE
-            if isinstance(known, dict) and f"{prefix}{value}" not in known and not without:
-                listed = ", ".join(one for one in known if one.startswith(prefix)) or "none"
+            if f"{prefix}{value}" not in known and not without:
+                listed = ", ".join(name for name in known if name.startswith(prefix)) or "none"
                 what = f"no {kind} {prefix + value!r} in the matrix; there are: {listed}"
                 yield Fault(at, what)
 
@@ -159,5 +163,5 @@ def _alias_faults(matrix: Matrix) -> Iterator[Fault]:
     seen = {image.name: image.name for image in all_images(matrix)}
     for name, aliases in matrix.aliases.items():
         for index, alias in enumerate(aliases):
-            if (owner := seen.setdefault(plain(alias), name)) != name:
+            if (owner := seen.setdefault(normalize_alias(alias), name)) != name:
                 yield Fault(("aliases", name, index), f"{alias!r} is {owner} already")

@@ -48,17 +48,18 @@ class NewRow:
     def distributions(self) -> dict[Variant, list[str]]:
         """What the index may have each variant as, the likeliest first."""
         before = self.release.distribution
-        usual: dict[Variant, list[str]] = {
-            "cpu": ["tensorflow-cpu", "tensorflow"],
-            "gpu": ["tensorflow-gpu", "tensorflow"],
-        }
-        found = {one: [before.get(one, usual[one][0]), *usual[one]] for one in self.variants}
-        return {one: [*dict.fromkeys(names)] for one, names in found.items()}
+        distributions = {}
+        for variant in self.variants:
+            usual = f"tensorflow-{variant}"
+            names = dict.fromkeys((before.get(variant, usual), usual, "tensorflow"))
+            distributions[variant] = [*names]
+        return distributions
 
     @property
     def cudnn(self) -> str | None:
         """The cuDNN that the nearest GPU wheel was compiled with; None for a CPU row."""
-        known = {name: one.cudnn for name, one in self.matrix.tensorflow.items() if one.cudnn}
+        releases = self.matrix.tensorflow.items()
+        known = {name: release.cudnn for name, release in releases if release.cudnn}
         return known[_nearest(known, self.version)] if "gpu" in self.variants and known else None
 
     @property
@@ -66,8 +67,8 @@ class NewRow:
         """That of the row it is like, else the newest that fits; InputError if none does."""
         fitting = [
             name
-            for name, one in self.matrix.horovod.items()
-            if admits(one.tensorflow, self.version)
+            for name, horovod in self.matrix.horovod.items()
+            if admits(horovod.tensorflow, self.version)
         ]
         if not fitting:
             raise InputError(
@@ -88,7 +89,7 @@ class NewRow:
         old, new = self.like.tensorflow, self.version
         edits: list[tuple[slice, str]] = []
         for number, row in enumerate(self.matrix.images):
-            place = _place(lines, document.marks, ("images", number))
+            place = _lines_of(lines, document.marks, ("images", number))
             text = "".join(lines[place])
             changed = re.sub(
                 rf"\btensorflow: {re.escape(old)}(?![\d.])", f"tensorflow: {new}", text
@@ -96,17 +97,19 @@ class NewRow:
             if self._is_replaced(row):
                 edits.append((place, changed))
             elif row is self.like and not self.replaces:
-                edits.append((slice(place.stop, place.stop), self._as_new(changed)))
+                edits.append((slice(place.stop, place.stop), self._copy_row(changed)))
         if new not in self.matrix.tensorflow:
             before = _nearest(self.matrix.tensorflow, new)
-            place = _place(lines, document.marks, ("tensorflow", before))
+            place = _lines_of(lines, document.marks, ("tensorflow", before))
             at = place.stop if numbers(before) < numbers(new) else place.start
             edits.append((slice(at, at), self._release(beside, distributions)))
         kept = {row.tensorflow for row in self.matrix.images if not self._is_replaced(row)}
         if self.replaces and old not in kept:
-            edits.append((_place(lines, document.marks, ("tensorflow", old)), ""))
+            edits.append((_lines_of(lines, document.marks, ("tensorflow", old)), ""))
         # From the end, and what is replaced before what is put in front of it.
-        for place, text in sorted(edits, key=lambda e: (e[0].start, e[0].stop), reverse=True):
+        for place, text in sorted(
+            edits, key=lambda edit: (edit[0].start, edit[0].stop), reverse=True
+        ):
             lines[place] = [text]
         return "".join(lines)
 
@@ -114,7 +117,7 @@ class NewRow:
         same = (row.tensorflow, row.stack) == (self.like.tensorflow, self.like.stack)
         return self.replaces and same
 
-    def _as_new(self, row: str) -> str:
+    def _copy_row(self, row: str) -> str:
         row = re.sub(r"variants: \[[^]]*\]", f"variants: [{', '.join(self.variants)}]", row)
         if self.horovod != self.like.horovod.version:
             row = re.sub(r"horovod: (\{[^}]*\}|[^,}\s]+)", f"horovod: {self.horovod}", row)
@@ -161,11 +164,11 @@ def new_row(
 
 def _nearest(versions: Mapping[str, object], version: str) -> str:
     """Return the next older release, else the oldest."""
-    older = [one for one in versions if numbers(one) < numbers(version)]
+    older = [known for known in versions if numbers(known) < numbers(version)]
     return max(older, key=numbers) if older else min(versions, key=numbers)
 
 
-def _place(
+def _lines_of(
     lines: Sequence[str], marks: Mapping[Location, tuple[int, int]], entry: Location
 ) -> slice:
     """Return the lines of an entry of a list or a table, without comments before the next one."""

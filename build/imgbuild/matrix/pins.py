@@ -119,8 +119,16 @@ def _resolve(matrix: Matrix, row: Row, component: str) -> ResolvedPin:
         version = mpi.version
         if mpi.origin == "index":
             why = why or f"licence: {mpi.licence}"
-    found = pin.documented, pin.documented_exists, source, sha256, why, pin.version
-    return ResolvedPin(component, version, *found)
+    return ResolvedPin(
+        component,
+        version,
+        documented=pin.documented,
+        documented_exists=pin.documented_exists,
+        source=source,
+        sha256=sha256,
+        why=why,
+        key=pin.version,
+    )
 
 
 def _source(matrix: Matrix, component: str, version: str) -> tuple[str, str | None] | None:

@@ -1,10 +1,9 @@
 """Judge the pins of images by the compatibility rules of ``matrix.yaml``."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
@@ -30,13 +29,6 @@ Pins = Mapping[str, str]
 Value = tuple[str, ...]
 
 
-class Comparison(NamedTuple):
-    """Whether a value fits a fact; which values would, by the fact and its first two numbers."""
-
-    holds: Callable[[str, Value], bool]
-    requires: str
-
-
 @dataclass(frozen=True)
 class BrokenRule:
     """One rule that the pins of an image break: what was found, and what the rule requires."""
@@ -54,18 +46,18 @@ class BrokenRule:
     @property
     def sentence(self) -> str:
         """What is wrong and why, with the rule's name and source."""
-        found = f"{self.rule.judges} {self.pin}"
+        subject = f"{self.rule.judges} {self.pin}"
         if self.rule.value:
-            found = f"{found}, {self.rule.value} {self.value},"
+            subject += f", {self.rule.value} {self.value},"
         return (
-            f"{found} breaks the rule {self.rule.name}, which requires {self.required}: "
+            f"{subject} breaks the rule {self.rule.name}, which requires {self.required}: "
             f"{self.rule.says} Source: {self.rule.source}."
         )
 
 
 def broken_rules(matrix: Matrix, pins: Pins) -> list[BrokenRule]:
-    found = (_judge(matrix, rule, pins) for rule in matrix.rules)
-    return [broken for broken in found if broken is not None]
+    judged = (_judge(matrix, rule, pins) for rule in matrix.rules)
+    return [broken for broken in judged if broken is not None]
 
 
 def rule_faults(matrix: Matrix) -> Iterator[Fault]:
@@ -94,18 +86,23 @@ def nearest_that_works(matrix: Matrix, pins: Pins, broken: BrokenRule) -> str | 
     component = broken.rule.judges
     if broken.rule.minimum is not None:
         return broken.rule.minimum.get(broken.pin)
+    known: dict[str, object] = {}
     if component in TABLES:
-        known: Iterable[str] = getattr(matrix, TABLES[component])
+        known |= getattr(matrix, TABLES[component])
     else:  # each CUDA release lists the releases of cuDNN and NCCL that go with it
-        known = dict.fromkeys(v for cuda in matrix.cuda.values() for v in getattr(cuda, component))
+        for cuda in matrix.cuda.values():
+            known |= dict.fromkeys(getattr(cuda, component))
 
     def works(value: str) -> bool:
-        found = broken_rules(matrix, {**pins, component: value})
-        return not any(b.rule.judges == component and not b.is_of_a_table for b in found)
+        for other in broken_rules(matrix, {**pins, component: value}):
+            if other.rule.judges == component and not other.is_of_a_table:
+                return False
+        return True
 
     def distance(value: str) -> tuple[bool, int, int]:
-        (name, place), (wrong, other) = _name_and_place(value), _name_and_place(broken.pin)
-        return name != wrong, abs(place - other), -place
+        name, place = _name_and_place(value)
+        pinned_name, pinned_place = _name_and_place(broken.pin)
+        return name != pinned_name, abs(place - pinned_place), -place
 
     return min(filter(works, known), key=distance, default=None)
 
@@ -113,16 +110,18 @@ def nearest_that_works(matrix: Matrix, pins: Pins, broken: BrokenRule) -> str | 
 def _name_and_place(value: str) -> tuple[str, int]:
     """Return a number beside the name that is larger for a newer version."""
     name = _VERSION.sub("", value)
-    found = numbers(value.removeprefix(name))
-    return name, sum(number * 10_000 ** (5 - i) for i, number in enumerate(found[:6]))
+    place = 0
+    for index, number in enumerate(numbers(value.removeprefix(name))[:6]):
+        place += number * 10_000 ** (5 - index)
+    return name, place
 
 
 def numbers(version: str) -> tuple[int, ...]:
     """Return the numbers of a version, without zeros at the end: 2.10 is newer than 2.9."""
-    found = [int(number) for number in re.findall(r"[0-9]+", version)]
-    while found and not found[-1]:
-        found.pop()
-    return tuple(found)
+    parts = [int(number) for number in re.findall(r"[0-9]+", version)]
+    while parts and not parts[-1]:
+        parts.pop()
+    return tuple(parts)
 
 
 @cache
@@ -136,22 +135,26 @@ def admits(specifier: str, version: str) -> bool:
 
 def _judge(matrix: Matrix, rule: Rule, pins: Pins) -> BrokenRule | None:
     """Return how the pins break the rule; None if they do not, or if it is not about them."""
+    if rule.judges not in pins:  # a CPU image has no CUDA, whatever the rule compares
+        return None
+    for name, specifier in rule.where.items():
+        known = _look_up(matrix, pins, name)
+        if not known or not admits(specifier, known[0]):
+            return None
     value = _look_up(matrix, pins, rule.value or rule.judges)
     fact = _look_up(matrix, pins, rule.fact) if rule.fact else None
     if rule.minimum is not None:
-        minimum = rule.minimum.get(pins.get(rule.judges, ""))
+        minimum = rule.minimum.get(pins[rule.judges])
         fact = (minimum,) if minimum else None
-    judged = rule.judges in pins  # a CPU image has no CUDA, whatever the rule compares
-    where = ((_look_up(matrix, pins, one), range_) for one, range_ in rule.where.items())
-    applies = all(found and admits(range_, found[0]) for found, range_ in where)
-    if not judged or value is None or fact is None or not applies:
+    if value is None or fact is None:
         return None
-    comparison, found = COMPARISONS[rule.check], ", ".join(value)
-    if comparison.holds(found, fact):
+    holds, requirement = COMPARISONS[rule.check]
+    compared = ", ".join(value)
+    if holds(compared, fact):
         return None
     listed = ", ".join(fact) or "none"
-    required = comparison.requires.format(listed, minor_of(listed))
-    return BrokenRule(rule, pins[rule.judges], found, required)
+    required = requirement.format(listed, minor_of(listed))
+    return BrokenRule(rule, pins[rule.judges], compared, required)
 
 
 def _look_up(matrix: Matrix, pins: Pins, fact: str) -> Value | None:
@@ -160,14 +163,15 @@ def _look_up(matrix: Matrix, pins: Pins, fact: str) -> Value | None:
     None: the image has no such pin, or its wheel was not read yet.
     """
     component, _, name = fact.partition(".")
-    found: object
+    value: object = pins.get(component)
     if component == "wheel":
-        found = _wheel_fact(matrix, pins, name)
-    else:
-        found = pins.get(component)
-        if found and name:
-            found = getattr(getattr(matrix, TABLES[component])[found], name, None)
-    return (found,) if isinstance(found, str) else found if isinstance(found, tuple) else None
+        value = _wheel_fact(matrix, pins, name)
+    elif value and name:
+        entry = getattr(matrix, TABLES[component])[value]
+        value = getattr(entry, name, None)
+    if isinstance(value, str):
+        return (value,)
+    return value if isinstance(value, tuple) else None
 
 
 def _wheel_fact(matrix: Matrix, pins: Pins, name: str) -> object:
@@ -193,15 +197,16 @@ def _same_major_newer_minor(version: str, other: str) -> bool:
     return mine[0] == least[0] and mine[1] >= least[1]
 
 
-#: The comparisons that a rule's ``check`` names.
-COMPARISONS: Mapping[Check, Comparison] = {
-    "equal": Comparison(lambda value, fact: (value,) == fact, "{0}"),
-    "one-of": Comparison(lambda value, fact: value in fact, "one of: {0}"),
-    "range": Comparison(lambda value, fact: admits(fact[0], value), "a version in {0}"),
-    "at-least": Comparison(lambda value, fact: numbers(value) >= numbers(fact[0]), "at least {0}"),
-    "same-major-minor-at-least": Comparison(
+#: Whether a value fits a fact, by a rule's ``check``; and which values would, by the fact and its
+#: first two numbers.
+COMPARISONS: Mapping[Check, tuple[Callable[[str, Value], bool], str]] = {
+    "equal": (lambda value, fact: (value,) == fact, "{0}"),
+    "one-of": (lambda value, fact: value in fact, "one of: {0}"),
+    "range": (lambda value, fact: admits(fact[0], value), "a version in {0}"),
+    "at-least": (lambda value, fact: numbers(value) >= numbers(fact[0]), "at least {0}"),
+    "same-major-minor-at-least": (
         lambda value, fact: _same_major_newer_minor(value, fact[0]),
         "{1} or newer of the same major number",
     ),
-    "release-one-of": Comparison(lambda value, fact: minor_of(value) in fact, "a release of: {0}"),
+    "release-one-of": (lambda value, fact: minor_of(value) in fact, "a release of: {0}"),
 }

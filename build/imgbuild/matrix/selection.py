@@ -25,7 +25,7 @@ _SHORT = re.compile(rf"(\d+\.\d+(?:\.\d+)?|{LATEST})(?:-(cpu|gpu))?")
 class Selection:
     """The selection options. ``everything`` is all that fits the others, without defaults.
 
-    ``names`` are of single images (`image_called`), and exclude every other option.
+    ``names`` are of single images (`find_image`), and exclude every other option.
     """
 
     tensorflow: tuple[str, ...] = ()
@@ -63,8 +63,8 @@ def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]
                 "An image's name, as argument or with --name, cannot be combined with --tf, --cpu, "
                 "--gpu, --stack, --mpi or --all."
             )
-        called = {image_called(matrix, name).name for name in dict.fromkeys(selection.names)}
-        return tuple(image for image in images if image.name in called)
+        names = {find_image(matrix, name).name for name in dict.fromkeys(selection.names)}
+        return tuple(image for image in images if image.name in names)
     _check_options(images, matrix, selection)
     return _matching(images, matrix, selection)
 
@@ -72,9 +72,11 @@ def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]
 def _check_options(images: tuple["Image", ...], matrix: "Matrix", selection: Selection) -> None:
     if not selection.named and matrix.defaults.tensorflow is None:
         raise InputError("Select images with --tf VERSION or --all; `imgbuild list` has them.")
+    releases = [image.tensorflow for image in images]
+    versions = {LATEST, *releases, *(image.minor for image in images)}
     for version in selection.tensorflow:
-        if not any(version in {LATEST, image.minor, image.tensorflow} for image in images):
-            near = ", ".join(_nearest(version, [image.tensorflow for image in images]))
+        if version not in versions:
+            near = ", ".join(_nearest(version, releases))
             what = f"--tf {version!r}: no such TensorFlow in the matrix"
             raise InputError(f"{what}. Nearest: {near}; `imgbuild list` has them all.")
     flavours = sorted({image.mpi.flavour for image in images})
@@ -103,30 +105,33 @@ def _matching(
     variants: Sequence[str | None] = ["cpu"] * selection.cpu + ["gpu"] * selection.gpu
     names: set[str] = set()
     for version, variant in product(versions, variants or [None]):
-        of_version = [i for i in images if version in {None, LATEST, i.minor, i.tensorflow}]
-        found = [
+        of_version = [
+            image for image in images if version in {None, LATEST, image.minor, image.tensorflow}
+        ]
+        fitting = [
             image
             for image in of_version
             if variant in {None, image.variant}
             and selection.stack in {None, image.stack}
             and selection.mpi in {None, image.mpi.flavour}
         ]
-        if not found:
+        if not fitting:
             raise _no_image(selection, version, variant, of_version)
-        found = newest_of(found) if version == LATEST else found
+        if version == LATEST:
+            fitting = newest_images(fitting)
         if not selection.everything:
-            found = by_default(found)
-        names.update(image.name for image in found)
+            fitting = default_image(fitting)
+        names.update(image.name for image in fitting)
     return tuple(image for image in images if image.name in names)
 
 
-def newest_of(images: Sequence["Image"]) -> list["Image"]:
+def newest_images(images: Sequence["Image"]) -> list["Image"]:
     """Return the images of the newest minor version of TensorFlow."""
-    numbers = [[int(number) for number in image.minor.split(".")] for image in images]
-    return [image for image, own in zip(images, numbers, strict=True) if own == max(numbers)]
+    newest = max(images, key=lambda image: [int(number) for number in image.minor.split(".")])
+    return [image for image in images if image.minor == newest.minor]
 
 
-def by_default(images: list["Image"]) -> list["Image"]:
+def default_image(images: list["Image"]) -> list["Image"]:
     """Return the image that the defaults mean; each counts only where it leaves an image."""
     defaults = images[0].matrix.defaults
     conditions: tuple[Callable[[Image], bool], ...] = (
@@ -158,7 +163,7 @@ def _no_image(
     return InputError(f"{what} fits {asked}. There are: {', '.join(dict.fromkeys(kinds))}.")
 
 
-def image_called(matrix: "Matrix", text: str) -> "Image":
+def find_image(matrix: "Matrix", text: str) -> "Image":
     """Return the image of a name, tag or alias; ``2.2-gpu`` is what ``--tf 2.2 --gpu`` selects.
 
     The name of another publisher's image selects the image of the same TensorFlow and variant.
@@ -170,25 +175,26 @@ def image_called(matrix: "Matrix", text: str) -> "Image":
     family = all_images(matrix)
     for image in family:
         short = (tag.rpartition(":")[2] for tag in image.tags)
-        if text in {image.name, *image.tags, *short} or plain(text) in map(plain, image.aliases):
+        if text in {image.name, *image.tags, *short}:
             return image
-    if short_form := _SHORT.fullmatch(text):
-        version, variant = short_form.groups()
+        if normalize_alias(text) in map(normalize_alias, image.aliases):
+            return image
+    short_form, known = _SHORT.fullmatch(text), parse_known_name(text)
+    version, variant = short_form.groups() if short_form else known or ("", None)
+    minors = {LATEST, *(image.minor for image in family)}
+    if short_form or version in minors:
         selection = Selection((version,), cpu=variant == "cpu", gpu=variant == "gpu")
         return select_images(matrix, selection)[0]
-    known = parse_known_name(text)
-    minors = {LATEST, *(image.minor for image in family)}
-    if known and known.version in minors:
-        cpu, gpu = known.variant == "cpu", known.variant == "gpu"
-        return select_images(matrix, Selection((known.version,), cpu=cpu, gpu=gpu))[0]
     import difflib  # noqa: PLC0415 - for the error alone
 
-    names = {name.lower(): name for image in family for name in (image.name, *image.aliases)}
+    names: dict[str, str] = {}
+    for image in family:
+        names |= {name.lower(): name for name in (image.name, *image.aliases)}
     near = [names[name] for name in difflib.get_close_matches(text.lower(), names, _NEAR, 0.0)]
     if known:  # of another version: first the images whose version is nearest
-        images = [image for image in family if known.variant in {None, image.variant}]
-        minor = _nearest(known.version, [image.minor for image in images])[0]
-        first = by_default([image for image in images if image.minor == minor])[0].name
+        images = [image for image in family if variant in {None, image.variant}]
+        minor = _nearest(version, [image.minor for image in images])[0]
+        first = default_image([image for image in images if image.minor == minor])[0].name
         near = [first, *(name for name in near if name != first)]
     raise InputError(
         f"{text!r}: no such image in the matrix. Most similar: {', '.join(near)}; `imgbuild list` "
@@ -196,6 +202,6 @@ def image_called(matrix: "Matrix", text: str) -> "Image":
     )
 
 
-def plain(alias: str) -> str:
+def normalize_alias(alias: str) -> str:
     """Return what has to be equal for two aliases to be one: not case, blanks or hyphens."""
     return re.sub(r"[\s_-]+", "-", alias.strip().lower())

@@ -164,11 +164,11 @@ def _part_faults(scheme: tuple[Part, ...], moves: bool) -> Iterator[str]:
 def _unusable(tags: Sequence[tuple[str, str]], moves: bool) -> Iterable[str]:
     """Return each reason why tags are refused, with the first such image."""
     longest = LONGEST_TAG - (0 if moves else len(RECORD_SUFFIX))
-    found: dict[str, str] = {}
+    faults: dict[str, str] = {}
     for name, tag in tags:
         if reason := _refusal(tag, longest):
-            found.setdefault(reason, f"{name} would be {tag!r}: {reason}")
-    return found.values()
+            faults.setdefault(reason, f"{name} would be {tag!r}: {reason}")
+    return faults.values()
 
 
 def _refusal(tag: str, longest: int) -> str | None:

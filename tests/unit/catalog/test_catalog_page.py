@@ -28,7 +28,7 @@ from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
-from imgbuild.matrix.selection import image_called
+from imgbuild.matrix.selection import find_image
 from imgbuild.project import Project
 from imgbuild.scan.findings import Scan, SecurityFinding
 from imgbuild.sizes import Layer
@@ -60,7 +60,7 @@ def of(images: dict[str, Image]) -> Callable[[str], CatalogEntry]:
 
 
 def test_an_image_that_is_neither_built_nor_published() -> None:
-    image = image_called(load_matrix(ROOT / "matrix.yaml"), CPU)  # with its budget
+    image = find_image(load_matrix(ROOT / "matrix.yaml"), CPU)  # with its budget
     text = said([entry(image, LOCKS)], None)
     for part in (
         r"\u2264 \d+ MB updates until 20\d\d-\d\d-\d\d not built here",

@@ -12,7 +12,7 @@ from imgbuild.extend.conda_file import CondaPackages
 from imgbuild.extend.extension import extension_of, read_conda_packages, wanted_packages
 from imgbuild.extend.requirement_files import RequirementReader
 from imgbuild.matrix.load import load_matrix
-from imgbuild.matrix.selection import image_called
+from imgbuild.matrix.selection import find_image
 from imgbuild.project import Project
 
 PYTHON = "3.6.15"
@@ -78,7 +78,7 @@ def test_an_exported_environment(read: Read) -> None:
 
 def base(name: str) -> BaseImage:
     project = Project(ROOT)
-    return family_base(image_called(load_matrix(project.matrix), name), project)
+    return family_base(find_image(load_matrix(project.matrix), name), project)
 
 
 @pytest.mark.parametrize(

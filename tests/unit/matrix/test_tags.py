@@ -9,7 +9,7 @@ import yaml
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.selection import image_called
+from imgbuild.matrix.selection import find_image
 from imgbuild.matrix.tags import LONGEST_RELEASE, planned_tags, tags_with_pins
 from imgbuild.yaml_file import read_document
 
@@ -25,14 +25,14 @@ def test_a_tag_of_a_build_is_a_published_one_and_of_one_image(matrix: Matrix) ->
     for image in all_images(matrix):
         moving = planned_tags(image, "20261120.1").moving
         assert {tag.removeprefix("imgbuild/tensorflow:") for tag in image.tags} == {*moving}
-        assert {image_called(matrix, tag) for tag in (*image.tags, *moving)} == {image}
+        assert {find_image(matrix, tag) for tag in (*image.tags, *moving)} == {image}
 
 
 def test_tags_with_pins_of_an_earlier_release(matrix: Matrix) -> None:
     for image in all_images(matrix):
         pins = {pin.component: pin.version for pin in image.pins}
         assert tags_with_pins(image, pins) == tags_with_pins(image, {}) == planned_tags(image)
-    gpu = image_called(matrix, "2.2-gpu")
+    gpu = find_image(matrix, "2.2-gpu")
     pins = {
         "tensorflow": "2.1.9",
         "python": "3.5.1",
