@@ -14,7 +14,7 @@ from pathlib import Path
 from imgbuild.build.targets import PACKAGES
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import render_dockerfile
-from imgbuild.dockerfile.stages import Stage, needed
+from imgbuild.dockerfile.stages import Stage, needed_stages
 from imgbuild.files import file_sha256, sha256, stored_folder
 from imgbuild.inputs.build_inputs import SUPPLIED, BuildInputs
 from imgbuild.matrix.images import Image
@@ -50,7 +50,7 @@ def wheel_key(image: Image, project: Project, inputs: BuildInputs) -> str | None
     if STAGE not in dockerfile.stages:
         return None
     packages = {name for name in dockerfile.stages if name.split("-")[0] == PACKAGES}
-    stages = needed(dockerfile.stages, STAGE, {*_KNOWN_OTHERWISE, *packages})
+    stages = needed_stages(dockerfile.stages, STAGE, {*_KNOWN_OTHERWISE, *packages})
     entries = read_lock(project.locks / image.lock_name).entries
     text = "".join(stage.text for stage in stages.values())
     paths = {path for stage in stages.values() for path in stage.paths}

@@ -52,53 +52,62 @@ _HEADER = """\
 def package_bounds(image: Image, locks: Path) -> dict[str, str]:
     """Return the versions that each package of an image may have; empty for any version."""
     dependents = read_lock(locks / image.lock_name).dependents
-    kept = _kept(image)
-    narrowed = _narrowing(image)
-    return {
-        name: f"=={version}"
-        if name in kept
-        else _bounds((*dependents.get(name, {}).values(), *narrowed.get(name, ())))
-        for name, version in locked_packages(image, locks).items()
-    }
+    kept = _kept_packages(image)
+    narrowed = _matrix_bounds(image)
+    bounds = {}
+    for name, version in locked_packages(image, locks).items():
+        if name in kept:
+            bounds[name] = f"=={version}"
+        else:
+            accepted = dependents.get(name, {}).values()
+            bounds[name] = _join_bounds((*accepted, *narrowed.get(name, ())))
+    return bounds
 
 
-def _kept(image: Image) -> set[str]:
-    matrix = image.matrix
-    marked = (one for one in (*matrix.requirements, *matrix.constraints) if one.keep)
-    names = [_parsed(one.require).name for one in marked if applies(one, image)]
-    names += [_parsed(text).name for text in image.cuda_requirements]
-    return {*KEPT, image.distribution, *image.provided, *map(canonicalize_name, names)}
+def _kept_packages(image: Image) -> set[str]:
+    names = {*KEPT, image.distribution, *image.provided}
+    for condition in (*image.matrix.requirements, *image.matrix.constraints):
+        if condition.keep and applies(condition, image):
+            names.add(canonicalize_name(_parse(condition.require).name))
+    for text in image.cuda_requirements:
+        names.add(canonicalize_name(_parse(text).name))
+    return names
 
 
-def _narrowing(image: Image) -> dict[str, list[str]]:
+def _matrix_bounds(image: Image) -> dict[str, list[str]]:
     """Return the bounds of the matrix that are no exact versions, by package."""
-    found: dict[str, list[str]] = {}
-    for one in image.matrix.constraints:
-        required = _parsed(one.require)
-        if applies(one, image) and not any(s.operator == "==" for s in required.specifier):
-            found.setdefault(canonicalize_name(required.name), []).append(str(required.specifier))
-    return found
+    bounds: dict[str, list[str]] = {}
+    for constraint in image.matrix.constraints:
+        required = _parse(constraint.require)
+        operators = {specifier.operator for specifier in required.specifier}
+        if applies(constraint, image) and "==" not in operators:
+            name = canonicalize_name(required.name)
+            bounds.setdefault(name, []).append(str(required.specifier))
+    return bounds
 
 
 @cache
-def _parsed(text: str) -> Requirement:
+def _parse(text: str) -> Requirement:
     """Return a requirement of the matrix, which every image reads again."""
     return Requirement(text)
 
 
-def applies(one: Condition | Companion, image: Image) -> bool:
-    return (one.tensorflow is None or admits(one.tensorflow, image.tensorflow)) and (
-        one.python is None or admits(one.python, image.python_minor)
-    )
+def applies(condition: Condition | Companion, image: Image) -> bool:
+    """Return whether a condition holds for the TensorFlow and the Python of an image."""
+    tensorflow, python = condition.tensorflow, condition.python
+    if tensorflow is not None and not admits(tensorflow, image.tensorflow):
+        return False
+    return python is None or admits(python, image.python_minor)
 
 
-def _bounds(accepted: Iterable[str]) -> str:
+def _join_bounds(accepted: Iterable[str]) -> str:
     """Return what all of these admit, without bounds that another one makes needless."""
-    single = {*SpecifierSet(",".join(filter(None, accepted)))}
-    lower = [one for one in single if one.operator == ">="]
-    upper = [one for one in single if one.operator == "<"]
-    single -= {*sorted(lower, key=_version)[:-1], *sorted(upper, key=_version)[1:]}
-    return ",".join(map(str, sorted(single, key=lambda one: (one.operator != ">=", str(one)))))
+    bounds = {*SpecifierSet(",".join(filter(None, accepted)))}
+    lower = [bound for bound in bounds if bound.operator == ">="]
+    upper = [bound for bound in bounds if bound.operator == "<"]
+    bounds -= {*sorted(lower, key=_version)[:-1], *sorted(upper, key=_version)[1:]}
+    ordered = sorted(bounds, key=lambda bound: (bound.operator != ">=", str(bound)))
+    return ",".join(map(str, ordered))
 
 
 def _version(specifier: Specifier) -> Version:
@@ -111,14 +120,14 @@ def companion_bounds(image: Image, packages: Iterable[str]) -> dict[str, str]:
     Of a companion without such a release it is `NONE`.
     """
     bounds: dict[str, str] = {}
-    for one in image.matrix.companions:
-        required = _parsed(one.require)
+    for companion in image.matrix.companions:
+        required = _parse(companion.require)
         name = canonicalize_name(required.name)
         if name in packages:
             continue
         bounds.setdefault(name, NONE)
-        if applies(one, image):
-            bounds[name] = _bounds([str(required.specifier)])
+        if applies(companion, image):
+            bounds[name] = _join_bounds([str(required.specifier)])
     return {**bounds, **other_tensorflows(packages)}
 
 
@@ -146,12 +155,15 @@ def _needed_tensorflow(name: str, image: Image) -> str:
 
     It does not depend on other images, so that a new one does not change the digest of this one.
     """
-    rows = [one for one in image.matrix.companions if _parsed(one.require).name == name]
-    bounds = [bound for row in rows for bound in SpecifierSet(row.tensorflow or "")]
-    lowest = min((_version(bound) for bound in bounds if bound.operator == ">="), default=None)
-    if lowest and Version(image.tensorflow) < lowest:
-        return f">={lowest}"
-    return f"<{max(_version(bound) for bound in bounds if bound.operator == '<')}"
+    lower, upper = list[Version](), list[Version]()
+    for companion in image.matrix.companions:
+        if _parse(companion.require).name == name:
+            bounds = SpecifierSet(companion.tensorflow or "")
+            lower += [_version(bound) for bound in bounds if bound.operator == ">="]
+            upper += [_version(bound) for bound in bounds if bound.operator == "<"]
+    if lower and Version(image.tensorflow) < min(lower):
+        return f">={min(lower)}"
+    return f"<{max(upper)}"
 
 
 def render_constraints(image: Image, locks: Path) -> str:

@@ -96,14 +96,14 @@ def parse_lock(text: str, name: str) -> Lock:
     dependents: dict[str, Mapping[str, str]] = {}
     for line in _LINE.finditer(text):
         match = _ENTRY.fullmatch(line[0])
-        found = tuple(_HASH.findall(match[3])) if match else ()
+        digests = tuple(_HASH.findall(match[3])) if match else ()
         distribution = canonicalize_name(match[1]) if match else ""
-        if not match or not found or distribution in versions:
+        if not match or not digests or distribution in versions:
             number = text.count("\n", 0, line.start()) + 1
             again = f"{distribution} is in this lock already"
-            what = again if found else "not an exact requirement with its sha256"
+            what = again if digests else "not an exact requirement with its sha256"
             raise InputError(f"{name}:{number}: {what}.")
-        versions[distribution], hashes[distribution] = match[2], found
+        versions[distribution], hashes[distribution] = match[2], digests
         entries[distribution] = line[0]
         if comment := _DEPENDENTS.match(text, line.end()):
             dependents[distribution] = _parse_dependents(comment[1])
@@ -148,7 +148,7 @@ def package_layers(image: Image, locks: Path) -> tuple[PackageLayer, ...]:
 def _layers_of(image: Image, lock: str) -> tuple[PackageLayer, ...]:
     entries = parse_lock(lock, image.lock_name).entries
     named = image.matrix.package_layers
-    rest = tuple(entries.keys() - {one for packages in named.values() for one in packages})
+    rest = entries.keys() - set[str]().union(*named.values())
     layers = []
     for name, packages in (*named.items(), (REST, sorted(rest))):
         present = tuple(package for package in packages if package in entries)

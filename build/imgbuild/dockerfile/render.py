@@ -42,9 +42,11 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
     except Exception as error:  # whatever the code in a template raises
         # Jinja puts the templates' own lines into the traceback, for every kind of error.
         frames = extract_tb(error.__traceback__)
-        own = [one for one in frames if Path(one.filename).is_relative_to(templates)]
-        positions = [f"{Path(one.filename).relative_to(templates)}:{one.lineno}" for one in own]
-        where = positions[-1] if positions else "Dockerfile.j2"
+        where = "Dockerfile.j2"
+        for frame in frames:
+            path = Path(frame.filename)
+            if path.is_relative_to(templates):
+                where = f"{path.relative_to(templates)}:{frame.lineno}"
         what = " ".join(f"{type(error).__name__}: {error}".split())
         if not os.access(templates, os.R_OK | os.X_OK):  # Jinja says that there is no template
             what = "you may not read this folder"
@@ -77,14 +79,14 @@ def dockerfile_path(image: Image, folder: Path) -> Path:
 
 def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[Path, str]:
     """Return the text of all Dockerfiles, constraints and layers of locks, by their paths."""
-    found = {}
+    texts = {}
     locks = templates.parent / "locks"
     for image in images:
         path = dockerfile_path(image, folder)
-        found[path] = render_dockerfile(image, templates).text
-        found[path.with_name(CONSTRAINTS)] = render_constraints(image, locks)
-        found |= {locks / layer.file_name: layer.text for layer in package_layers(image, locks)}
-    return found
+        texts[path] = render_dockerfile(image, templates).text
+        texts[path.with_name(CONSTRAINTS)] = render_constraints(image, locks)
+        texts |= {locks / layer.file_name: layer.text for layer in package_layers(image, locks)}
+    return texts
 
 
 def rules_for_images() -> str:
@@ -95,7 +97,7 @@ def rules_for_images() -> str:
 
 def write_all(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
     """Write what changed, delete what belongs to no image, or neither; return the changed paths."""
-    stale = _stale(rendered, folder)
+    stale = _find_stale(rendered, folder)
     changed = write_texts(rendered, stale)
     for path in stale:
         if path.name in {DOCKERFILE, CONSTRAINTS}:
@@ -109,7 +111,7 @@ def find_drift(rendered: Mapping[Path, str], folder: Path) -> list[str]:
     drifted = [path for path, text in rendered.items() if _read(path) != text]
     return [
         *(_difference(path, _read(path), rendered[path]) for path in drifted),
-        *(f"{path}: belongs to no image of the matrix" for path in _stale(rendered, folder)),
+        *(f"{path}: belongs to no image of the matrix" for path in _find_stale(rendered, folder)),
     ]
 
 
@@ -124,12 +126,12 @@ def _difference(path: Path, committed: str | None, rendered: str) -> str:
     return f"{path}: differs in line ends only"
 
 
-def _stale(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
+def _find_stale(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
     """Return the Dockerfiles and constraints of no image, and the layers of no lock."""
-    layers = {path.parent for path in rendered if path.parent.name == FOLDER}
-    found = {*folder.glob(f"*/{DOCKERFILE}"), *folder.glob(f"*/{CONSTRAINTS}")}
-    found |= {path for layer in layers for path in layer.iterdir()}
-    return sorted(found - {*rendered})
+    existing = {*folder.glob(f"*/{DOCKERFILE}"), *folder.glob(f"*/{CONSTRAINTS}")}
+    for layers in {path.parent for path in rendered if path.parent.name == FOLDER}:
+        existing.update(layers.iterdir())
+    return sorted(existing - {*rendered})
 
 
 def _read(path: Path) -> str | None:

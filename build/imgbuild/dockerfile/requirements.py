@@ -39,7 +39,7 @@ _UV_GLIBCS = range(31, 41)
 _AT_ONCE = 4
 #: Which locks to resolve; ``all`` keeps versions that still satisfy.
 Scope = Literal["stale", "all", "upgrade"]
-_parsed = cache(Requirement)
+_parse = cache(Requirement)
 
 
 @dataclass(frozen=True)
@@ -87,21 +87,24 @@ def lock_family(matrix: Matrix, stack: str | None = None) -> LockFamily:
     """Return the locks of one stack, or of all; InputError if there is no such stack."""
     if stack not in {None, *matrix.stacks}:
         raise InputError(f"No stack is called {stack!r}; there are: {', '.join(matrix.stacks)}.")
-    images = all_images(matrix)
-    selected = [image for image in images if stack in {None, image.stack}]
-    pythons = {v: one for v, one in matrix.python.items() if isinstance(one, CondaPython)}
-    versions = {image.version_of("python") for image in selected}
-    names = {*_requests(images), *map(conda_lock_name, pythons)}
-    own = {version: python for version, python in pythons.items() if version in versions}
-    return LockFamily(tuple(_requests(selected).values()), own, frozenset(names))
+    names = {
+        conda_lock_name(version)
+        for version, python in matrix.python.items()
+        if python.origin == "conda"
+    }
+    requests: dict[str, LockRequest] = {}
+    pythons: dict[str, CondaPython] = {}
+    for image in all_images(matrix):
+        names.update(image.lock_names)
+        if stack in {None, image.stack}:
+            # Images that share a lock share the request.
+            requests |= {request.file_name: request for request in lock_requests(image)}
+            if isinstance(image.python, CondaPython):
+                pythons[image.version_of("python")] = image.python
+    return LockFamily(tuple(requests.values()), pythons, frozenset(names))
 
 
-def _requests(images: Iterable[Image]) -> dict[str, LockRequest]:
-    """Return the requests by lock; images that share a lock share the request."""
-    return {request.file_name: request for image in images for request in requests_of(image)}
-
-
-def requests_of(image: Image) -> tuple[LockRequest, ...]:
+def lock_requests(image: Image) -> tuple[LockRequest, ...]:
     """Return the requests of one image's locks: packages, their build tools, MPI, CUDA."""
     matrix, mpi, python = image.matrix, image.mpi, image.python_minor
     keras = image.release.tf_keras
@@ -112,7 +115,7 @@ def requests_of(image: Image) -> tuple[LockRequest, ...]:
     )
     # A Python of an archive runs on that system alone.
     system = uv_platform(image.os.glibc) if image.python.origin == "apt" else PLATFORM
-    found = [
+    requests = [
         LockRequest(
             image.lock_name,
             f"TensorFlow {image.tensorflow}, Python {python}, {image.variant}",
@@ -135,27 +138,25 @@ def requests_of(image: Image) -> tuple[LockRequest, ...]:
         title = f"{image.mpi_name}, Python {python}"
         packages = (mpi.runtime, mpi.build)
         # Headers demand the run time of their own release, not always the one that is wanted.
-        found.append(LockRequest(image.mpi_lock_name, title, python, packages, (), alone=True))
+        requests.append(LockRequest(image.mpi_lock_name, title, python, packages, (), alone=True))
     if image.cuda_lock_name and image.index_cuda:
         headers = (*image.index_cuda.headers, image.cuda_requirements[-1])
         title = f"what is compiled for CUDA {image.version_of('cuda')}, Python {python}"
-        found.append(LockRequest(image.cuda_lock_name, title, python, headers, ()))
-    return tuple(found)
+        requests.append(LockRequest(image.cuda_lock_name, title, python, headers, ()))
+    return tuple(requests)
 
 
 def family_problems(family: LockFamily, folder: Path) -> list[str]:
     """Return one line a problem: a lock missing, stale, unsatisfied, or belonging to no image."""
-    return [
-        *(line for request in family.requests for line in lock_problems(request, folder)),
-        *(
-            f"{path.name}: belongs to no image of the matrix"
-            for path in stale_locks(family, folder)
-        ),
-        *conda_problems(family.pythons, folder),
-    ]
+    problems: list[str] = []
+    for request in family.requests:
+        problems += lock_problems(request, folder)
+    for path in find_stale_locks(family, folder):
+        problems.append(f"{path.name}: belongs to no image of the matrix")
+    return problems + conda_problems(family.pythons, folder)
 
 
-def stale_locks(family: LockFamily, folder: Path) -> list[Path]:
+def find_stale_locks(family: LockFamily, folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.txt") if path.name not in family.names)
 
 
@@ -165,7 +166,7 @@ def lock_problems(request: LockRequest, folder: Path) -> list[str]:
         lock = read_lock(folder / request.file_name, advice="")  # the list has its own
     except InputError as error:
         return [str(error)]
-    unmet = [f"{request.file_name}: {line}" for line in _unmet(request, lock)]
+    unmet = [f"{request.file_name}: {line}" for line in _find_unmet(request, lock)]
     if unmet or lock.request_digest == request.digest:
         return unmet
     return [f"{request.file_name}: made for other requirements than the matrix has now"]
@@ -177,21 +178,21 @@ def _applicable(conditions: Iterable[Condition], image: Image) -> tuple[str, ...
 
 def _horovod_requirements(image: Image) -> tuple[str, ...]:
     """Return the packages of the matrix that Horovod requires, each in any version."""
-    required = [one for one in image.matrix.requirements if one.horovod]
-    return tuple(_parsed(text).name for text in _applicable(required, image))
+    required = [condition for condition in image.matrix.requirements if condition.horovod]
+    return tuple(_parse(text).name for text in _applicable(required, image))
 
 
-def _unmet(request: LockRequest, lock: Lock) -> Iterator[str]:
+def _find_unmet(request: LockRequest, lock: Lock) -> Iterator[str]:
     for text in (*request.requirements, *request.constraints):
-        one = _parsed(text)
-        version = lock.versions.get(canonicalize_name(one.name))
-        required = text in request.requirements
+        requirement = _parse(text)
+        name, version = requirement.name, lock.versions.get(canonicalize_name(requirement.name))
+        is_required = text in request.requirements
         if version is None:
-            if required:
-                yield f"{one.name} is missing; the matrix requires {text}"
-        elif not one.specifier.contains(version, prereleases=True):
-            rule = "requires" if required else "allows only"
-            yield f"has {one.name} {version}; the matrix {rule} {text}"
+            if is_required:
+                yield f"{name} is missing; the matrix requires {text}"
+        elif not requirement.specifier.contains(version, prereleases=True):
+            verb = "requires" if is_required else "allows only"
+            yield f"has {name} {version}; the matrix {verb} {text}"
 
 
 def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
@@ -210,20 +211,22 @@ def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
     """
     environment, upgrade = index_environment(sites), scope == "upgrade"
     readers = (read_metadata, read_requirements)
-    requests = [one for one in family.requests if scope != "stale" or lock_problems(one, folder)]
+    requests = family.requests
+    if scope == "stale":
+        requests = tuple(request for request in requests if lock_problems(request, folder))
 
-    def text_of(request: LockRequest) -> str:
+    def resolve_text(request: LockRequest) -> str:
         log(f"resolving {request.file_name}")
         return resolve(request, folder, *readers, upgrade=upgrade, environment=environment)
 
     paths = [folder / request.file_name for request in requests]
-    texts = dict(zip(paths, in_parallel(text_of, requests, _AT_ONCE), strict=True))
+    texts = dict(zip(paths, in_parallel(resolve_text, requests, _AT_ONCE), strict=True))
     unread = []
     for version, python in family.pythons.items():
         text, faults = resolve_conda(version, python, folder, sites, upgrade=upgrade)
         texts[folder / conda_lock_name(version)] = text
         unread += faults
-    return write_texts(texts, stale_locks(family, folder)), unread
+    return write_texts(texts, find_stale_locks(family, folder)), unread
 
 
 def resolve(  # noqa: PLR0913 - which lock, and how
@@ -282,7 +285,7 @@ def _dependents(
     dependents: dict[str, dict[str, str]] = {}
     for dependent, texts in requirements.items():
         for text in texts:
-            required = _parsed(text)
+            required = _parse(text)
             if not required.marker or required.marker.evaluate(environment):
                 accepted = dependents.setdefault(canonicalize_name(required.name), {})
                 accepted[dependent] = str(required.specifier & accepted.get(dependent, ""))
@@ -292,7 +295,7 @@ def _dependents(
 def uv_platform(glibc: str) -> str:
     """Return what uv calls a system with this glibc: that of the newest wheels that run on it."""
     minor = int(glibc.partition(".")[2] or 0)
-    newest = max((one for one in _UV_GLIBCS if one <= minor), default=None)
+    newest = max((known for known in _UV_GLIBCS if known <= minor), default=None)
     return f"x86_64-manylinux_2_{newest}" if newest else PLATFORM
 
 
@@ -308,9 +311,9 @@ def index_environment(sites: "Sites") -> Mapping[str, str]:
     """
     sites.check_logins()
     mirror = sites.settings.mirrors.get(INDEX)
-    found = {
+    variables = {
         "UV_DEFAULT_INDEX": mirror.url if mirror else None,
         "NETRC": sites.settings.netrc,
         "SSL_CERT_FILE": sites.settings.ca_bundle,
     }
-    return {**os.environ, **{name: value for name, value in found.items() if value}}
+    return {**os.environ, **{name: value for name, value in variables.items() if value}}

@@ -113,7 +113,10 @@ class _Unbuilt:
 
     @property
     def options(self) -> list[str]:
-        return [word for name in sorted(self.releases) for word in ("--no-binary", name)]
+        options: list[str] = []
+        for name in sorted(self.releases):
+            options += ["--no-binary", name]
+        return options
 
     @property
     def toml(self) -> str:
@@ -428,9 +431,9 @@ def parse_metadata(text: str, name: str, version: str) -> PackageMetadata:
     """
     try:
         headers = HeaderParser().parsestr(text[:LARGEST_METADATA])
-        found = canonicalize_name(str(headers.get("Name", "")), validate=True)
-        if (found, Version(str(headers.get("Version", "")))) != (name, Version(version)):
-            raise ValueError(f"it says that it is {found} {headers.get('Version')}")
+        own_name = canonicalize_name(str(headers.get("Name", "")), validate=True)
+        if (own_name, Version(str(headers.get("Version", "")))) != (name, Version(version)):
+            raise ValueError(f"it says that it is {own_name} {headers.get('Version')}")
         python = str(SpecifierSet(str(headers.get("Requires-Python", ""))))
         requires = tuple(map(index_requirement, _values(headers.get_all("Requires-Dist"))))
         extras = _values(headers.get_all("Provides-Extra"))

@@ -48,12 +48,17 @@ class Stage:
     @cached_property
     def paths(self) -> tuple[str, ...]:
         """The paths of the build context that it mounts or copies, sorted."""
-        return tuple(sorted({path for one in self.instructions for path in _paths(one.line)}))
+        paths = set[str]()
+        for instruction in self.instructions:
+            paths.update(_paths(instruction.line))
+        return tuple(sorted(paths))
 
     @cached_property
     def digest(self) -> str:
         """The sha256, in hexadecimal, of its instructions without comments, FROM included."""
-        lines = [line for one in self.instructions for line in (one.line, *one.body)]
+        lines: list[str] = []
+        for instruction in self.instructions:
+            lines += [instruction.line, *instruction.body]
         return sha256("\n".join(lines).encode())
 
 
@@ -88,27 +93,27 @@ class Dockerfile:
     @property
     def chain(self) -> tuple[Stage, ...]:
         """The stages whose layers are the image's: the last one, before it those it stands on."""
-        found = [self.final]
-        while (parent := self.stages.get(found[0].parent)) is not None:
-            found.insert(0, parent)
-        return tuple(found)
+        stages = [self.final]
+        while (parent := self.stages.get(stages[0].parent)) is not None:
+            stages.insert(0, parent)
+        return tuple(stages)
 
 
-def needed(
+def needed_stages(
     stages: Mapping[str, Stage], target: str, replaced: Collection[str] = ()
 ) -> dict[str, Stage]:
     """Return those of ``stages`` that ``target`` needs, itself included, in their order.
 
     ``replaced`` are stages for which a build has a named context.
     """
-    found: set[str] = set()
-    todo = [target]
-    while todo:
-        name = todo.pop()
-        if name in stages and name not in replaced and name not in found:
-            found.add(name)
-            todo.extend(stages[name].needs)
-    return {name: stage for name, stage in stages.items() if name in found}
+    names: set[str] = set()
+    remaining = [target]
+    while remaining:
+        name = remaining.pop()
+        if name in stages and name not in replaced and name not in names:
+            names.add(name)
+            remaining.extend(stages[name].needs)
+    return {name: stage for name, stage in stages.items() if name in names}
 
 
 def _instructions(text: str) -> Iterator[Instruction]:
@@ -138,12 +143,12 @@ def _is_code(line: str) -> bool:
 def _paths(line: str) -> tuple[str, ...]:
     """Return the paths that one instruction takes; images have most instructions in common."""
     word, *rest = line.split()
-    found: list[str] = []
+    paths: list[str] = []
     if word == "RUN":
         for options in _MOUNT.findall(line):
             fields = dict(field.partition("=")[::2] for field in options.split(","))
             if fields.get("type", "bind") == "bind" and "from" not in fields:
-                found.append(fields.get("source") or fields.get("src") or ".")
-    elif word in {"COPY", "ADD"} and not any(one.startswith("--from=") for one in rest):
-        found = [one for one in rest if not one.startswith("--")][:-1]
-    return tuple(path.strip("/") or "." for path in found)
+                paths.append(fields.get("source") or fields.get("src") or ".")
+    elif word in {"COPY", "ADD"} and not any(option.startswith("--from=") for option in rest):
+        paths = [path for path in rest if not path.startswith("--")][:-1]
+    return tuple(path.strip("/") or "." for path in paths)

@@ -172,9 +172,9 @@ def nvidia_libraries(image: Image) -> list[str]:
 def _cuda(image: Image, layers: Sequence[PackageLayer]) -> Variables:
     """Return what CUDA is made of, what compiles Horovod for it, and the GPUs that this is for."""
     if cuda := image.index_cuda:
-        layer = (one.name for one in layers if cuda.cudnn_package in one.packages)
+        names = [layer.name for layer in layers if cuda.cudnn_package in layer.packages]
         return {
-            "cuda_layer": next(layer, None),
+            "cuda_layer": names[0] if names else None,
             "cuda_compilers": [f"g++-{cuda.compiler}"],
             "capabilities": _numbers(cuda.kernels),
         }

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from imgbuild.dockerfile.lockfile import lock_text, read_lock
 from imgbuild.dockerfile.render import render_dockerfile
-from imgbuild.dockerfile.stages import Dockerfile, Stage, needed
+from imgbuild.dockerfile.stages import Dockerfile, Stage, needed_stages
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import ContentStore, json_sha256, link_or_copy, sha256, write_text
 from imgbuild.inputs.base import KEYRINGS
@@ -145,7 +145,7 @@ def install_stages(image: Image, project: Project, settings: Settings) -> tuple[
     local = isinstance(settings.interpreter_for(image.version_of("python")), PrefixInterpreter)
     dockerfile = render_dockerfile(image, project.templates)
     replaced = SUPPLIED | ({"cpython"} if local else set())
-    stages = [*needed(dockerfile.stages, dockerfile.final.name, replaced).values()]
+    stages = [*needed_stages(dockerfile.stages, dockerfile.final.name, replaced).values()]
     if local:
         stages += Dockerfile(project.prefix_dockerfile.read_text("utf-8")).stages.values()
     return tuple(stage for stage in stages if install_instruction(stage))

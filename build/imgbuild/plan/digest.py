@@ -14,7 +14,7 @@ from pathlib import Path
 
 from imgbuild.dockerfile.lockfile import read_lock, require_layer_as_named
 from imgbuild.dockerfile.render import committed_dockerfile
-from imgbuild.dockerfile.requirements import LockRequest, lock_problems, requests_of
+from imgbuild.dockerfile.requirements import LockRequest, lock_problems, lock_requests
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.errors import InputError
 from imgbuild.files import json_sha256
@@ -56,7 +56,7 @@ class InputReader:
 
     def require_locks(self, image: Image) -> None:
         """Refuse locks that are damaged, or made for other requirements than the matrix has now."""
-        for request in requests_of(image):
+        for request in lock_requests(image):
             self._require_lock(request)
 
     def _check_lock(self, request: LockRequest) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from imgbuild.dockerfile.stages import Dockerfile, needed
+from imgbuild.dockerfile.stages import Dockerfile, needed_stages
 
 DOCKERFILE = """# A comment.
 ARG EPOCH=1
@@ -39,8 +39,8 @@ def test_what_a_stage_stands_on_and_takes() -> None:
 def test_needed_stages() -> None:
     text = "FROM x AS a\nFROM a AS b\nFROM x AS c\nFROM x AS d\nCOPY --from=b / /\n"
     stages = Dockerfile(text).stages
-    assert [*needed(stages, "d")] == ["a", "b", "d"]
-    assert [*needed(stages, "d", {"b"})] == ["d"]
+    assert [*needed_stages(stages, "d")] == ["a", "b", "d"]
+    assert [*needed_stages(stages, "d", {"b"})] == ["d"]
 
 
 def test_instructions_are_whole() -> None:

@@ -15,7 +15,7 @@ from imgbuild.dockerfile.requirements import (
     family_problems,
     lock_family,
     lock_problems,
-    requests_of,
+    lock_requests,
     resolve,
     write_locks,
 )
@@ -66,9 +66,9 @@ def test_a_stack_has_its_locks_and_leaves_the_others_alone(matrix: Matrix) -> No
 
 def test_what_an_mpi_or_keras_2_leaves_out(images: dict[str, Image]) -> None:
     """The digests of the committed locks are of all else that is asked for."""
-    packages, _, mpi = requests_of(images["tf-1.12-gpu-ubuntu"])
+    packages, _, mpi = lock_requests(images["tf-1.12-gpu-ubuntu"])
     assert (packages.alone, mpi.alone) == (False, True)
-    packages = requests_of(images["tf-2.21-cpu-debian"])[0]
+    packages = lock_requests(images["tf-2.21-cpu-debian"])[0]
     assert packages.provided == ("tensorflow",), "the image's own, of another name"
     assert packages.platform == "x86_64-manylinux_2_36", "the wheel needs more than 2.17"
 

@@ -18,7 +18,7 @@ from imgbuild.dockerfile.render import (
     template_environment,
     write_all,
 )
-from imgbuild.dockerfile.stages import Dockerfile, needed
+from imgbuild.dockerfile.stages import Dockerfile, needed_stages
 from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
@@ -108,7 +108,7 @@ def test_horovod_waits_for_no_copy_of_tensorflow(
 ) -> None:
     """Copies of gigabytes are made while Horovod is compiled, not before."""
     for name in (name for name, image in images.items() if image.horovod):
-        stages = needed(rendered(name).stages, "horovod-wheel")
+        stages = needed_stages(rendered(name).stages, "horovod-wheel")
         assert "packages-tensorflow" in stages, name
         assert "framework" not in stages, name
 
