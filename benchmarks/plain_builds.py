@@ -10,7 +10,7 @@ from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.build.prepare import fetch_downloads, load_base
 from imgbuild.build.targets import image_target
 from imgbuild.dockerfile.render import template_environment
-from imgbuild.dockerfile.variables import epoch_seconds, variables
+from imgbuild.dockerfile.variables import epoch_seconds, template_variables
 from imgbuild.engine.build import BuildTarget
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
@@ -69,7 +69,7 @@ def build_options(target: BuildTarget, image: Image) -> list[str]:
 def one_stage(image: Image, target: BuildTarget, project: Project, folder: Path) -> BuildTarget:
     """Return the same image as one single-stage Dockerfile with pip, written to ``folder``."""
     template = template_environment(project.templates, HERE).get_template("one_stage.j2")
-    text = template.render(variables(image, project.locks))
+    text = template.render(template_variables(image, project.locks))
     dockerfile = folder / f"{image.name}.Dockerfile"
     dockerfile.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
     return replace(target, dockerfile=dockerfile, labels={})

@@ -114,12 +114,12 @@ def audit_offline(
         locked = [facts for facts in fitting if facts.sha256 in hashes]
         if fitting:
             known = replace(artifact, state="evidence", facts=(locked or fitting)[0])
-            compared.append(_compared(known, locks))
+            compared.append(_add_contradictions(known, locks))
         else:
             text = f"images/evidence.json has no {artifact.title}"
             lacking = artifact.contradiction("evidence", text, _WRITE)
             compared.append(replace(artifact, contradictions=(lacking,)))
-    return AuditResult(compared, _contradictions(compared), _count_locked(locks, ()))
+    return AuditResult(compared, _list_contradictions(compared), _count_locked(locks, ()))
 
 
 def audit_online(  # noqa: PLR0913 - what is compared, and with what
@@ -162,12 +162,12 @@ def audit_online(  # noqa: PLR0913 - what is compared, and with what
                 artifact = _read_source(artifact, file, client, download=download)
         except MachineError as error:
             return replace(artifact, state="unread", problem=str(error))
-        return _compared(replace(artifact, seconds=time.monotonic() - start), locks)
+        return _add_contradictions(replace(artifact, seconds=time.monotonic() - start), locks)
 
     artifacts = in_parallel(read, artifacts, _WHEELS_AT_ONCE)
     inputs = checking.result()
     contradictions = (
-        *_contradictions(artifacts),
+        *_list_contradictions(artifacts),
         *compare_rules(artifacts),
         *compare_locks(locks, pages),
         *compare_inputs(inputs),
@@ -240,12 +240,12 @@ def _read_source(
     )
 
 
-def _compared(artifact: Artifact, locks: Mapping[str, Lock]) -> Artifact:
+def _add_contradictions(artifact: Artifact, locks: Mapping[str, Lock]) -> Artifact:
     contradictions = (*artifact.contradictions, *compare(artifact, locks))
     return replace(artifact, contradictions=contradictions)
 
 
-def _contradictions(artifacts: Iterable[Artifact]) -> tuple[Contradiction, ...]:
+def _list_contradictions(artifacts: Iterable[Artifact]) -> tuple[Contradiction, ...]:
     contradictions: list[Contradiction] = []
     for artifact in artifacts:
         contradictions += artifact.contradictions

@@ -11,8 +11,8 @@ from imgbuild.audit.package_index import OfferedFile
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.matrix.evidence import Evidence, Facts, WheelFacts, file_tags
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.pins import pin_location
-from imgbuild.matrix.rules import rule_faults
+from imgbuild.matrix.pins import locate_pin
+from imgbuild.matrix.rules import find_rule_faults
 from imgbuild.yaml_file import Location
 
 ArtifactState = Literal["read", "cached", "evidence", "offered", "verified", "missing", "unread"]
@@ -136,7 +136,7 @@ def _compare_tags(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
     inside = {text.partition("-")[0] for text in facts.tags}
     for where, interpreters in (("file name", named), ("WHEEL file", inside)):
         if tag not in interpreters:
-            place = pin_location(image.matrix, image.row, "python")
+            place = locate_pin(image.matrix, image.row, "python")
             listed = " ".join(sorted(interpreters)) or "of no Python"
             evidence = f"its {where} has the tags {listed}"
             change = (
@@ -210,7 +210,7 @@ def compare_rules(artifacts: Sequence[Artifact]) -> Iterator[Contradiction]:
     matrix = artifacts[0].images[0].matrix
     fresh = {artifact.facts.sha256: artifact.facts for artifact in artifacts if artifact.facts}
     evidence = Evidence({**matrix.evidence.facts, **fresh})
-    for fault in rule_faults(matrix.with_evidence(evidence)):
+    for fault in find_rule_faults(matrix.with_evidence(evidence)):
         names, _, what = fault.message.rstrip(".").partition(": ")
         yield Contradiction("rule", names, fault.location, what, "change the pin")
 

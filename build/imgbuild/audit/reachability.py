@@ -48,7 +48,7 @@ class OtherInput:
     seconds: float = 0.0
 
 
-def other_inputs(images: Sequence[Image], project: Project, sites: Sites) -> list[OtherInput]:
+def list_other_inputs(images: Sequence[Image], project: Project, sites: Sites) -> list[OtherInput]:
     """Return every download, conda package, package repository and base image of the images."""
     files = [
         OtherInput(name, source.url, source.sha256, ("sources", name, "sha256"))

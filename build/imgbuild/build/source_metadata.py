@@ -35,10 +35,10 @@ from imgbuild.dockerfile.resolver import (
     LARGEST_METADATA,
     PackageMetadata,
     Target,
+    explain_refusal,
     index_requirement,
     lock_packages,
     parse_metadata,
-    refusal,
     wheel_metadata,
 )
 from imgbuild.dockerfile.variables import PREFIX
@@ -267,7 +267,7 @@ class MetadataReader:
         options = ("--constraint=constraints.txt", "build.in")
         environment = index_environment(self.sites)
         text, result = lock_packages(options, target, folder, environment, "", refuse)
-        if reason := refusal(result, f"the build tools of {title}"):
+        if reason := explain_refusal(result, f"the build tools of {title}"):
             own = ", ".join(f"{name} {version}" for name, version in locked.versions.items())
             raise CheckFailedError(
                 f"{title} cannot be built with the locked build tools ({own or 'none'}): {reason} "

@@ -37,7 +37,7 @@ def audit(
 ) -> None:
     """Compare the pins with wheels, sources and downloads."""
     from imgbuild.audit.audit import audit_offline, audit_online, list_artifacts, write_evidence
-    from imgbuild.audit.reachability import other_inputs
+    from imgbuild.audit.reachability import list_other_inputs
     from imgbuild.dockerfile.lockfile import read_lock
     from imgbuild.matrix.images import all_images
     from imgbuild.yaml_file import read_document
@@ -60,7 +60,7 @@ def audit(
     else:
         known = {} if refresh else matrix.evidence.facts
         sites = options.sites_of(checkout, matrix)
-        inputs = other_inputs(images, checkout, sites)
+        inputs = list_other_inputs(images, checkout, sites)
         result = audit_online(artifacts, inputs, locks, sites, info, known=known, download=download)
     position = read_document(checkout.matrix).position
     print_result(_as_json(result, position), _lines(result, position), as_json=as_json)

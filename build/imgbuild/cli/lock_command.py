@@ -28,13 +28,13 @@ def lock(
     family = requirements.lock_family(matrix, stack)
     total = counted(len(family.requests) + len(family.pythons), "lock")
     if check:
-        problems = requirements.family_problems(family, folder)
+        problems = requirements.check_family(family, folder)
         if problems:
             lines = "\n".join(f"images/locks/{problem}" for problem in problems)
             raise CheckFailedError(
                 f"Locks do not satisfy the matrix:\n{lines}\nRun `imgbuild lock`."
             )
-        for note in conda.unlocked_packages(family.pythons, folder):
+        for note in conda.find_unlocked(family.pythons, folder):
             echo(f"note: images/locks/{note}: their channel was not reached.")
         echo(f"{total}: the matrix is satisfied.")
         return

@@ -11,7 +11,7 @@ def render(
 ) -> None:
     """Write Dockerfiles, layers of locks, schema and table of images."""
     from imgbuild.catalog.page import readme_texts
-    from imgbuild.dockerfile.render import find_drift, render_all, rules_for_images, write_all
+    from imgbuild.dockerfile.render import find_drift, render_all, render_rules, write_all
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
     from imgbuild.matrix.schema import SCHEMA_NAME, schema_text
@@ -20,7 +20,7 @@ def render(
     rendered = render_all(all_images(matrix), checkout.templates, checkout.dockerfiles)
     rendered |= readme_texts(checkout.root, matrix)
     rendered[checkout.root / "images" / SCHEMA_NAME] = schema_text()
-    rendered[checkout.files / "pip" / "requirement_rules.py"] = rules_for_images()
+    rendered[checkout.files / "pip" / "requirement_rules.py"] = render_rules()
     if not check:
         require_own(checkout, "render")
         changed = write_all(rendered, checkout.dockerfiles)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.addresses import shown
-from imgbuild.dockerfile.lockfile import MAKE_LOCK, lock_text
+from imgbuild.dockerfile.lockfile import MAKE_LOCK, read_lock_text
 from imgbuild.dockerfile.sources import file_name
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.components import CondaPython, Python
@@ -47,7 +47,9 @@ def conda_lock_name(version: str) -> str:
 def read_conda_lock(path: Path, advice: str = MAKE_LOCK) -> dict[str, str | None]:
     """Return the sha256 of each package by URL, None if it is unlocked.
 
-    ``advice`` is as in `lock_text`. InputError (``file:line``): a line is none, or there twice.
+    ``advice`` is as in `read_lock_text`.
+
+    InputError: a line (``file:line``) is not a package, or is listed twice.
     """
     lines = _read_lines(path, advice)
     return {
@@ -58,7 +60,7 @@ def read_conda_lock(path: Path, advice: str = MAKE_LOCK) -> dict[str, str | None
 def _read_lines(path: Path, advice: str = MAKE_LOCK) -> dict[str, re.Match[str]]:
     """Return the lines by URL; raises as `read_conda_lock`."""
     lines: dict[str, re.Match[str]] = {}
-    for number, line in enumerate(lock_text(path, advice).splitlines(), 1):
+    for number, line in enumerate(read_lock_text(path, advice).splitlines(), 1):
         if not line or line.startswith("#"):
             continue
         match = _LINE.fullmatch(line)
@@ -73,7 +75,7 @@ def _read_lines(path: Path, advice: str = MAKE_LOCK) -> dict[str, re.Match[str]]
     return lines
 
 
-def conda_problems(pythons: Mapping[str, CondaPython], folder: Path) -> list[str]:
+def check_conda_locks(pythons: Mapping[str, CondaPython], folder: Path) -> list[str]:
     """Return one line a problem: a lock that cannot be read, a package missing or left over."""
     problems = []
     for version, python in pythons.items():
@@ -89,7 +91,7 @@ def conda_problems(pythons: Mapping[str, CondaPython], folder: Path) -> list[str
     return problems
 
 
-def unlocked_packages(pythons: Iterable[str], folder: Path) -> list[str]:
+def find_unlocked(pythons: Iterable[str], folder: Path) -> list[str]:
     """Return one line a lock that holds unlocked packages."""
     lines = []
     for version in pythons:

@@ -127,12 +127,12 @@ def _licences(image: Image) -> str:
     TensorFlow and Horovod are of Apache-2.0; SPDX has no name for the others' terms (NOTICE).
     """
     terms = ["NVIDIA-EULA"] if image.cuda else []
-    terms += ["Anaconda"] if _of_anaconda(image) else []
+    terms += ["Anaconda"] if _uses_anaconda(image) else []
     terms += [licence] if (licence := _mpi_licence(image)) else []
     return " AND ".join(["Apache-2.0", *(f"LicenseRef-{name}" for name in terms)])
 
 
-def _of_anaconda(image: Image) -> bool:
+def _uses_anaconda(image: Image) -> bool:
     """Return whether the installer of conda, or a package, comes from Anaconda's own site."""
     if image.python.origin != "conda":
         return False

@@ -55,9 +55,9 @@ class Lock:
 def read_lock(path: Path, advice: str = MAKE_LOCK) -> Lock:
     """Return the lock in ``path``; InputError if it is missing or not as `imgbuild lock` writes.
 
-    ``advice`` is as in `lock_text`.
+    ``advice`` is as in `read_lock_text`.
     """
-    return parse_lock(lock_text(path, advice), path.name)
+    return parse_lock(read_lock_text(path, advice), path.name)
 
 
 def locked_packages(image: Image, locks: Path) -> dict[str, str]:
@@ -67,7 +67,7 @@ def locked_packages(image: Image, locks: Path) -> dict[str, str]:
     return dict(sorted(versions.items()))
 
 
-def lock_text(path: Path, advice: str = MAKE_LOCK) -> str:
+def read_lock_text(path: Path, advice: str = MAKE_LOCK) -> str:
     """Return the text of a lock.
 
     InputError: it is missing or no text, and ``advice`` says what to do; or it cannot be read.
@@ -115,7 +115,7 @@ def _parse_dependents(text: str) -> dict[str, str]:
     return dict(dependent.partition(" ")[::2] for dependent in text.split("; "))
 
 
-def with_dependents(text: str, dependents: Mapping[str, Mapping[str, str]]) -> str:
+def add_dependents(text: str, dependents: Mapping[str, Mapping[str, str]]) -> str:
     """Return the text of a lock with a line for each package that others require."""
     parts, end = list[str](), 0
     for line in _LINE.finditer(text):
@@ -141,11 +141,11 @@ class PackageLayer:
 
 def package_layers(image: Image, locks: Path) -> tuple[PackageLayer, ...]:
     """Return the layers of the image's lock, in the order of the matrix; the rest is the last."""
-    return _layers_of(image, lock_text(locks / image.lock_name))
+    return _split_layers(image, read_lock_text(locks / image.lock_name))
 
 
 @lru_cache(maxsize=512)
-def _layers_of(image: Image, lock: str) -> tuple[PackageLayer, ...]:
+def _split_layers(image: Image, lock: str) -> tuple[PackageLayer, ...]:
     entries = parse_lock(lock, image.lock_name).entries
     named = image.matrix.package_layers
     rest = entries.keys() - set[str]().union(*named.values())

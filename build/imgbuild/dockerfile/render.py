@@ -18,7 +18,7 @@ from imgbuild import requirement_rules
 from imgbuild.dockerfile.constraints import render_constraints
 from imgbuild.dockerfile.lockfile import FOLDER, package_layers
 from imgbuild.dockerfile.stages import Dockerfile
-from imgbuild.dockerfile.variables import variables
+from imgbuild.dockerfile.variables import template_variables
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import write_texts
 from imgbuild.matrix.images import Image
@@ -36,7 +36,7 @@ WIDTH = 130
 
 def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
     """Return the image's Dockerfile; its lock is in a folder beside that of the templates."""
-    values = variables(image, templates.parent / "locks")
+    values = template_variables(image, templates.parent / "locks")
     try:
         text = template_environment(templates).get_template("Dockerfile.j2").render(values)
     except Exception as error:  # whatever the code in a template raises
@@ -89,7 +89,7 @@ def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[P
     return texts
 
 
-def rules_for_images() -> str:
+def render_rules() -> str:
     """Return the module `requirement_rules` for images, where pip brings `packaging`."""
     text = Path(requirement_rules.__file__).read_text(encoding="utf-8")
     return re.sub(r"^from packaging", "from pip._vendor.packaging", text, flags=re.MULTILINE)
@@ -110,12 +110,12 @@ def find_drift(rendered: Mapping[Path, str], folder: Path) -> list[str]:
     """Return one paragraph a file that differs: its path, the first differing line, both sides."""
     drifted = [path for path, text in rendered.items() if _read(path) != text]
     return [
-        *(_difference(path, _read(path), rendered[path]) for path in drifted),
+        *(_describe_difference(path, _read(path), rendered[path]) for path in drifted),
         *(f"{path}: belongs to no image of the matrix" for path in _find_stale(rendered, folder)),
     ]
 
 
-def _difference(path: Path, committed: str | None, rendered: str) -> str:
+def _describe_difference(path: Path, committed: str | None, rendered: str) -> str:
     if committed is None:
         return f"{path}: is missing"
     sides = committed.splitlines(), rendered.splitlines()
@@ -155,7 +155,7 @@ def template_environment(*folders: Path) -> Environment:
         (compiled := cache_dir() / "templates").mkdir(exist_ok=True)
         environment.bytecode_cache = _CompiledTemplates(str(compiled))
     environment.filters["shell_word"] = shlex.quote
-    environment.filters["wrapped"] = _wrapped
+    environment.filters["wrapped"] = _wrap_words
     return environment
 
 
@@ -184,7 +184,7 @@ class _CompiledTemplates(FileSystemBytecodeCache):
             part.replace(path)
 
 
-def _wrapped(words: Iterable[str], before: int, indent: int = 4) -> str:
+def _wrap_words(words: Iterable[str], before: int, indent: int = 4) -> str:
     """Return the words in lines that go on, the first after ``before`` columns; none is broken."""
     lines, room = [""], WIDTH - len(" \\") - before
     for word in words:

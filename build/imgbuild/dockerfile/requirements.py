@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Literal
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from imgbuild.dockerfile.conda import conda_lock_name, conda_problems, resolve_conda
+from imgbuild.dockerfile.conda import check_conda_locks, conda_lock_name, resolve_conda
 from imgbuild.dockerfile.constraints import applies
-from imgbuild.dockerfile.lockfile import HEADER, Lock, parse_lock, read_lock, with_dependents
+from imgbuild.dockerfile.lockfile import HEADER, Lock, add_dependents, parse_lock, read_lock
 from imgbuild.dockerfile.resolver import (
     ReadMetadata,
     ReadRequirements,
     Target,
+    explain_refusal,
     lock_packages,
-    refusal,
 )
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.files import json_sha256, work_folder, write_texts
@@ -63,7 +63,7 @@ class LockRequest:
 
     @property
     def target(self) -> Target:
-        return Target(self.python, self.platform, _glibc_of(self.platform))
+        return Target(self.python, self.platform, _parse_glibc(self.platform))
 
     @property
     def digest(self) -> str:
@@ -120,8 +120,8 @@ def lock_requests(image: Image) -> tuple[LockRequest, ...]:
             image.lock_name,
             f"TensorFlow {image.tensorflow}, Python {python}, {image.variant}",
             python,
-            (*pins, *image.cuda_requirements, *_applicable(matrix.requirements, image)),
-            _applicable(matrix.constraints, image),
+            (*pins, *image.cuda_requirements, *_select_requirements(matrix.requirements, image)),
+            _select_requirements(matrix.constraints, image),
             provided=tuple(image.provided),
             platform=system,
             horovod=_horovod_requirements(image),
@@ -130,7 +130,7 @@ def lock_requests(image: Image) -> tuple[LockRequest, ...]:
             image.build_lock_name,
             f"what builds source distributions, Python {python}",
             python,
-            _applicable(matrix.build_requirements, image),
+            _select_requirements(matrix.build_requirements, image),
             (),
         ),
     ]
@@ -146,21 +146,21 @@ def lock_requests(image: Image) -> tuple[LockRequest, ...]:
     return tuple(requests)
 
 
-def family_problems(family: LockFamily, folder: Path) -> list[str]:
+def check_family(family: LockFamily, folder: Path) -> list[str]:
     """Return one line a problem: a lock missing, stale, unsatisfied, or belonging to no image."""
     problems: list[str] = []
     for request in family.requests:
-        problems += lock_problems(request, folder)
+        problems += check_lock(request, folder)
     for path in find_stale_locks(family, folder):
         problems.append(f"{path.name}: belongs to no image of the matrix")
-    return problems + conda_problems(family.pythons, folder)
+    return problems + check_conda_locks(family.pythons, folder)
 
 
 def find_stale_locks(family: LockFamily, folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.txt") if path.name not in family.names)
 
 
-def lock_problems(request: LockRequest, folder: Path) -> list[str]:
+def check_lock(request: LockRequest, folder: Path) -> list[str]:
     """Return one line a problem of the lock that a request is for."""
     try:
         lock = read_lock(folder / request.file_name, advice="")  # the list has its own
@@ -172,14 +172,14 @@ def lock_problems(request: LockRequest, folder: Path) -> list[str]:
     return [f"{request.file_name}: made for other requirements than the matrix has now"]
 
 
-def _applicable(conditions: Iterable[Condition], image: Image) -> tuple[str, ...]:
+def _select_requirements(conditions: Iterable[Condition], image: Image) -> tuple[str, ...]:
     return tuple(condition.require for condition in conditions if applies(condition, image))
 
 
 def _horovod_requirements(image: Image) -> tuple[str, ...]:
     """Return the packages of the matrix that Horovod requires, each in any version."""
     required = [condition for condition in image.matrix.requirements if condition.horovod]
-    return tuple(_parse(text).name for text in _applicable(required, image))
+    return tuple(_parse(text).name for text in _select_requirements(required, image))
 
 
 def _find_unmet(request: LockRequest, lock: Lock) -> Iterator[str]:
@@ -213,7 +213,7 @@ def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
     readers = (read_metadata, read_requirements)
     requests = family.requests
     if scope == "stale":
-        requests = tuple(request for request in requests if lock_problems(request, folder))
+        requests = tuple(request for request in requests if check_lock(request, folder))
 
     def resolve_text(request: LockRequest) -> str:
         log(f"resolving {request.file_name}")
@@ -255,7 +255,7 @@ def resolve(  # noqa: PLR0913 - which lock, and how
         options += ["requirements.in", *(["--no-deps"] if request.alone else [])]
         files = (work, environment, previous)
         body, result = lock_packages(options, request.target, *files, read_metadata)
-    if reason := refusal(result, request.file_name):
+    if reason := explain_refusal(result, request.file_name):
         raise CheckFailedError(
             f"No set of packages satisfies {request.file_name} ({request.title}): {reason} "
             "If the release exists, change `requirements` or `constraints` in matrix.yaml."
@@ -264,10 +264,10 @@ def resolve(  # noqa: PLR0913 - which lock, and how
     lock = parse_lock(text, request.file_name)
     requirements = read_requirements(lock, request.file_name, request.target)
     requirements = {**requirements, "horovod": request.horovod}
-    return with_dependents(text, _dependents(requirements, request.target))
+    return add_dependents(text, _find_dependents(requirements, request.target))
 
 
-def _dependents(
+def _find_dependents(
     requirements: Mapping[str, Iterable[str]], target: Target
 ) -> dict[str, dict[str, str]]:
     """Return the dependents of each package, with the versions that each accepts."""
@@ -299,7 +299,7 @@ def uv_platform(glibc: str) -> str:
     return f"x86_64-manylinux_2_{newest}" if newest else PLATFORM
 
 
-def _glibc_of(platform: str) -> str:
+def _parse_glibc(platform: str) -> str:
     """Return the glibc of a platform of uv: 2.36 of ``x86_64-manylinux_2_36``."""
     return platform.partition("manylinux_")[2].replace("_", ".") or Target.glibc
 

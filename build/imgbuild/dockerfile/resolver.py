@@ -200,7 +200,7 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
             if name in versions and versions[name] not in releases
         }
         if not unknown:
-            return _with_hashes(text, source_hashes), result
+            return _add_hashes(text, source_hashes), result
         for name, source in find_sources(unknown, target, folder, environment).items():
             version = unknown[name]
             try:
@@ -219,7 +219,7 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
     )
 
 
-def _with_hashes(text: str, source_hashes: Mapping[str, str]) -> str:
+def _add_hashes(text: str, source_hashes: Mapping[str, str]) -> str:
     """Return the lock with the hashes of the sources that uv did not read, as in a folder."""
     for pin, sha256 in source_hashes.items():
         line = re.compile(rf"^{re.escape(pin)}( ;[^\\\n]*)?$", re.MULTILINE)
@@ -315,7 +315,7 @@ def file_digest(name: str, url: str, hashes: Mapping[str, str]) -> str:
         raise MachineError(f"{unquote(parts.path)} cannot be read: {error.strerror}.") from None
 
 
-def refusal(result: Finished, lock: str) -> str:
+def explain_refusal(result: Finished, lock: str) -> str:
     """Return why uv found no packages that satisfy, nothing if it did.
 
     MachineError: the index cannot be reached.
@@ -358,7 +358,7 @@ def _call_uv(  # noqa: PLR0913 - what, where, and without building what
     command = [find_uv_bin(), "pip", "compile", "--only-binary", ":all:", *unbuilt.options]
     # Without it uv would start every Python of the PATH to find one of the target's version.
     command += ["--python", sys.executable]
-    command += [*_configuration(unbuilt, folder, env), *options]
+    command += [*_write_configuration(unbuilt, folder, env), *options]
     timeout = timeout or TIMEOUT_SECONDS
     result = run([*command, "--show-settings"], timeout=timeout, env=env, cwd=folder)
     if result.ok:
@@ -372,7 +372,9 @@ def _call_uv(  # noqa: PLR0913 - what, where, and without building what
     return result
 
 
-def _configuration(unbuilt: _Unbuilt, folder: Path, environment: Mapping[str, str]) -> list[str]:
+def _write_configuration(
+    unbuilt: _Unbuilt, folder: Path, environment: Mapping[str, str]
+) -> list[str]:
     """Write uv's settings for ``unbuilt`` into ``folder``; return the option that names them.
 
     uv finds a ``uv.toml`` in its folder, and also reads those of the user and the system, which may

@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from imgbuild.dockerfile.conda import conda_packages
 from imgbuild.dockerfile.labels import pin_labels
-from imgbuild.dockerfile.lockfile import PackageLayer, lock_text, package_layers
+from imgbuild.dockerfile.lockfile import PackageLayer, package_layers, read_lock_text
 from imgbuild.dockerfile.sources import image_sources
 from imgbuild.files import sha256
 from imgbuild.matrix.gpus import driver_cuda
@@ -84,13 +84,19 @@ def epoch_seconds(image: Image) -> int:
     return calendar.timegm(time.strptime(image.matrix.epoch, "%Y-%m-%dT%H:%M:%SZ"))
 
 
-def variables(image: Image, locks: Path) -> Variables:
+def template_variables(image: Image, locks: Path) -> Variables:
     """Return what the templates may name of an image.
 
     InputError: its lock is damaged, or its wheel was not read yet.
     """
     minor = image.python_minor
     *layers, rest = package_layers(image, locks)
+    # TensorFlow's own name of it: from 2.21 on Clang is no Ubuntu's.
+    clang = "Clang" if admits(">=2.21", image.tensorflow) else "Ubuntu Clang"
+    programs = ["venv/python"] if image.python.origin == "apt" else []
+    programs += ["mpiexec-ssh"] if image.mpi.flavour == "intelmpi" else []
+    # Another lock of builders makes other files of a source distribution: uv must not reuse them.
+    build_lock = read_lock_text(locks / image.build_lock_name)
     return {
         "image": image,
         "epoch": epoch_seconds(image),
@@ -99,10 +105,7 @@ def variables(image: Image, locks: Path) -> Variables:
         "site_packages": f"{PREFIX}/lib/python{minor}/site-packages",
         "labels": [f'{name}="{value}"' for name, value in pin_labels(image).items()],
         "compilers": _compilers(image),
-        # How TensorFlow itself names it: from 2.21 on Clang is no Ubuntu's.
-        "compiler_words": image.wheel.compiler.replace(
-            "clang-", "Clang " if admits(">=2.21", image.tensorflow) else "Ubuntu Clang "
-        ),
+        "compiler_words": image.wheel.compiler.replace("clang-", f"{clang} "),
         "sources": image_sources(image),
         "conda_packages": conda_packages(image.version_of("python"), image.python, locks),
         "uv": image.matrix.uv,
@@ -110,12 +113,8 @@ def variables(image: Image, locks: Path) -> Variables:
         **_environment(image),
         **_system_packages(image),
         **_cuda(image, layers),
-        "own_programs": [
-            *(["venv/python"] if image.python.origin == "apt" else []),
-            *(["mpiexec-ssh"] if image.mpi.flavour == "intelmpi" else []),
-        ],
-        # What another lock of builders made of a source distribution must not be found in it.
-        "uv_cache": f"imgbuild-uv-{sha256(lock_text(locks / image.build_lock_name).encode())[:8]}",
+        "own_programs": programs,
+        "uv_cache": f"imgbuild-uv-{sha256(build_lock.encode())[:8]}",
         "package_layers": layers,
         "other_packages": rest,
     }

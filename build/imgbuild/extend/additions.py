@@ -13,9 +13,9 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from imgbuild.dockerfile.lockfile import Lock, parse_lock
 from imgbuild.dockerfile.resolver import (
     ReadMetadata,
+    explain_refusal,
     lock_packages,
     parse_metadata,
-    refusal,
     wheel_metadata,
 )
 from imgbuild.errors import InputError
@@ -189,7 +189,7 @@ def _resolved(
         target = base.target
         files = (folder, environment, previous)
         text, result = lock_packages(options, target, *files, read_metadata)
-        reason = refusal(result, "the additions")
+        reason = explain_refusal(result, "the additions")
         if not reason:
             for request in with_wheel:
                 text = _with_given_wheel(text, request)

@@ -10,7 +10,7 @@ from typing import Literal
 import pydantic.dataclasses
 from pydantic import TypeAdapter, ValidationError
 
-from imgbuild.dockerfile.lockfile import lock_text, read_lock
+from imgbuild.dockerfile.lockfile import read_lock, read_lock_text
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Dockerfile, Stage, needed_stages
 from imgbuild.errors import InputError, MachineError
@@ -136,7 +136,7 @@ def fetch_request(image: Image, project: Project, settings: Settings) -> dict[st
     if (mirror := settings.mirrors.get(image.os.distribution)) and mirror.snapshot:
         parts["snapshot"] = mirror.snapshot
     for title, lock in image.titled_locks.items():
-        parts[title] = lock_text(project.locks / lock)
+        parts[title] = read_lock_text(project.locks / lock)
     return {name: sha256(value.encode())[:_SHORT] for name, value in parts.items()}
 
 

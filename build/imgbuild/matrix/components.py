@@ -31,7 +31,7 @@ class CondaPython(Section):
 
     @field_validator("packages")
     @classmethod
-    def _by_https(cls, packages: tuple[str, ...]) -> tuple[str, ...]:
+    def _require_https(cls, packages: tuple[str, ...]) -> tuple[str, ...]:
         for url in packages:
             if not url.startswith("https:"):
                 raise ValueError(

@@ -63,13 +63,13 @@ class WheelFacts(Facts):
     @property
     def native(self) -> tuple[str, ...]:
         """The compute capabilities that it has machine code for, such as ``7.0``."""
-        return tuple(map(_dotted, self.capabilities))
+        return tuple(map(_format_capability, self.capabilities))
 
     @property
     def ptx(self) -> tuple[str, ...]:
         """The compute capabilities that it has PTX for."""
         ptx = [name for name in self.capabilities if name.startswith("compute_")]
-        return tuple(map(_dotted, ptx))
+        return tuple(map(_format_capability, ptx))
 
     @property
     def platform_glibc(self) -> str | None:
@@ -87,7 +87,7 @@ class WheelFacts(Facts):
         return None
 
 
-def _dotted(capability: str) -> str:
+def _format_capability(capability: str) -> str:
     digits = capability.rpartition("_")[2]
     return f"{digits[:-1]}.{digits[-1]}"
 

@@ -9,7 +9,7 @@ from imgbuild.errors import InputError
 from imgbuild.matrix.components import AptCuda, Cuda, IndexCuda, Mpi, NoMpi, Python
 from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.matrix.model import Horovod, Matrix, OperatingSystem, Row, TensorFlow, Variant
-from imgbuild.matrix.pins import ResolvedPin, os_of, resolve_pins, usual_mpi
+from imgbuild.matrix.pins import ResolvedPin, resolve_os, resolve_pins, usual_mpi
 from imgbuild.matrix.tags import planned_tags
 
 #: Before the repository of what is built from stand-ins. No host can be called so, and nothing be
@@ -245,7 +245,7 @@ def resolve_image(matrix: Matrix, row: Row, variant: Variant) -> Image:
         tensorflow=row.tensorflow,
         variant=variant,
         stack=row.stack,
-        os_name=os_of(matrix, row),
+        os_name=resolve_os(matrix, row),
         repository=matrix.repository,
         pins=resolve_pins(matrix, row, variant),
         row=row,

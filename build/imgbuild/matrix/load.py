@@ -9,10 +9,10 @@ from imgbuild.matrix.evidence import read_evidence
 from imgbuild.matrix.images import all_images, minor_of, resolve_image
 from imgbuild.matrix.model import NONE, Matrix
 from imgbuild.matrix.pins import NVIDIA
-from imgbuild.matrix.rules import rule_faults
+from imgbuild.matrix.rules import find_rule_faults
 from imgbuild.matrix.schema import version_note
 from imgbuild.matrix.selection import normalize_alias
-from imgbuild.matrix.tags import tag_faults
+from imgbuild.matrix.tags import find_tag_faults
 from imgbuild.project import Project
 from imgbuild.yaml_file import Fault, Location, check, read_document
 
@@ -54,19 +54,23 @@ def load_matrix(path: Path) -> Matrix:
     document, project = read_document(path), Project(path.parent)
     matrix, faults = check(document, Matrix)
     # Looked up in the plain document, so that they are found beside the faults of the schema.
-    faults += _broken_references(document.value)
+    faults += _find_broken_references(document.value)
     if matrix:
         matrix = matrix.with_evidence(read_evidence(project.evidence))
-        faults += [*_image_faults(matrix), *_default_faults(matrix), *_layer_faults(matrix)]
-        faults += [*rule_faults(matrix), *tag_faults(matrix, all_images(matrix))]
-        faults += _alias_faults(matrix)
-        faults += _upstream_faults(matrix, project.keyrings)
+        faults += [
+            *_find_image_faults(matrix),
+            *_find_default_faults(matrix),
+            *_find_layer_faults(matrix),
+        ]
+        faults += [*find_rule_faults(matrix), *find_tag_faults(matrix, all_images(matrix))]
+        faults += _find_alias_faults(matrix)
+        faults += _find_upstream_faults(matrix, project.keyrings)
     if matrix is None or faults:
         raise InputError(f"{document.reject(faults)}{version_note(path.parent)}")
     return matrix
 
 
-def _broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 - whatever YAML holds
+def _find_broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 - whatever YAML holds
     """Yield every name of no entry; values of a wrong type are the schema's faults."""
     tables: dict[str, Any] = document if isinstance(document, dict) else {}
     references = dict(_REFERENCES)
@@ -77,7 +81,7 @@ def _broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 - what
         known = tables.get(table, {} if table == "cuda" else None)  # that one may be left out
         if not isinstance(known, dict):
             continue
-        for at, value in _names(document, pattern):
+        for at, value in _find_names(document, pattern):
             without = pattern[-1] == "horovod" and value == NONE
             if f"{prefix}{value}" not in known and not without:
                 listed = ", ".join(name for name in known if name.startswith(prefix)) or "none"
@@ -85,25 +89,29 @@ def _broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 - what
                 yield Fault(at, what)
 
 
-def _names(document: Any, pattern: Location) -> Iterator[tuple[Location, str]]:  # noqa: ANN401
+def _find_names(document: Any, pattern: Location) -> Iterator[tuple[Location, str]]:  # noqa: ANN401
     """Yield each name with its place."""
-    for at, value in _values(document, pattern):
+    for at, value in _find_values(document, pattern):
         name = value.get("version") if isinstance(value, dict) else value
         if isinstance(name, str):
             yield at, name
 
 
-def _values(value: Any, pattern: Location, at: Location = ()) -> Iterator[tuple[Location, Any]]:  # noqa: ANN401
+def _find_values(
+    value: Any,  # noqa: ANN401 - whatever YAML holds
+    pattern: Location,
+    at: Location = (),
+) -> Iterator[tuple[Location, Any]]:
     """Yield each value of the pattern's places."""
     if not pattern:
         yield at, value
     elif isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             if pattern[0] in {"*", key}:
-                yield from _values(inner, pattern[1:], (*at, key))
+                yield from _find_values(inner, pattern[1:], (*at, key))
 
 
-def _image_faults(matrix: Matrix) -> Iterator[Fault]:
+def _find_image_faults(matrix: Matrix) -> Iterator[Fault]:
     """Yield what an image lacks, and every image that an earlier row has already."""
     first: dict[str, int] = {}
     for index, row in enumerate(matrix.images):
@@ -120,7 +128,7 @@ def _image_faults(matrix: Matrix) -> Iterator[Fault]:
                 yield Fault(("images", index), what)
 
 
-def _default_faults(matrix: Matrix) -> Iterator[Fault]:
+def _find_default_faults(matrix: Matrix) -> Iterator[Fault]:
     """Yield the default TensorFlow if no row has it, neither as its minor nor as its release."""
     version, releases = matrix.defaults.tensorflow, [row.tensorflow for row in matrix.images]
     minors = dict.fromkeys(map(minor_of, releases))
@@ -130,7 +138,7 @@ def _default_faults(matrix: Matrix) -> Iterator[Fault]:
         yield Fault(("defaults", "tensorflow"), what)
 
 
-def _upstream_faults(matrix: Matrix, keyrings: Path) -> Iterator[Fault]:
+def _find_upstream_faults(matrix: Matrix, keyrings: Path) -> Iterator[Fault]:
     """Yield what is missing of NVIDIA's names and sites, for GPU images, and of keyrings."""
     systems = dict.fromkeys(image.os_name for image in all_images(matrix) if image.apt_cuda)
     for name in systems:
@@ -148,7 +156,7 @@ def _upstream_faults(matrix: Matrix, keyrings: Path) -> Iterator[Fault]:
             yield Fault(("upstreams", name, "keyring", "file"), what)
 
 
-def _layer_faults(matrix: Matrix) -> Iterator[Fault]:
+def _find_layer_faults(matrix: Matrix) -> Iterator[Fault]:
     """Yield each package that an earlier layer has already."""
     seen: dict[str, str] = {}
     for name, packages in matrix.package_layers.items():
@@ -158,7 +166,7 @@ def _layer_faults(matrix: Matrix) -> Iterator[Fault]:
                 yield Fault(("package_layers", name, index), what)
 
 
-def _alias_faults(matrix: Matrix) -> Iterator[Fault]:
+def _find_alias_faults(matrix: Matrix) -> Iterator[Fault]:
     """Yield each alias that another image has already; aliases of no image count for nothing."""
     seen = {image.name: image.name for image in all_images(matrix)}
     for name, aliases in matrix.aliases.items():

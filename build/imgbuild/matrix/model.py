@@ -48,25 +48,25 @@ class NoHorovod(Section):
     why: scalars.Prose
 
 
-def _spelled_out(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
+def _expand_pin(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
     return {"version": value} if isinstance(value, str) else value
 
 
-AnyPin = Annotated[Pin, BeforeValidator(_spelled_out, json_schema_input_type=scalars.Version | Pin)]
+AnyPin = Annotated[Pin, BeforeValidator(_expand_pin, json_schema_input_type=scalars.Version | Pin)]
 
 
-def _kind(value: Any) -> str:  # noqa: ANN401 - whatever YAML holds
+def _pin_kind(value: Any) -> str:  # noqa: ANN401 - whatever YAML holds
     return NONE if isinstance(value, dict) and value.get("version") == NONE else "pin"
 
 
 #: `none` needs its reason, so it is always a mapping.
 HorovodPin = Annotated[
     Annotated[NoHorovod, Tag(NONE)] | Annotated[Pin, Tag("pin")],
-    Discriminator(_kind),
-    BeforeValidator(_spelled_out, json_schema_input_type=scalars.Version | NoHorovod | Pin),
+    Discriminator(_pin_kind),
+    BeforeValidator(_expand_pin, json_schema_input_type=scalars.Version | NoHorovod | Pin),
 ]
 TablePin = Annotated[
-    NamedPin, BeforeValidator(_spelled_out, json_schema_input_type=scalars.Name | NamedPin)
+    NamedPin, BeforeValidator(_expand_pin, json_schema_input_type=scalars.Name | NamedPin)
 ]
 
 
@@ -258,13 +258,13 @@ class Row(StackPins):
         return self.horovod.version == NONE
 
     @model_validator(mode="after")
-    def _nothing_for_nothing(self) -> Self:
+    def _check_mpi(self) -> Self:
         if self.without_horovod and self.mpi:
             raise ValueError("MPI is there for Horovod: leave `mpi` out of a row without one")
         return self
 
     @model_validator(mode="after")
-    def _budgets_of_its_images(self) -> Self:
+    def _check_budgets(self) -> Self:
         for variant in {*self.budget} - {*self.variants}:
             listed = ", ".join(self.variants)
             raise ValueError(f"a budget for {variant}, which is no variant of this row: {listed}")

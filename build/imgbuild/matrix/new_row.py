@@ -13,7 +13,7 @@ from pathlib import Path
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import minor_of
 from imgbuild.matrix.model import Matrix, Row, TensorFlow, Variant
-from imgbuild.matrix.pins import pin_of
+from imgbuild.matrix.pins import resolve_pin
 from imgbuild.matrix.rules import admits, numbers
 from imgbuild.yaml_file import Location, read_document
 
@@ -36,7 +36,7 @@ class NewRow:
 
     @property
     def wheel_tag(self) -> str:
-        python = pin_of(self.matrix, self.like, "python").version
+        python = resolve_pin(self.matrix, self.like, "python").version
         return self.matrix.python[python].wheel_tag
 
     @property

@@ -33,16 +33,16 @@ class ResolvedPin:
     key: str | None = None
 
 
-def os_of(matrix: Matrix, row: Row) -> str:
+def resolve_os(matrix: Matrix, row: Row) -> str:
     return row.os or matrix.stacks[row.stack].os
 
 
 def _levels(matrix: Matrix, row: Row) -> tuple[StackPins, ...]:
-    system = matrix.operating_systems[os_of(matrix, row)]
+    system = matrix.operating_systems[resolve_os(matrix, row)]
     return row, matrix.stacks[row.stack].pins, system.pins
 
 
-def pin_of(matrix: Matrix, row: Row, component: str) -> Pin:
+def resolve_pin(matrix: Matrix, row: Row, component: str) -> Pin:
     """Return the pin that holds for a row; LookupError if nothing pins the component."""
     for level in _levels(matrix, row):
         pin: Pin | None = getattr(level, component, None)
@@ -52,14 +52,14 @@ def pin_of(matrix: Matrix, row: Row, component: str) -> Pin:
     raise LookupError(f"pin {component!r} is missing; set it here{stack}")
 
 
-def pin_location(matrix: Matrix, row: Row, component: str) -> Location:
+def locate_pin(matrix: Matrix, row: Row, component: str) -> Location:
     """Return where the pin that holds for a row is written."""
     if component == "os" and row.os is None:
         return ("stacks", row.stack, "os")
     locations: tuple[Location, ...] = (
         ("images", matrix.images.index(row)),
         ("stacks", row.stack, "pins"),
-        ("operating_systems", os_of(matrix, row), "pins"),
+        ("operating_systems", resolve_os(matrix, row), "pins"),
     )
     levels = zip(locations, _levels(matrix, row), strict=True)
     pinned = (place for place, level in levels if getattr(level, component, None) is not None)
@@ -89,27 +89,27 @@ def resolve_pins(matrix: Matrix, row: Row, variant: Variant) -> tuple[ResolvedPi
     ]
     training = [] if row.without_horovod else ["mpi", "horovod"]
     components = ["python", *training, "git", "os"]
-    if matrix.python[pin_of(matrix, row, "python").version].origin == "conda":
+    if matrix.python[resolve_pin(matrix, row, "python").version].origin == "conda":
         components.append("miniconda")
     components += ["cuda", "cudnn", "nccl"] if variant == "gpu" else []
-    return (*pins, *(_resolve(matrix, row, component) for component in components))
+    return (*pins, *(_resolve_component(matrix, row, component) for component in components))
 
 
-def _resolve(matrix: Matrix, row: Row, component: str) -> ResolvedPin:
-    os = matrix.operating_systems[os_of(matrix, row)]
+def _resolve_component(matrix: Matrix, row: Row, component: str) -> ResolvedPin:
+    os = matrix.operating_systems[resolve_os(matrix, row)]
     archive = f"{os.distribution.capitalize()} {os.suite} archive"
     if component == "os":
-        source, key = os.image or archive, os_of(matrix, row)
+        source, key = os.image or archive, resolve_os(matrix, row)
         return ResolvedPin(component, os.version, source=source, why=os.support, key=key)
-    pin = pin_of(matrix, row, component)
+    pin = resolve_pin(matrix, row, component)
     version, why = pin.version, pin.why
     if component == "cuda" and version not in matrix.cuda:
         raise KeyError(version)
-    source, sha256 = _source(matrix, component, version) or (archive, None)
+    source, sha256 = _find_source(matrix, component, version) or (archive, None)
     if component in NVIDIA:
         url = matrix.upstream_urls.get(NVIDIA[component], "")
         source = f"{url}{os.nvidia}/x86_64"
-        cuda = matrix.cuda.get(pin_of(matrix, row, "cuda").version)
+        cuda = matrix.cuda.get(resolve_pin(matrix, row, "cuda").version)
         if cuda and cuda.origin == "index":
             package = {"cudnn": cuda.cudnn_package, "nccl": cuda.nccl_package}.get(component)
             source = f"{INDEX}: {package or ', '.join(cuda.runtime)} (images/locks)"
@@ -131,7 +131,7 @@ def _resolve(matrix: Matrix, row: Row, component: str) -> ResolvedPin:
     )
 
 
-def _source(matrix: Matrix, component: str, version: str) -> tuple[str, str | None] | None:
+def _find_source(matrix: Matrix, component: str, version: str) -> tuple[str, str | None] | None:
     """Return where a component comes from, and its sha256 if it is one file; None for packages."""
     file = f"miniconda-{version}" if component == "miniconda" else None
     if component == "horovod":

@@ -76,18 +76,18 @@ class Rule(Section):
     otherwise: Prose
 
     @model_validator(mode="after")
-    def _compares_with_one_thing(self) -> Self:
+    def _check_comparison(self) -> Self:
         if (self.fact is None) == (self.minimum is None):
             raise ValueError("a rule has either 'fact' or 'minimum'")
         return self
 
 
-def _without_documented(parts: object) -> object:
+def _drop_documented(parts: object) -> object:
     """Drop a part of older matrices that no image has: `reproduce` reads the image's own commit."""
     return [part for part in parts if part != "documented"] if isinstance(parts, list) else parts
 
 
-Parts = Annotated[tuple[Part, ...], Field(min_length=1), BeforeValidator(_without_documented)]
+Parts = Annotated[tuple[Part, ...], Field(min_length=1), BeforeValidator(_drop_documented)]
 
 
 class Tags(Section):

@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion
 
 from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.pins import pin_location
+from imgbuild.matrix.pins import locate_pin
 from imgbuild.matrix.rule_model import Check, Rule
 from imgbuild.yaml_file import Fault, Location
 
@@ -55,17 +55,17 @@ class BrokenRule:
         )
 
 
-def broken_rules(matrix: Matrix, pins: Pins) -> list[BrokenRule]:
+def find_broken_rules(matrix: Matrix, pins: Pins) -> list[BrokenRule]:
     judged = (_judge(matrix, rule, pins) for rule in matrix.rules)
     return [broken for broken in judged if broken is not None]
 
 
-def rule_faults(matrix: Matrix) -> Iterator[Fault]:
+def find_rule_faults(matrix: Matrix) -> Iterator[Fault]:
     """Yield one fault for each rule that a row breaks, in one of its variants or in both."""
     images: dict[Fault, list[str]] = {}
     for image in all_images(matrix):
-        for broken in broken_rules(matrix, image.keys):
-            nearest = nearest_that_works(matrix, image.keys, broken)
+        for broken in find_broken_rules(matrix, image.keys):
+            nearest = find_working_value(matrix, image.keys, broken)
             message = (
                 f"{broken.sentence} Consequence: {broken.rule.otherwise}. "
                 f"Nearest that works: {nearest or 'none'}."
@@ -77,7 +77,7 @@ def rule_faults(matrix: Matrix) -> Iterator[Fault]:
         yield Fault(fault.location, f"{listed}: {fault.message}")
 
 
-def nearest_that_works(matrix: Matrix, pins: Pins, broken: BrokenRule) -> str | None:
+def find_working_value(matrix: Matrix, pins: Pins, broken: BrokenRule) -> str | None:
     """Return the value of the judged pin that breaks none of the pin's rules; None if none.
 
     It is the next older or the next newer one, whichever is nearer, the newer of two equally near.
@@ -94,7 +94,7 @@ def nearest_that_works(matrix: Matrix, pins: Pins, broken: BrokenRule) -> str | 
             known |= dict.fromkeys(getattr(cuda, component))
 
     def works(value: str) -> bool:
-        for other in broken_rules(matrix, {**pins, component: value}):
+        for other in find_broken_rules(matrix, {**pins, component: value}):
             if other.rule.judges == component and not other.is_of_a_table:
                 return False
         return True
@@ -189,7 +189,7 @@ def _location(image: Image, broken: BrokenRule) -> Location:
     if broken.is_of_a_table and component in TABLES:
         field = str(broken.rule.value).split(".")[1:]
         return (TABLES[component], broken.pin, *field)
-    return pin_location(image.matrix, image.row, component)
+    return locate_pin(image.matrix, image.row, component)
 
 
 def _same_major_newer_minor(version: str, other: str) -> bool:

@@ -66,7 +66,7 @@ def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]
         names = {find_image(matrix, name).name for name in dict.fromkeys(selection.names)}
         return tuple(image for image in images if image.name in names)
     _check_options(images, matrix, selection)
-    return _matching(images, matrix, selection)
+    return _match_images(images, matrix, selection)
 
 
 def _check_options(images: tuple["Image", ...], matrix: "Matrix", selection: Selection) -> None:
@@ -96,7 +96,7 @@ def _nearest(version: str, known: Sequence[str]) -> list[str]:
     return sorted(dict.fromkeys(known), key=distance)[:_NEAR]
 
 
-def _matching(
+def _match_images(
     images: tuple["Image", ...], matrix: "Matrix", selection: Selection
 ) -> tuple["Image", ...]:
     """Return the images; each version and each variant that is named must have one."""
@@ -116,7 +116,7 @@ def _matching(
             and selection.mpi in {None, image.mpi.flavour}
         ]
         if not fitting:
-            raise _no_image(selection, version, variant, of_version)
+            raise _no_image_error(selection, version, variant, of_version)
         if version == LATEST:
             fitting = newest_images(fitting)
         if not selection.everything:
@@ -149,7 +149,7 @@ def default_image(images: list["Image"]) -> list["Image"]:
     return images
 
 
-def _no_image(
+def _no_image_error(
     selection: Selection, version: str | None, variant: str | None, images: list["Image"]
 ) -> InputError:
     """Return the error: it names what there is of the version, or of which kinds any image is."""

@@ -44,7 +44,7 @@ class PlannedTags:
 
 def planned_tags(image: "Image", release: str = PLACEHOLDER) -> PlannedTags:
     """Return all tags of an image in one release, each moving one once."""
-    return _planned(image, {**parts_of(image), "release": release})
+    return _join_tags(image, {**parts_of(image), "release": release})
 
 
 def tags_with_pins(image: "Image", pins: Mapping[str, str]) -> PlannedTags:
@@ -62,13 +62,13 @@ def tags_with_pins(image: "Image", pins: Mapping[str, str]) -> PlannedTags:
         parts["mpi"] = version.replace("-", "", 1)
     if version := changed.get("os"):
         parts["os"] = f"{image.os.distribution}{version}"
-    return _planned(image, parts)
+    return _join_tags(image, parts)
 
 
-def _planned(image: "Image", parts: Mapping[Part, str]) -> PlannedTags:
+def _join_tags(image: "Image", parts: Mapping[Part, str]) -> PlannedTags:
     scheme = image.matrix.tags
-    moving = dict.fromkeys(_joined(entry, parts) for entry in scheme.moving)
-    return PlannedTags(_joined(scheme.immutable, parts), tuple(moving))
+    moving = dict.fromkeys(_join_parts(entry, parts) for entry in scheme.moving)
+    return PlannedTags(_join_parts(scheme.immutable, parts), tuple(moving))
 
 
 def record_tag(immutable: str) -> str:
@@ -85,15 +85,15 @@ def push_tag(immutable: str, image_id: str, machine: str) -> str:
 
     It is the same for another try of the same machine, and differs for other images and machines.
     """
-    return f"{push_prefix(immutable)}{_short(f'{image_id} {machine}')}"
+    return f"{push_prefix(immutable)}{_short_digest(f'{image_id} {machine}')}"
 
 
 def push_prefix(immutable: str) -> str:
     """Return the beginning of `push_tag` for every image that is to get this immutable tag."""
-    return f"{PUSH_PREFIX}{_short(immutable)}-"
+    return f"{PUSH_PREFIX}{_short_digest(immutable)}-"
 
 
-def _short(text: str) -> str:
+def _short_digest(text: str) -> str:
     return sha256(text.encode())[:24]
 
 
@@ -122,11 +122,11 @@ def stack_part(image: "Image", stack: str) -> str:
     return "" if stack == image.matrix.defaults.stack else stack
 
 
-def _joined(scheme: Iterable[Part], parts: Mapping[Part, str]) -> str:
+def _join_parts(scheme: Iterable[Part], parts: Mapping[Part, str]) -> str:
     return "-".join(filter(None, (parts.get(part, "") for part in scheme)))
 
 
-def tag_faults(matrix: Matrix, family: "Iterable[Image]") -> Iterator[Fault]:
+def find_tag_faults(matrix: Matrix, family: "Iterable[Image]") -> Iterator[Fault]:
     """Yield every fault of the scheme of tags; ``family`` is all its images.
 
     Every tag is one that registries take, leaves space for its record, and belongs to one image.
@@ -136,23 +136,27 @@ def tag_faults(matrix: Matrix, family: "Iterable[Image]") -> Iterator[Fault]:
     schemes |= {("tags", "moving", i): parts for i, parts in enumerate(matrix.tags.moving)}
     owners: dict[str, tuple[str, Location]] = {}
     for at, scheme in schemes.items():
-        moves = _moves(at)
+        moves = _is_moving(at)
         tags = [
-            (name, _joined(scheme, {**own, "release": LONGEST_RELEASE})) for name, own in images
+            (name, _join_parts(scheme, {**own, "release": LONGEST_RELEASE})) for name, own in images
         ]
-        faults = (_part_faults(scheme, moves), _unusable(tags, moves), _shared(at, tags, owners))
+        faults = (
+            _find_part_faults(scheme, moves),
+            _find_unusable(tags, moves),
+            _find_shared(at, tags, owners),
+        )
         yield from (Fault(at, f"{_title(at)}: {text}") for text in chain(*faults))
 
 
-def _moves(at: Location) -> bool:
+def _is_moving(at: Location) -> bool:
     return "moving" in at
 
 
 def _title(at: Location) -> str:
-    return f"tags.{at[1]}" + (f", entry {int(at[2]) + 1}" if _moves(at) else "")
+    return f"tags.{at[1]}" + (f", entry {int(at[2]) + 1}" if _is_moving(at) else "")
 
 
-def _part_faults(scheme: tuple[Part, ...], moves: bool) -> Iterator[str]:
+def _find_part_faults(scheme: tuple[Part, ...], moves: bool) -> Iterator[str]:
     for part in sorted({part for part in scheme if scheme.count(part) > 1}):
         yield f"the part {part!r} is listed twice; leave one out"
     if moves and "release" in scheme:
@@ -161,17 +165,17 @@ def _part_faults(scheme: tuple[Part, ...], moves: bool) -> Iterator[str]:
         yield "the part 'release' is missing: without it the next release would have the same tag"
 
 
-def _unusable(tags: Sequence[tuple[str, str]], moves: bool) -> Iterable[str]:
+def _find_unusable(tags: Sequence[tuple[str, str]], moves: bool) -> Iterable[str]:
     """Return each reason why tags are refused, with the first such image."""
     longest = LONGEST_TAG - (0 if moves else len(RECORD_SUFFIX))
     faults: dict[str, str] = {}
     for name, tag in tags:
-        if reason := _refusal(tag, longest):
+        if reason := _explain_refusal(tag, longest):
             faults.setdefault(reason, f"{name} would be {tag!r}: {reason}")
     return faults.values()
 
 
-def _refusal(tag: str, longest: int) -> str | None:
+def _explain_refusal(tag: str, longest: int) -> str | None:
     if tag.endswith(RECORD_SUFFIX):
         return f"tags that end in {RECORD_SUFFIX!r} are for records"
     if len(tag) > longest:
@@ -181,7 +185,7 @@ def _refusal(tag: str, longest: int) -> str | None:
     return None
 
 
-def _shared(
+def _find_shared(
     at: Location, tags: Sequence[tuple[str, str]], owners: dict[str, tuple[str, Location]]
 ) -> Iterator[str]:
     """Yield a tag that is another image's or another scheme's too; ``owners`` has the others'."""
@@ -189,7 +193,7 @@ def _shared(
     for name, tag in tags:
         # Whatever looks like a release counts as one: it could be that of another image.
         owner, first = owners.setdefault(RELEASE.sub("RELEASE", tag), (name, at))
-        if tag and (owner != name or _moves(first) != _moves(at)):
+        if tag and (owner != name or _is_moving(first) != _is_moving(at)):
             clashes.append(f"{name} would be {tag}, as {owner} is by {_title(first)}")
     if clashes:
         more = f" (and {len(clashes) - 1} more)" if len(clashes) > 1 else ""

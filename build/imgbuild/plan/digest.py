@@ -14,7 +14,7 @@ from pathlib import Path
 
 from imgbuild.dockerfile.lockfile import read_lock, require_layer_as_named
 from imgbuild.dockerfile.render import committed_dockerfile
-from imgbuild.dockerfile.requirements import LockRequest, lock_problems, lock_requests
+from imgbuild.dockerfile.requirements import LockRequest, check_lock, lock_requests
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.errors import InputError
 from imgbuild.files import json_sha256
@@ -60,7 +60,7 @@ class InputReader:
             self._require_lock(request)
 
     def _check_lock(self, request: LockRequest) -> None:
-        problems = lock_problems(request, self.project.locks)
+        problems = check_lock(request, self.project.locks)
         if problems:
             raise InputError(
                 f"The lock does not fit the matrix: images/locks/{problems[0].rstrip('.')}. "

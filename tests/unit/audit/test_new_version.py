@@ -15,7 +15,7 @@ from project_copy import NO_ENGINE, copied
 from imgbuild.build.source_metadata import MetadataReader
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import find_drift, render_all
-from imgbuild.dockerfile.requirements import family_problems, lock_family
+from imgbuild.dockerfile.requirements import check_family, lock_family
 from imgbuild.errors import InputError
 from imgbuild.files import file_sha256
 from imgbuild.matrix.images import all_images
@@ -112,7 +112,7 @@ def test_a_patch_release_takes_the_place_of_the_older_one(checkout: Project, run
     assert [*new] == ["tf-2.3-cpu-debian", "tf-2.3-cpu-debian-intelmpi"]
     image = new["tf-2.3-cpu-debian"]
     assert (image.version_of("tensorboard"), image.wheel.compiler) == ("2.3.7", "7.3.1")
-    assert family_problems(lock_family(matrix), checkout.locks) == []
+    assert check_family(lock_family(matrix), checkout.locks) == []
     rendered = render_all(all_images(matrix), checkout.templates, checkout.dockerfiles)
     assert find_drift(rendered, checkout.dockerfiles) == []
     assert f" {NEW}<br>" in (checkout.root / "docs" / "images.md").read_text("utf-8")

@@ -13,7 +13,7 @@ from imgbuild.audit.reachability import (
     OtherInput,
     check_input,
     compare_inputs,
-    other_inputs,
+    list_other_inputs,
     verify_signature,
 )
 from imgbuild.http import LARGEST_ANSWER, HttpClient
@@ -31,7 +31,7 @@ def _inputs(
 ) -> dict[str, OtherInput]:
     image = images["tf-2.2-gpu-ubuntu"]
     sites = Sites(image.matrix.upstream_urls, Settings.model_validate(settings))
-    return {item.name: item for item in other_inputs([image], project, sites)}
+    return {item.name: item for item in list_other_inputs([image], project, sites)}
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from faulty_server import FaultyServer, Reply
 
 from imgbuild.dockerfile import conda
 from imgbuild.dockerfile.conda import (
-    conda_problems,
+    check_conda_locks,
     conda_sources,
+    find_unlocked,
     read_conda_lock,
     resolve_conda,
-    unlocked_packages,
 )
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.components import CondaPython
@@ -83,15 +83,15 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str) -> None:
 
 def test_every_package_of_the_matrix_is_locked_and_no_other(tmp_path: Path) -> None:
     pythons = {"3.6.2": _python(PYTHON, XZ)}
-    assert conda_problems(pythons, tmp_path) == [f"{NAME}: No such file or directory."]
+    assert check_conda_locks(pythons, tmp_path) == [f"{NAME}: No such file or directory."]
     _write(tmp_path, f"{SHA}  {PYTHON}\nunlocked  {FORGE}\n")
-    assert conda_problems(pythons, tmp_path) == [
+    assert check_conda_locks(pythons, tmp_path) == [
         f"{NAME}: {XZ} is missing",
         f"{NAME}: {FORGE} is not in the matrix",
     ]
     _write(tmp_path, f"{SHA}  {PYTHON}\nunlocked  {XZ}\n")
-    assert conda_problems(pythons, tmp_path) == []
-    assert unlocked_packages(pythons, tmp_path) == [f"{NAME}: 1 of 2 packages are unlocked"]
+    assert check_conda_locks(pythons, tmp_path) == []
+    assert find_unlocked(pythons, tmp_path) == [f"{NAME}: 1 of 2 packages are unlocked"]
 
 
 def test_an_unlocked_package_is_not_built_with(tmp_path: Path) -> None:

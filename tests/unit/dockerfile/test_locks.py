@@ -8,13 +8,19 @@ from pathlib import Path
 import pytest
 from fake_uv import no_metadata, no_requirements, write_fake_uv
 
-from imgbuild.dockerfile.lockfile import HEADER, lock_text, package_layers, parse_lock, read_lock
+from imgbuild.dockerfile.lockfile import (
+    HEADER,
+    package_layers,
+    parse_lock,
+    read_lock,
+    read_lock_text,
+)
 from imgbuild.dockerfile.requirements import (
     LockFamily,
     LockRequest,
-    family_problems,
+    check_family,
+    check_lock,
     lock_family,
-    lock_problems,
     lock_requests,
     resolve,
     write_locks,
@@ -88,7 +94,7 @@ def test_a_lock_that_does_not_satisfy_is_a_problem(
 ) -> None:
     if lock is not None:
         (tmp_path / "x.txt").write_text(lock)
-    (found,) = lock_problems(REQUEST, tmp_path)
+    (found,) = check_lock(REQUEST, tmp_path)
     assert found.startswith(f"x.txt: {problem}")
     assert "imgbuild lock" not in found  # the list of problems ends with it
 
@@ -114,10 +120,10 @@ def test_what_is_no_lock_is_refused_with_its_line(text: str, fault: str) -> None
 
 def test_only_a_lock_that_is_missing_is_made_anew(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"x: No such file or directory.* `imgbuild lock`"):
-        lock_text(tmp_path / "x")
+        read_lock_text(tmp_path / "x")
     (tmp_path / "x").mkdir()
     with pytest.raises(InputError, match=r"x: Is a directory.* git"):
-        lock_text(tmp_path / "x")
+        read_lock_text(tmp_path / "x")
 
 
 def test_layers_hold_each_package_once_and_equal_ones_are_one_committed_file(
@@ -170,7 +176,7 @@ def test_resolve_returns_a_lock_that_satisfies(
     assert asked("overrides.txt") == "tensorflow; sys_platform == 'never'\n"
     (tmp_path / "x.txt").write_text(text)
     assert resolve(REQUEST, tmp_path, *READERS, upgrade=False) == text
-    assert lock_problems(REQUEST, tmp_path) == []
+    assert check_lock(REQUEST, tmp_path) == []
 
 
 def test_resolve_records_who_requires_a_package(tmp_path: Path, fake_uv: FakeUv) -> None:
@@ -205,7 +211,7 @@ def test_only_what_is_not_current_is_resolved(tmp_path: Path, fake_uv: FakeUv) -
     changed, unread = write_locks(family, folder, Sites(), log.append, *READERS)
     assert {*log} == {"resolving stale.txt", "resolving new.txt"}
     assert {path.name for path in changed} == {"stale.txt", "new.txt"}
-    assert (unread, family_problems(family, folder)) == ([], [])
+    assert (unread, check_family(family, folder)) == ([], [])
 
 
 def test_a_resolution_that_fails_or_has_no_end(

@@ -17,11 +17,11 @@ from imgbuild.dockerfile.resolver import (
     ReadMetadata,
     Target,
     call_uv,
+    explain_refusal,
     file_digest,
     find_files,
     lock_packages,
     parse_metadata,
-    refusal,
 )
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import file_sha256
@@ -67,7 +67,7 @@ class Resolving:
         read = self.reader(known or {})
         where = (self.folder, self.environment, previous)
         text, result = lock_packages(options, TARGET, *where, read)
-        if reason := refusal(result, "the test"):
+        if reason := explain_refusal(result, "the test"):
             raise InputError(reason)
         pins = re.findall(r"^(\S+) \\\n +--hash=sha256:[0-9a-f]{64}$", text, re.MULTILINE)
         assert len(pins) == text.count("==")

@@ -11,7 +11,7 @@ from imgbuild.matrix.evidence import Evidence, read_evidence
 from imgbuild.matrix.gpus import gpu_support
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.rules import rule_faults
+from imgbuild.matrix.rules import find_rule_faults
 from imgbuild.project import Project
 
 
@@ -22,7 +22,7 @@ def test_a_row_whose_wheel_was_not_read_can_be_locked_and_not_rendered(
     facts = {digest: one for digest, one in known.items() if "_gpu-2.2.0-" not in one.file}
     assert len(facts) < len(known), "the evidence has no such wheel"
     changed = matrix.with_evidence(Evidence(facts))
-    assert not [*rule_faults(changed)]
+    assert not [*find_rule_faults(changed)]
     images = {image.name: image for image in all_images(changed)}
     image = images["tf-2.2-gpu-ubuntu"]
     assert image.lock_name in lock_family(image.matrix).names

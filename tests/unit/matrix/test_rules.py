@@ -9,7 +9,7 @@ import pytest
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rule_model import Check
-from imgbuild.matrix.rules import COMPARISONS, BrokenRule, Value, nearest_that_works
+from imgbuild.matrix.rules import COMPARISONS, BrokenRule, Value, find_working_value
 
 Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]
@@ -145,7 +145,7 @@ def test_of_two_values_that_are_equally_near_the_newer_one_is_named(matrix: Matr
     rule = next(rule for rule in matrix.rules if rule.judges == "cuda" and rule.fact)
     cuda = dict.fromkeys(("10.0", "10.2", "11.0"), matrix.cuda["10.0"])
     changed = matrix.model_copy(update={"cuda": cuda, "rules": ()})
-    assert nearest_that_works(changed, {}, BrokenRule(rule, "10.1", "10.1", "")) == "10.2"
+    assert find_working_value(changed, {}, BrokenRule(rule, "10.1", "10.1", "")) == "10.2"
 
 
 def test_every_cuda_release_has_its_minimum_driver(matrix: Matrix) -> None:
