@@ -104,7 +104,7 @@ ReadRequirements = Callable[[Lock, str, Target], Mapping[str, Sequence[str]]]
 
 
 @dataclass
-class _Unbuilt:
+class Unbuilt:
     """Packages without a usable wheel, and what is known of their releases."""
 
     releases: dict[str, dict[str, PackageMetadata]] = field(default_factory=dict)
@@ -168,7 +168,7 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
     CheckFailedError: the metadata of a package cannot be made, or there is no end of them.
     MachineError: the index does not answer, or this machine cannot make metadata.
     """
-    unbuilt, output = _Unbuilt(), folder / "lock.txt"
+    unbuilt, output = Unbuilt(), folder / "lock.txt"
     source_hashes: dict[str, str] = {}  # by requirement, such as six==1.0
     unusable, faults = list[str](), list[CheckFailedError]()
     passed_over = folder / "passed-over.txt"
@@ -178,13 +178,13 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
     @cache
     def has_wheel(name: str) -> bool:
         (folder / "wheel.in").write_text(name, encoding="utf-8")
-        asked = ["--no-deps", *target.options, "--output-file", "wheel.txt", "wheel.in"]
-        return _call_uv(asked, folder, environment, _Unbuilt()).ok
+        arguments = ["--no-deps", *target.options, "--output-file", "wheel.txt", "wheel.in"]
+        return call_uv(arguments, folder, environment).ok
 
     for _ in range(ROUNDS):
         output.write_text(previous, encoding="utf-8")
         passed_over.write_text("\n".join(unusable), encoding="utf-8")
-        result = _call_uv(options, folder, environment, unbuilt)
+        result = call_uv(options, folder, environment, unbuilt)
         if not result.ok:
             if unbuilt.learn(result.errors, has_wheel):
                 continue
@@ -235,9 +235,9 @@ def find_sources(
     MachineError: the index does not answer, or names no source distribution.
     """
     sources: dict[str, Source] = {}
-    unbuilt = _Unbuilt({name: {} for name in pins})
+    unbuilt = Unbuilt({name: {} for name in pins})
     names = ", ".join(f"{name} {version}" for name, version in pins.items())
-    for package in _find_files(names, pins, target, folder, environment, unbuilt).packages:
+    for package in find_files(names, pins, target, folder, environment, unbuilt).packages:
         sdist = package.sdist
         if sdist is None or not sdist.url:
             break
@@ -250,31 +250,22 @@ def find_sources(
     return sources
 
 
-def find_files(
+def find_files(  # noqa: PLR0913, PLR0917 - of what, for which target, and how
     lock: str,
     pins: Mapping[str, str],
     target: Target,
     folder: Path,
     environment: Mapping[str, str],
+    unbuilt: Unbuilt | None = None,
 ) -> Pylock:
     """Return the files that the index has of exact versions: wheels, else source distributions.
 
-    ``lock`` is the name of what has these versions, for the error.
+    uv does not look at what the packages require, so it needs no metadata of them. ``lock`` is the
+    name of what has these versions, for the error.
 
     MachineError: the index does not answer, or does not have them.
     """
-    return _find_files(lock, pins, target, folder, environment, _Unbuilt())
-
-
-def _find_files(  # noqa: PLR0913, PLR0917 - likewise, and without building what
-    lock: str,
-    pins: Mapping[str, str],
-    target: Target,
-    folder: Path,
-    environment: Mapping[str, str],
-    unbuilt: _Unbuilt,
-) -> Pylock:
-    """Ask uv, without what the packages require, so that it needs no metadata of them."""
+    unbuilt = unbuilt or Unbuilt()
     lines = (f"{name}=={version}\n" for name, version in pins.items())
     (folder / "files.in").write_text("".join(lines), encoding="utf-8")
     output, result = folder / "pylock.toml", Finished(1)
@@ -282,7 +273,7 @@ def _find_files(  # noqa: PLR0913, PLR0917 - likewise, and without building what
     options += ["--output-file", output.name, "files.in"]
     for _ in range(ROUNDS + len(pins)):
         output.unlink(missing_ok=True)
-        result = _call_uv(options, folder, environment, unbuilt)
+        result = call_uv(options, folder, environment, unbuilt)
         if result.ok:
             with suppress(PylockValidationError, ValueError):
                 return Pylock.from_dict(tomllib.loads(output.read_text(encoding="utf-8")))
@@ -326,33 +317,23 @@ def explain_refusal(result: Finished, lock: str) -> str:
     return reason
 
 
-def call_uv(
+def call_uv(  # noqa: PLR0913 - what, where, and without building what
     options: Sequence[str],
     folder: Path,
     environment: Mapping[str, str],
+    unbuilt: Unbuilt | None = None,
     *,
     text: str = "",
     timeout: float | None = None,
 ) -> Finished:
-    """Run ``uv pip compile`` with wheels alone; ``text`` is its standard input.
+    """Run ``uv pip compile`` with wheels, except for ``unbuilt``; ``text`` is its standard input.
 
     InputError: uv's own settings allow it to build packages.
     MachineError: uv gives no answer within ``timeout`` seconds, by default `TIMEOUT_SECONDS`.
     """
-    return _call_uv(options, folder, environment, _Unbuilt(), text=text, timeout=timeout)
-
-
-def _call_uv(  # noqa: PLR0913 - what, where, and without building what
-    options: Sequence[str],
-    folder: Path,
-    environment: Mapping[str, str],
-    unbuilt: _Unbuilt,
-    *,
-    text: str = "",
-    timeout: float | None = None,
-) -> Finished:
     from uv import find_uv_bin  # noqa: PLC0415 - only where it is called
 
+    unbuilt = unbuilt or Unbuilt()
     # A virtual environment that happens to be active must not decide anything.
     env = {name: value for name, value in environment.items() if name != "VIRTUAL_ENV"}
     command = [find_uv_bin(), "pip", "compile", "--only-binary", ":all:", *unbuilt.options]
@@ -373,7 +354,7 @@ def _call_uv(  # noqa: PLR0913 - what, where, and without building what
 
 
 def _write_configuration(
-    unbuilt: _Unbuilt, folder: Path, environment: Mapping[str, str]
+    unbuilt: Unbuilt, folder: Path, environment: Mapping[str, str]
 ) -> list[str]:
     """Write uv's settings for ``unbuilt`` into ``folder``; return the option that names them.
 
