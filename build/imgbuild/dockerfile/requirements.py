@@ -55,7 +55,7 @@ class LockRequest:
     title: str
     python: str  # two numbers, e.g. "3.6"
     requirements: tuple[str, ...]
-    constraints: tuple[str, ...]
+    constraints: tuple[str, ...] = ()
     alone: bool = False
     provided: tuple[str, ...] = ()
     platform: str = PLATFORM
@@ -108,41 +108,48 @@ def lock_requests(image: Image) -> tuple[LockRequest, ...]:
     """Return the requests of one image's locks: packages, their build tools, MPI, CUDA."""
     matrix, mpi, python = image.matrix, image.mpi, image.python_minor
     keras = image.release.tf_keras
-    pins = (
+    pins = [
         f"{image.distribution}=={image.tensorflow}",
         f"tensorboard=={image.version_of('tensorboard')}",
-        *([f"tf-keras=={keras}"] if keras else []),
-    )
-    # A Python of an archive runs on that system alone.
-    system = uv_platform(image.os.glibc) if image.python.origin == "apt" else PLATFORM
-    requests = [
-        LockRequest(
-            image.lock_name,
-            f"TensorFlow {image.tensorflow}, Python {python}, {image.variant}",
-            python,
-            (*pins, *image.cuda_requirements, *_select_requirements(matrix.requirements, image)),
-            _select_requirements(matrix.constraints, image),
-            provided=tuple(image.provided),
-            platform=system,
-            horovod=_horovod_requirements(image),
-        ),
-        LockRequest(
-            image.build_lock_name,
-            f"what builds source distributions, Python {python}",
-            python,
-            _select_requirements(matrix.build_requirements, image),
-            (),
-        ),
     ]
+    pins += [f"tf-keras=={keras}"] if keras else []
+    requirements = _select_requirements(matrix.requirements, image)
+    packages = LockRequest(
+        image.lock_name,
+        title=f"TensorFlow {image.tensorflow}, Python {python}, {image.variant}",
+        python=python,
+        requirements=(*pins, *image.cuda_requirements, *requirements),
+        constraints=_select_requirements(matrix.constraints, image),
+        provided=tuple(image.provided),
+        # A Python of an archive runs on that system alone.
+        platform=uv_platform(image.os.glibc) if image.python.origin == "apt" else PLATFORM,
+        horovod=_horovod_requirements(image),
+    )
+    builders = LockRequest(
+        image.build_lock_name,
+        title=f"what builds source distributions, Python {python}",
+        python=python,
+        requirements=_select_requirements(matrix.build_requirements, image),
+    )
+    requests = [packages, builders]
     if image.mpi_lock_name and mpi.origin == "index":
-        title = f"{image.mpi_name}, Python {python}"
-        packages = (mpi.runtime, mpi.build)
-        # Headers demand the run time of their own release, not always the one that is wanted.
-        requests.append(LockRequest(image.mpi_lock_name, title, python, packages, (), alone=True))
+        mpi_packages = LockRequest(
+            image.mpi_lock_name,
+            title=f"{image.mpi_name}, Python {python}",
+            python=python,
+            requirements=(mpi.runtime, mpi.build),
+            # Headers demand the run time of their own release, not always the one that is wanted.
+            alone=True,
+        )
+        requests.append(mpi_packages)
     if image.cuda_lock_name and image.index_cuda:
-        headers = (*image.index_cuda.headers, image.cuda_requirements[-1])
-        title = f"what is compiled for CUDA {image.version_of('cuda')}, Python {python}"
-        requests.append(LockRequest(image.cuda_lock_name, title, python, headers, ()))
+        headers = LockRequest(
+            image.cuda_lock_name,
+            title=f"what is compiled for CUDA {image.version_of('cuda')}, Python {python}",
+            python=python,
+            requirements=(*image.index_cuda.headers, image.cuda_requirements[-1]),
+        )
+        requests.append(headers)
     return tuple(requests)
 
 
