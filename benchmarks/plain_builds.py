@@ -6,8 +6,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from measure import IMGBUILD, run
+
+from imgbuild.build.bases import load_base
 from imgbuild.build.context import BuildOptions, open_context
-from imgbuild.build.prepare import fetch_downloads, load_base
+from imgbuild.build.prepare import fetch_downloads
 from imgbuild.build.targets import image_target
 from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds, template_variables
@@ -37,13 +40,15 @@ def supplied(
 
     The base images are loaded into the engine that the settings of ``env`` name.
     """
+    names = [word for image in images for word in ("--name", image.name)]
+    run([IMGBUILD, "matrix", *names, "--make-bases"], env)
     with (
         surroundings(env),
         open_context(project, tuple(images), BuildOptions(), lambda _: None) as context,
     ):
         items = context.plan(test=False)
-        for os_name in {image.os_name for image in images}:
-            load_base(context.inputs.bases[os_name], context.engine)
+        for base in context.inputs.bases.values():
+            load_base(base, context.engine)
         downloads, _ = fetch_downloads(images, context)
         return {
             item.image.name: image_target(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import yaml
 from measure import IMGBUILD, ROOT, machine, options, publish, run, table
 from transfer import change_base
 
@@ -23,10 +24,10 @@ sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 from debian_program import debian_program, with_program
 from own_registry import OwnRegistry, own_registry
 
-from imgbuild.inputs.build_inputs import base_recipe
+from imgbuild.inputs.bootstrap import base_folder
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.user_folders import cache_dir
+from imgbuild.settings import Settings
 
 COUNT = 10
 #: What the base says of libgnutls30, up to its version, and what it is made to say.
@@ -120,8 +121,12 @@ def _environment(work: Path) -> dict[str, str]:
 
 def _make_base(image: Image, env: Mapping[str, str]) -> Path:
     """Return the layout of the base that the archive gives now."""
+    path = Path(env["IMGBUILD_SETTINGS"])
+    settings = yaml.safe_load(path.read_text("utf-8")) or {}
+    base = {image.os_name: {"from": "bootstrap"}}
+    path.write_text(yaml.safe_dump({**settings, "base": base}), encoding="utf-8")
     run([IMGBUILD, "matrix", "--name", image.name, "--make-bases"], env)
-    return base_recipe(image).folder(cache_dir())
+    return base_folder(image, Settings())
 
 
 def _size(folder: Path) -> int:

@@ -58,6 +58,7 @@ def main() -> None:
             }
             prepare = partial(start_cold, contestant_env, compiles=chosen.compile)
             contestants.append(Contestant(name, command, contestant_env, prepare))
+        run([IMGBUILD, "matrix", *names, "--make-bases"], contestants[0].env)
         run(command, contestants[0].env)  # it brings packages and wheels
         seconds = compare(contestants, chosen.rounds, warmups=0)
     publish("revisions", timing_table(seconds, "the other"), write=chosen.write)

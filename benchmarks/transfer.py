@@ -25,12 +25,11 @@ sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 from own_registry import OwnRegistry, own_registry
 
 from imgbuild.inputs import oci_layout
-from imgbuild.inputs.build_inputs import base_recipe
+from imgbuild.inputs.bootstrap import base_folder
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.registry.repository_client import connect
 from imgbuild.settings import Settings
-from imgbuild.user_folders import cache_dir
 
 #: What is built where --images names nothing else.
 IMAGES = ("tf-2.2-cpu-debian",)
@@ -108,8 +107,8 @@ def main() -> None:
         with TemporaryDirectory() as folder:
             other = _other_horovod(Path(folder) / "checkout")
             rows.append(row("another Horovod", IMAGES, other))
-        recipe = base_recipe(next(iter(images.values())))
-        change_base(recipe.folder(cache_dir()), Path(env["IMGBUILD_SETTINGS"]), work, *UPDATE)
+        made = base_folder(next(iter(images.values())), Settings())
+        change_base(made, Path(env["IMGBUILD_SETTINGS"]), work, *UPDATE)
         rows.append(row("an update of the system", again))
     publish("transfer", table(("MB new in a registry", *images), rows), write=chosen.write)
 

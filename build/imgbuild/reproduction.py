@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from imgbuild.addresses import has_registry
 from imgbuild.build.context import BuildContext, BuildOptions, Log, open_context
 from imgbuild.build.display import BuildDisplay
-from imgbuild.build.prepare import prepare, require_disk_space, with_bases
+from imgbuild.build.prepare import prepare, require_disk_space
 from imgbuild.build.targets import image_target
 from imgbuild.catalog.comparison import differing
 from imgbuild.dockerfile.labels import (
@@ -35,7 +35,7 @@ from imgbuild.engine.build import BuildTarget, build_image, forget_cache
 from imgbuild.engine.client import Engine, open_engine
 from imgbuild.engine.steps import Step
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import ImgbuildError, InputError
+from imgbuild.errors import ImgbuildError, InputError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.inputs.build_inputs import prepare_inputs
 from imgbuild.layer_files import (
@@ -54,7 +54,7 @@ from imgbuild.plan.digest import InputReader, input_digest
 from imgbuild.plan.plan import Action, PlanItem, has_own_labels
 from imgbuild.project import Project
 from imgbuild.revision import open_revision
-from imgbuild.settings import BootstrapBase, RegistryBase, Settings
+from imgbuild.settings import Settings, base_setting
 from imgbuild.sizes import Layer, image_layers
 
 _REVISION, _BASE_NAME = f"{OCI}.revision", f"{OCI}.base.name"
@@ -228,7 +228,7 @@ def _usual_digest(context: BuildContext) -> str | None:
     """Return the digest of the base image that matrix or settings name, if a registry has it."""
     (image,) = context.images
     usual = context.settings.base_for(image.os_name, image.os.image)
-    return usual.image.rpartition("@")[2] if isinstance(usual, RegistryBase) else None
+    return usual.image.rpartition("@")[2] if usual.image else None
 
 
 def _restore_settings(
@@ -239,10 +239,10 @@ def _restore_settings(
     base, cpython = {**settings.base}, {**settings.cpython}
     reference = f"{labels.get(_BASE_NAME)}@{labels.get(BASE_DIGEST)}"
     if labels.get(BASE) == "bootstrapped":
-        base[image.os_name] = BootstrapBase()
+        base[image.os_name] = base_setting("bootstrap")
     elif labels.get(BASE) == "registry":
         try:
-            known = RegistryBase.model_validate({"from": "registry", "image": reference})
+            known = base_setting("registry", image=reference)
             own = labels.get(BASE_DIGEST) == _usual_digest(context)
             if not context.engine.inspect(reference):
                 context.engine.pull(reference, pinned=own)
@@ -267,10 +267,15 @@ def _plan_checkout(
     image = find_image(load_matrix(project.matrix), labels[NAME])
     image = standin_image(image) if context.settings.standin else image
     settings = drop_unknown(context.settings, image.matrix)
-    inputs = prepare_inputs((image,), settings, project, context.log)
+    inputs = prepare_inputs((image,), settings, project)
+    if inputs.bases[image.os_name].digest is None:
+        raise MachineError(
+            f"{image.name} needs the base image {image.os_name} that is made from the "
+            "distribution's archive, and this machine has not made it. Set `base: "
+            f"{{{image.os_name}: {{from: bootstrap}}}}` in imgbuild.local.yaml, and run `imgbuild "
+            "doctor --write`."
+        )
     context = replace(context, project=project, images=(image,), settings=settings, inputs=inputs)
-    settings, inputs = with_bases([image], context)
-    context = replace(context, settings=settings, inputs=inputs)
     digest = input_digest(image, inputs, RevisionReader(project))
     changes = changes_since(labels, image, digest)
     return context, PlanItem(image, digest, Action.BUILD, "reproduced", changes=changes)
@@ -288,7 +293,7 @@ def _rebuild(item: PlanItem, commit: str | None, context: BuildContext, stack: E
     target = image_target(item, inputs, folders, project, commit, in_engine=own)
     before = {stored.id for stored in context.stored}  # the same again has the same id
     stack.callback(lambda: [context.engine.discard(image_id) for image_id in made - before])
-    stack.callback(forget_cache, f"description~={mark}", buildx, context.host)
+    stack.callback(forget_cache, f"description~={mark}", buildx, context.engine.host)
     with work_folder("reproduce") as folder, BuildDisplay([image.name]) as display:
 
         def show(step: Step) -> None:
@@ -298,7 +303,7 @@ def _rebuild(item: PlanItem, commit: str | None, context: BuildContext, stack: E
 
         built = build_image(
             buildx,
-            context.host,
+            context.engine.host,
             _isolate(target, folder, mark),
             log=context.log_path(image.name),
             show=show,

@@ -68,24 +68,24 @@ class EngineSettings(Section):
         return named or (ENGINES_OWN,)
 
 
-class BootstrapBase(Section):
-    """The base image is made here, from the distribution's archive, by mmdebstrap."""
+class BaseSetting(Section):
+    """Where a base image comes from: made here by mmdebstrap, a registry, an OCI layout on disk."""
 
-    source: Annotated[Literal["bootstrap"], Field(alias="from")] = "bootstrap"
+    source: Annotated[Literal["bootstrap", "registry", "layout"], Field(alias="from")]
+    image: scalars.DigestReference | None = None
+    path: scalars.AbsolutePath | None = None
+
+    @model_validator(mode="after")
+    def _has_its_place(self) -> Self:
+        if (self.image is not None) != (self.source == "registry"):
+            raise ValueError("`image` goes with `from: registry`, and only with it")
+        if (self.path is not None) != (self.source == "layout"):
+            raise ValueError("`path` goes with `from: layout`, and only with it")
+        return self
 
 
-class RegistryBase(Section):
-    """The base image is pulled, by digest."""
-
-    source: Annotated[Literal["registry"], Field(alias="from")]
-    image: scalars.DigestReference
-
-
-class LayoutBase(Section):
-    """The base image is an OCI layout on this machine, as ``imgbuild fetch`` writes it."""
-
-    source: Annotated[Literal["layout"], Field(alias="from")]
-    path: scalars.AbsolutePath
+def base_setting(source: str, **place: str) -> BaseSetting:
+    return BaseSetting.model_validate({"from": source, **place})
 
 
 class SourceInterpreter(Section):
@@ -122,7 +122,9 @@ class Mirror(Section):
         if not self.snapshot:
             return {name: self.url}
         site = f"{self.url.rstrip('/')}/archive"
-        return {one: f"{site}/{one}/{self.snapshot}" for one in (name, f"{name}-security")}
+        return {
+            archive: f"{site}/{archive}/{self.snapshot}" for archive in (name, f"{name}-security")
+        }
 
 
 def _whole_mirror(value: object) -> object:
@@ -148,7 +150,6 @@ class StandIn(Section):
     )
 
 
-Base = Annotated[BootstrapBase | RegistryBase | LayoutBase, Field(discriminator="source")]
 Interpreter = Annotated[SourceInterpreter | PrefixInterpreter, Field(discriminator="source")]
 
 
@@ -196,12 +197,12 @@ class Settings(Section):
     """The content of ``imgbuild.local.yaml``; without the file all are defaults."""
 
     engine: EngineSettings = EngineSettings()
-    base: dict[str, Base] = Field(
+    base: dict[str, BaseSetting] = Field(
         default_factory=dict,
         description="`{from: bootstrap}`, `{from: registry, image: NAME@sha256:DIGEST}` or "
         "`{from: layout, path: /an/OCI/layout}`. "
-        "Default: the matrix's image by digest; Debian's is bootstrapped where no registry "
-        "answers.",
+        "Default: the matrix's image by digest; if no registry answers, `doctor --write` makes "
+        "Debian's.",
         title="base.OS",
     )
     cpython: dict[scalars.Release, Interpreter] = Field(
@@ -242,10 +243,10 @@ class Settings(Section):
     publishing: PublishingSettings = PublishingSettings()
     verify: VerifySettings = VerifySettings()
     standin: StandIn | None = None
-    #: The base images of registries in whose place this machine makes its own: `remember_made`.
+    #: The base images of registries in whose place this machine makes its own.
     _made_here: frozenset[str] = PrivateAttr(frozenset())
 
-    def base_for(self, os_name: str, image: str | None = None) -> Base:
+    def base_for(self, os_name: str, image: str | None = None) -> BaseSetting:
         """Return where the base image of an operating system comes from.
 
         ``image`` is the matrix's own reference by digest, if it has one.
@@ -253,9 +254,9 @@ class Settings(Section):
         if os_name in self.base:
             return self.base[os_name]
         reference = f"{self.registry}/{image}" if self.registry else image
-        if image is None or reference in self._made_here:
-            return BootstrapBase()
-        return RegistryBase.model_validate({"from": "registry", "image": reference})
+        if reference is None or image is None or reference in self._made_here:
+            return base_setting("bootstrap")
+        return base_setting("registry", image=reference)
 
     def with_builders(self, names: tuple[str, ...]) -> "Settings":
         """Return the settings with the builders of ``--builder``, if any, in place of their own.
@@ -269,28 +270,23 @@ class Settings(Section):
         engine = self.engine.model_copy(update={"builder": names})
         return self.model_copy(update={"engine": engine})
 
-    def with_made(self, *references: str) -> "Settings":
-        """Return the settings with these base images, too, made here."""
-        settings = self.model_copy()
-        settings._made_here = self._made_here.union(references)  # noqa: SLF001
-        return settings
+    def remember_made(self, references: frozenset[str]) -> "Settings":
+        """Return the settings with exactly these base images of registries made here instead.
 
-    def forget_made(self) -> "Settings":
-        """Return the settings without such base images; this and later commands ask registries."""
-        settings = self.model_copy()
-        settings._made_here = frozenset()  # noqa: SLF001
-        settings.remember_made()
-        return settings
+        Later commands with this cache do the same, and ask no registry for them.
+        """
+        write_text(_made_here_file(), "".join(f"{name}\n" for name in sorted(references)))
+        return self.model_copy().recall_made()
+
+    @property
+    def made_here(self) -> frozenset[str]:
+        return self._made_here
 
     def recall_made(self) -> "Settings":
         """Return the settings with what `remember_made` wrote."""
         with suppress(OSError, UnicodeError):
-            return self.with_made(*_made_here_file().read_text("utf-8").split())
+            self._made_here = frozenset(_made_here_file().read_text("utf-8").split())
         return self
-
-    def remember_made(self) -> None:
-        """Let later commands with this cache make these base images, and ask nobody for them."""
-        write_text(_made_here_file(), "".join(f"{one}\n" for one in sorted(self._made_here)))
 
     def interpreter_for(self, version: str) -> Interpreter:
         return self.cpython.get(version, SourceInterpreter())

@@ -4,10 +4,15 @@ Matrix, locks and imgbuild are the real ones; the stack is the one that every ma
 """
 
 import hashlib
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
@@ -16,12 +21,10 @@ import yaml
 from imgbuild.dockerfile.labels import NAME, REPOSITORY
 from imgbuild.engine.client import Engine
 from imgbuild.files import ContentStore, write_text
-from imgbuild.inputs.base import BaseRecipe, find_base
-from imgbuild.inputs.build_inputs import base_recipe
-from imgbuild.matrix.images import all_images
+from imgbuild.inputs.bootstrap import base_folder
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.settings import Settings
-from imgbuild.user_folders import cache_dir
 
 SOURCE = Path(__file__).resolve().parents[2]
 #: What the tiny images of some tests need of ``images/``, beside templates of their own.
@@ -67,10 +70,11 @@ def copied_checkout(
     host: str | None = None,
 ) -> None:
     """Make a checkout with folders and files of this one, and others by path; render nothing."""
+    make_base()
     for part in parts:
         shutil.copytree(SOURCE / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
     matrix = (SOURCE / "matrix.yaml").read_text(encoding="utf-8")
-    # An engine of tests reaches no registry of the world: the base is made here.
+    # An engine of tests reaches no registry of the world: the base is made by `make_base`.
     matrix, count = re.subn("\n    image: debian@.*", "", matrix)
     assert count == 1, "matrix.yaml no longer has one base image of Debian"
     matrix, count = re.subn("(?<=\nrepository: )imgbuild/tensorflow\n", f"{repository}\n", matrix)
@@ -113,17 +117,33 @@ def change_settings(root: Path, **settings: Any) -> None:
     (root / _SETTINGS).write_text(yaml.safe_dump(kept), encoding="utf-8")
 
 
-def base_recipe_of(root: Path, settings: Settings | None = None) -> BaseRecipe:
-    """Return what a checkout's base image of Debian is made of."""
+def debian_image(root: Path) -> Image:
+    """Return an image of a checkout on Debian's base image."""
     images = all_images(load_matrix(root / "matrix.yaml"))
-    return base_recipe(next(image for image in images if image.os_name == "debian-12"), settings)
+    return next(image for image in images if image.os_name == "debian-12")
+
+
+@cache
+def make_base() -> None:
+    """Make Debian's base image in this user's cache: no build does, and copies pin no image."""
+    with TemporaryDirectory() as folder:
+        settings = Path(folder, _SETTINGS)
+        base = {"debian-12": {"from": "bootstrap"}}
+        settings.write_text(yaml.safe_dump({**settings_of(SOURCE), "base": base}), encoding="utf-8")
+        program = [sys.executable, "-m", "imgbuild", "--settings", str(settings)]
+        subprocess.run(
+            [*program, "matrix", "--name", "tf-1.10-cpu-debian", "--make-bases"],
+            cwd=SOURCE,
+            env={**os.environ, "IMGBUILD_PROJECT": str(SOURCE)},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
 
 
 def take_base(root: Path, cache: Path) -> None:
-    """Take over the base image alone, if this user has it, into the cache of another one."""
-    known = find_base(base_recipe_of(root), cache_dir())
-    if known:
-        shutil.copytree(known.path, cache / "imgbuild" / "base" / known.path.name)
+    """Take over the base image alone into the cache of another user."""
+    made = base_folder(debian_image(root), Settings())
+    shutil.copytree(made, cache / "imgbuild" / "base" / made.name)
 
 
 def substitute_cpython(root: Path, cache: Path) -> None:

@@ -62,7 +62,7 @@ def test_buildah_builds_a_dockerfile(checkout: Checkout, engine: Engine, tmp_pat
         secrets = context.inputs.secrets
     assert layout
     build = _BUILD.format(
-        layout=layout.path,
+        layout=layout,
         limits=LIMITS,
         tag=tag,
         uv=target.contexts["uv"],
@@ -70,7 +70,7 @@ def test_buildah_builds_a_dockerfile(checkout: Checkout, engine: Engine, tmp_pat
         dockerfile=target.dockerfile,
         context=target.context,
     )
-    needed = {layout.path, Path(target.contexts["uv"]), target.context}
+    needed = {layout, Path(target.contexts["uv"]), target.context}
     places = [*map(str, needed), *{str(path.parent) for path in secrets.values()}]
     enter = _ENTER.format(root=root, mounts=" ".join(places))
     command = ["unshare", "--mount", "sh", "-c", enter, "sh", build]

@@ -89,8 +89,13 @@ def test_every_kind_of_file_is_damaged_and_made_right(
     _forget(project)
     for path in before:
         _damage(path, damage)
-    said = project.run(*ONE).stderr
-    assert ("the base image in the cache is damaged" in said) is not bool(spared)
+    said = ""
+    if "base" not in spared:
+        said = project.run(*ONE, code=3).stderr
+        assert "imgbuild doctor --write" in said
+        made = project.run("matrix", "--tf", "1.10", "--make-bases")
+        assert "the base image in the cache is damaged" in made.stderr
+    said += project.run(*ONE).stderr
     assert f"{CPYTHON} in the cache was damaged" in said
     assert project.check_names() == 2
     assert project.left() == []

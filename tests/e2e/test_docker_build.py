@@ -7,8 +7,8 @@ from pathlib import Path
 
 from checkout import COPY_REPOSITORY, Checkout
 
+from imgbuild.build.bases import load_base
 from imgbuild.build.context import BuildOptions, open_context
-from imgbuild.build.prepare import load_base
 from imgbuild.build.targets import image_target
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.client import Engine

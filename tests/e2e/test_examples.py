@@ -12,7 +12,7 @@ from copied_checkout import ca_bundle
 from kubeflow import Cluster
 from page_commands import IMGBUILD, PageCommand, Reader, page_commands, section
 
-from imgbuild.inputs.build_inputs import uv_context
+from imgbuild.inputs.build_inputs import prepare_uv
 from imgbuild.user_folders import cache_dir
 
 pytestmark = pytest.mark.nightly
@@ -77,7 +77,7 @@ def test_uv_keeps_to_the_packages_of_an_image(
         metadata = "Metadata-Version: 2.1\nName: numpy\nVersion: 9999\n"
         wheel.writestr("numpy-9999.dist-info/METADATA", metadata)
         wheel.writestr("numpy-9999.dist-info/WHEEL", "Wheel-Version: 1.0\n")
-    volumes = {"/run/uv": uv_context(cache_dir()), "/run/wheels": tmp_path}
+    volumes = {"/run/uv": prepare_uv(cache_dir()), "/run/wheels": tmp_path}
     mounts = [f"--volume={folder}:{place}:ro" for place, folder in volumes.items()]
     command = "echo numpy | %s /run/uv/uv pip compile --offline --no-index -f /run/wheels -"
     kept, replaced = (

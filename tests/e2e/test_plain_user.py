@@ -24,7 +24,7 @@ from copied_checkout import (
 from own_registry import OwnRegistry, free_port, own_registry
 
 from imgbuild.engine.client import Engine
-from imgbuild.inputs.oci_layout import BaseLayout
+from imgbuild.inputs.base import Base
 from standin.__main__ import open_context
 from standin.workbench import load_debian
 
@@ -113,13 +113,13 @@ def user(host: str | None, engine: Engine) -> Iterator[PlainUser]:
 
 
 @pytest.fixture
-def made(checkout: Checkout) -> BaseLayout:
+def made(checkout: Checkout) -> Base:
     """Return the base image that is made here; the engine has it."""
     return load_debian(open_context(checkout.project))
 
 
 @pytest.fixture
-def pinned(user: PlainUser, made: BaseLayout, engine: Engine) -> Iterator[tuple[str, OwnRegistry]]:
+def pinned(user: PlainUser, made: Base, engine: Engine) -> Iterator[tuple[str, OwnRegistry]]:
     """Give a base image by digest, which only a registry has, and that registry."""
     with own_registry(user.home.parent / "registry") as registry:
         name = f"{registry.host}/debian"
@@ -156,20 +156,24 @@ def test_the_base_comes_from_the_registry(
     assert not [*user.home.glob(".cache/imgbuild/base/*")]
 
 
-def test_where_no_registry_answers_the_base_is_made_from_the_archive(
-    user: PlainUser, made: BaseLayout, engine: Engine
+def test_where_no_registry_answers_the_base_is_made_before_the_build(
+    user: PlainUser, made: Base, engine: Engine
 ) -> None:
     closed = f"127.0.0.1:{free_port()}/debian@sha256:{'0' * 64}"
     user.prepare(*INPUTS, files=tiny(SMALL, nothing=NOTHING), base=closed)
     take_base(user.root, user.home / ".cache")
     substitute_cpython(user.root, user.home / ".cache")
     user.own()
-    built = user.run("build", *ONE, "--no-test")
-    assert "No registry answers" in built.stderr
-    assert f"in place of {closed}, until --refresh-base." in built.stderr
+    refused = user.run("build", *ONE, "--no-test", code=3)
+    assert "imgbuild doctor --write" in refused.stderr
+    assert engine.inspect(TAG) is None
+    prepared = user.run("matrix", *ONE, "--make-bases")
+    assert "No registry answers" in prepared.stderr
+    assert f"in place of {closed}, until --refresh-base." in prepared.stderr
+    user.run("build", *ONE, "--no-test")
     labels = engine.need(TAG).labels
     assert labels["imgbuild.input.base"] == "bootstrapped"
-    assert labels["org.opencontainers.image.base.digest"] == made.image_id
+    assert labels["org.opencontainers.image.base.digest"] == made.digest
     assert "uid=0" in user.docker("run", "--rm", TAG, "cat", "/id").stdout
     again = user.run("build", *ONE, "--no-test")
     assert again.stdout.startswith("Nothing to do")

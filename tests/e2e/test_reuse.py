@@ -14,9 +14,9 @@ from copied_checkout import remove_images
 from own_registry import free_port
 from publishing_project import ONE, PublishingProject, publishing_project
 
+from imgbuild.build.bases import load_base
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.build.image_build import export_stage
-from imgbuild.build.prepare import load_base
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.client import Engine
 from imgbuild.matrix.load import load_matrix

@@ -13,21 +13,21 @@ from checkout import Checkout
 from copied_checkout import (
     CONTENT,
     SHA256,
-    base_recipe_of,
     change_settings,
     copied_checkout,
+    debian_image,
     remove_images,
     substitute_cpython,
     tiny,
 )
 
 from imgbuild.build.context import BuildOptions, open_context
-from imgbuild.build.fetch import FetchJob, fetch_files, plan_listing
+from imgbuild.build.fetch import fetch_files, plan_listing
 from imgbuild.engine.client import Engine
 from imgbuild.errors import MachineError
 from imgbuild.files import ContentStore
-from imgbuild.inputs.base import bootstrap_base
-from imgbuild.inputs.download import shown_progress
+from imgbuild.inputs.bootstrap import bootstrap_base
+from imgbuild.inputs.download import show_progress
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import find_image
 from imgbuild.sites import Sites
@@ -112,7 +112,8 @@ def dated(
     copied_checkout(root, REPOSITORY, files=files, host=checkout.host)
     substitute_cpython(root, cache_dir().parent)
     (root / "images/files/stand-in.gpg").write_bytes(key.keyring.read_bytes())
-    base = debian_base(context).path
+    base = debian_base(context).layout
+    assert base
     with serve(folder, gateway(context)) as server:
         made = Dated(root, folder / "state", checkout.host, key=key, server=server, base=base)
         made.render()
@@ -166,9 +167,9 @@ def test_what_is_fetched_is_of_the_date(
     source = ContentStore(tmp_path).path(SHA256)
     source.parent.mkdir(parents=True)
     source.write_bytes(CONTENT)
-    job = FetchJob(project, settings, sites, tmp_path)
     with open_context(project, (image,), BuildOptions(), print) as context, context.display:
-        fetch_files([plan_listing(image, job, context)], job, shown_progress())
+        listing = plan_listing(image, sites, tmp_path, context)
+        fetch_files([listing], sites, tmp_path, show_progress())
     assert any(path.endswith("/said_1.0_amd64.deb") for path in dated.server.asked)
     dated.server.asked.clear()
     dated.run(*BUILD, "--offline", str(tmp_path))
@@ -177,12 +178,15 @@ def test_what_is_fetched_is_of_the_date(
 
 
 @pytest.mark.nightly
-def test_a_base_image_is_made_of_the_date(dated: Dated, tmp_path: Path) -> None:
+def test_a_base_image_is_made_of_the_date(
+    dated: Dated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The service is asked, and refused: no archive of a stand-in is signed by Debian."""
     dated.take(EARLIER)
-    recipe = base_recipe_of(dated.root, dated.project.settings)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with pytest.raises(MachineError, match=f"bookworm as of {EARLIER} could not be made"):
-        bootstrap_base(recipe, tmp_path, log_path=tmp_path / "log")
+        bootstrap_base(debian_image(dated.root), dated.project.settings)
     lists = ("debian/{}/dists/bookworm", "debian-security/{}/dists/bookworm-security")
     asked = {f"/archive/{name.format(EARLIER)}/InRelease" for name in lists}
     assert asked <= dated.server.asked

@@ -8,10 +8,10 @@ import pytest
 from checkout import Checkout
 
 from imgbuild.build.context import BuildOptions, open_context
-from imgbuild.build.fetch import FetchJob, fetch_files, plan_listing
+from imgbuild.build.fetch import fetch_files, plan_listing
 from imgbuild.engine.client import Engine
-from imgbuild.inputs.download import shown_progress
-from imgbuild.inputs.fetched import open_fetched
+from imgbuild.inputs.download import show_progress
+from imgbuild.inputs.fetched import read_listings
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project, SettingsOptions
@@ -59,16 +59,16 @@ def test_every_upstream_is_asked_through_its_mirror(
     settings = project.settings
     matrix = load_matrix(project.matrix)
     images = tuple(image for image in all_images(matrix) if image.name in GPU_IMAGES)
-    job = FetchJob(project, settings, Sites(matrix.upstream_urls, settings), tmp_path)
+    sites = Sites(matrix.upstream_urls, settings)
     server.asked.clear()
     with open_context(project, images, BuildOptions(), print) as context, context.display:
-        listings = [plan_listing(image, job, context) for image in images]
+        listings = [plan_listing(image, sites, tmp_path, context) for image in images]
     planned = {*server.asked}
-    fetch_files(listings, job, shown_progress())
+    fetch_files(listings, sites, tmp_path, show_progress())
     archives = {name for name in settings.mirrors if matrix.upstreams[name].kind == "apt"}
     assert _sites(planned) >= archives, "apt in a build"
     assert _sites(server.asked - planned) == {*settings.mirrors}, "packages and downloads"
-    assert open_fetched(tmp_path, images, project, settings, tmp_path), "signed by stand-ins' keys"
+    assert read_listings(tmp_path, images, project, settings), "signed by stand-ins' keys"
     assert len(settings.mirrors) == 5
 
 

@@ -27,7 +27,6 @@ from typer.main import get_command
 from imgbuild.cli import app, main, register
 from imgbuild.errors import MachineError
 from imgbuild.http import RetryPolicy
-from imgbuild.inputs import build_inputs
 from imgbuild.project import Project
 from unit.project_copy import copied
 
@@ -162,10 +161,10 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
         patched.chdir(root)
         patched.setattr(socket.socket, "connect", _refused)
         patched.setattr(socket, "getaddrinfo", _refused)
+        patched.setattr("imgbuild.build.bases.bootstrap_base", _no_base)
         patched.setattr("imgbuild.cli.register", lambda *_: None)  # it has been
         patched.setattr(signal, "signal", lambda *_: None)
         patched.setattr(RetryPolicy, "wait", lambda *_: inf)
-        patched.setattr(build_inputs, "bootstrap_base", _no_base)
         yield Checkout(root, own)
     shutil.rmtree(folder)
 

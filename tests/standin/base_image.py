@@ -9,11 +9,12 @@ import json
 import tarfile
 from pathlib import Path
 
-from imgbuild.dockerfile.variables import epoch_seconds
-from imgbuild.inputs.base import BaseRecipe, bootstrap_base
-from imgbuild.inputs.oci_layout import BaseLayout, read_layout, write_layout
+from imgbuild.inputs.base import Base
+from imgbuild.inputs.bootstrap import bootstrap_base
+from imgbuild.inputs.oci_layout import read_layout, write_layout
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.model import OperatingSystem
+from imgbuild.settings import Settings
 from standin.apt_repository import SigningKey
 from standin.context import Context
 from standin.deb import TIME
@@ -26,24 +27,22 @@ _CODE_NAMES = {"xenial": "Xenial Xerus", "bionic": "Bionic Beaver"}
 _DEBIAN = "debian-12"
 
 
-def debian_base(context: Context) -> BaseLayout:
+def debian_base(context: Context) -> Base:
     """Return Debian's base image, which the stand-ins are made from and made in."""
-    system = context.matrix.operating_systems[_DEBIAN]
-    epoch = epoch_seconds(all_images(context.matrix)[0])
-    recipe = BaseRecipe(_DEBIAN, system.distribution, system.suite, epoch)
-    log = context.cache / "bootstrap.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    return bootstrap_base(recipe, context.cache.parent, log_path=log)
+    images = all_images(context.matrix)
+    image = next(image for image in images if image.os_name == _DEBIAN)
+    return bootstrap_base(image, Settings())
 
 
-def ubuntu_base(context: Context, os_name: str, key: SigningKey) -> BaseLayout:
+def ubuntu_base(context: Context, os_name: str, key: SigningKey) -> Base:
     system = context.matrix.operating_systems[os_name]
     debian = debian_base(context)
-    made_from = [debian.image_id, key.fingerprint, system.version, system.suite]
+    made_from = [debian.digest, key.fingerprint, system.version, system.suite]
 
     def make(folder: Path) -> None:
         rootfs = folder / "rootfs.tar"
-        _write_rootfs(debian.path, rootfs, _changes(system, key))
+        assert debian.layout
+        _write_rootfs(debian.layout, rootfs, _changes(system, key))
         write_layout(folder, rootfs, name=f"{os_name}-standin", epoch=TIME)
         rootfs.unlink()
 

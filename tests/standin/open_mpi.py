@@ -20,7 +20,7 @@ _VERSION_FILE = "debian-version"
 def open_mpi_site(context: Context) -> Path:
     """Return the folder that stands for download.open-mpi.org."""
     archives = _archives(context.matrix)
-    made_from = [archives, debian_base(context).image_id]
+    made_from = [archives, debian_base(context).digest]
 
     def make(folder: Path) -> None:
         with scratch() as work:

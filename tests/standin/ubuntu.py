@@ -55,7 +55,7 @@ def ubuntu_archive(context: Context, key: SigningKey) -> Path:
         system.suite: (_git_version(system), sorted(_names(system)), list(system.compilers))
         for system in _systems(context.matrix)
     }
-    made_from = [systems, key.fingerprint, debian_base(context).image_id]
+    made_from = [systems, key.fingerprint, debian_base(context).digest]
 
     def make(folder: Path) -> None:
         names = sorted({name for _, names, _ in systems.values() for name in names})

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.files import file_sha256
-from imgbuild.inputs.base import KEYRINGS
+from imgbuild.inputs.bootstrap import KEYRINGS
 from standin.anaconda import anaconda_site
 from standin.apt_repository import SigningKey, signing_key
 from standin.base_image import ubuntu_base
@@ -54,7 +54,7 @@ def settings_of(context: Context, sites: Iterable[Site], url: str) -> dict[str, 
     kept = {key: own[key] for key in ("engine", "base", "cpython", "ca_bundle") if own.get(key)}
     key = signing_key(context, _UBUNTU)
     bases = {
-        name: {"from": "layout", "path": str(ubuntu_base(context, name, key).path)}
+        name: {"from": "layout", "path": str(ubuntu_base(context, name, key).layout)}
         for name, system in context.matrix.operating_systems.items()
         if system.distribution == "ubuntu"
     }

@@ -10,7 +10,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from imgbuild.engine.client import Engine
-from imgbuild.inputs.oci_layout import BaseLayout, write_archive
+from imgbuild.inputs.base import Base
+from imgbuild.inputs.oci_layout import write_archive
 from standin.base_image import debian_base
 from standin.context import HERE, Context
 
@@ -37,12 +38,13 @@ def environment(context: Context) -> dict[str, str]:
     return {**os.environ, **({"DOCKER_HOST": context.host} if context.host else {})}
 
 
-def load_debian(context: Context) -> BaseLayout:
+def load_debian(context: Context) -> Base:
     """Return Debian's base image, which the engine has then."""
     base = debian_base(context)
     with closing(Engine(context.host)) as engine, scratch() as folder:
         if engine.inspect(base.reference) is None:
-            write_archive(base.path, folder / "base.tar")
+            assert base.layout
+            write_archive(base.layout, folder / "base.tar")
             with (folder / "base.tar").open("rb") as stream:
                 engine.load(stream)
     return base

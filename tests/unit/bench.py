@@ -16,7 +16,8 @@ from imgbuild.engine.build import BuildTarget, BuiltImage
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError, BuildFailure, BuildFault
 from imgbuild.engine.types import StoredImage
-from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, ImageDownloads, InterpreterInput
+from imgbuild.inputs.base import Base
+from imgbuild.inputs.build_inputs import BuildInputs, ImageDownloads, InterpreterInput
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.plan import PlanItem
 from imgbuild.project import Project
@@ -27,7 +28,7 @@ from imgbuild.suites.results import Report, SuiteResult, TestFailure
 
 OLD, NEW = "tf-1.10-cpu-debian", "tf-2.2-cpu-debian"
 INPUTS = BuildInputs(
-    {"debian-12": BaseInput("debian@sha256:abc", "sha256:abc", "registry")},
+    {"debian-12": Base("debian@sha256:abc", "sha256:abc", "registry")},
     {"3.6.15": InterpreterInput(Path("/prefix"), "sha256:p", "local prefix")},
     Path("/uv"),
     "0.13.8",
@@ -75,7 +76,7 @@ class Bench:
         inputs = self.context.inputs
         bases, pythons = {**inputs.bases}, {**inputs.interpreters}
         for one in images:
-            bases.setdefault(one.os_name, BaseInput("ubuntu@sha256:a", "sha256:a", "registry"))
+            bases.setdefault(one.os_name, Base("ubuntu@sha256:a", "sha256:a", "registry"))
             pythons.setdefault(one.version_of("python"), InterpreterInput(None, "conda", "conda"))
         files = dict.fromkeys((one.name for one in images), ImageDownloads({}, {}))
         inputs = replace(inputs, bases=bases, interpreters=pythons, downloads=files)
@@ -172,13 +173,12 @@ def bench(
         options=BuildOptions(),
         settings=SETTINGS,
         engine=FakeEngine(),
-        host=None,
         inputs=INPUTS,
         log=said.append,
         state=tmp_path / "state",
-        cache=tmp_path / "cache",
     )
     made = Bench(context, said=said)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     engine_has(monkeypatch, root_dir=str(tmp_path / "elsewhere"))
     monkeypatch.setattr("imgbuild.engine.discovery.find_buildx", lambda *_: Buildx(Path("/b"), "0"))
     # One image after the other; tests of several at a time say so.

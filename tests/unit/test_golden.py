@@ -21,7 +21,8 @@ from imgbuild.cli import COMMANDS
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.build import bake_definition
 from imgbuild.files import sha256
-from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, InterpreterInput, image_downloads
+from imgbuild.inputs.base import Base
+from imgbuild.inputs.build_inputs import BuildInputs, InterpreterInput, list_downloads
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
@@ -51,11 +52,11 @@ def inputs(real_matrix: Matrix, project: Project) -> BuildInputs:
     """Return the inputs of a machine without settings, whose base images have made-up digests."""
     images = all_images(real_matrix)
     return BuildInputs(
-        {n: BaseInput(f"base:{n}", f"sha256:{n}", "") for n in real_matrix.operating_systems},
+        {n: Base(f"base:{n}", f"sha256:{n}", "") for n in real_matrix.operating_systems},
         {v: InterpreterInput(None, "source", "source") for v in real_matrix.python},
         Path("/uv"),
         "0.13.8",
-        downloads={i.name: image_downloads(i, project.locks, Settings()) for i in images},
+        downloads={i.name: list_downloads(i, project.locks, Settings()) for i in images},
     )
 
 

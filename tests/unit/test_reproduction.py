@@ -26,13 +26,14 @@ from imgbuild.engine.build import BuildTarget, BuiltImage
 from imgbuild.engine.steps import Step
 from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError
-from imgbuild.inputs.build_inputs import BaseInput, BuildInputs
+from imgbuild.inputs.base import Base
+from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.changes import parts_label
 from imgbuild.project import Project
 from imgbuild.reproduction import RevisionReader, drop_unknown
-from imgbuild.settings import RegistryBase, Settings
+from imgbuild.settings import Settings, base_setting
 
 OLD_ID, NEW_ID = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
 TAG = "imgbuild/tensorflow:2.2-cpu"
@@ -151,7 +152,6 @@ def reproducing(bench: Bench, project: Project, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(reproduction, "open_engine", lambda _: closing(made.engine))
     monkeypatch.setattr(reproduction, "open_context", made.opened)
     monkeypatch.setattr(reproduction, "prepare", lambda *_: ({NEW: {}}, {}))
-    monkeypatch.setattr(reproduction, "with_bases", lambda _, one: (one.settings, one.inputs))
     monkeypatch.setattr(reproduction, "prepare_inputs", made.prepare_inputs)
     monkeypatch.setattr(reproduction, "build_image", made.make)
     monkeypatch.setattr(reproduction, "forget_cache", lambda one, *_: made.forgotten.append(one))
@@ -231,7 +231,7 @@ def test_what_cannot_be_reproduced(reproducing: Reproducing) -> None:
 
 
 def test_inputs_that_cannot_be_had_are_named(reproducing: Reproducing) -> None:
-    base = BaseInput("debian@sha256:def", "sha256:def", "registry")
+    base = Base("debian@sha256:def", "sha256:def", "registry")
     reproducing.store(OLD_ID, ("base", "system"), (TAG,), **{REVISION: f"{'1' * 40}-dirty"})
     inputs = replace(INPUTS, bases={"debian-12": base}, uv_version="0.14")
     reproducing.bench.change(inputs=inputs)
@@ -322,7 +322,7 @@ def test_inputs_come_from_where_the_labels_say(reproducing: Reproducing, *, ther
     assert (line in reproducing.said) is there
     (target,) = reproducing.targets
     assert ("netrc" in target.secrets) is not there, "its programs run in these steps"
-    pulled = RegistryBase.model_validate({"from": "registry", "image": base})
+    pulled = base_setting("registry", image=base)
     used = {"base": {"debian-12": pulled} if there else own.base, "cpython": {}}
     assert reproducing.settings == own.model_copy(update=used)
     assert (f"the base image {base}: " in reproducing.said) is not there
@@ -337,3 +337,8 @@ def test_inputs_come_from_where_the_labels_say(reproducing: Reproducing, *, ther
     reproducing.store(OLD_ID, ("base", "system"), (TAG,), **labels)
     reproducing(*THIS, code=1)
     assert reproducing.settings.base["debian-12"].source == "bootstrap"
+    unmade = {"debian-12": Base("", None, "bootstrapped")}
+    reproducing.bench.change(inputs=replace(inputs, bases=unmade))
+    _, error = reproducing(*THIS, code=3)
+    assert "base: {debian-12: {from: bootstrap}}" in error
+    assert "imgbuild doctor --write" in error

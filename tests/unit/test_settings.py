@@ -129,6 +129,19 @@ def test_a_wrong_mirror_is_refused_with_its_line(tmp_path: Path, line: str) -> N
         load_settings(path)
 
 
+@pytest.mark.parametrize(
+    "base",
+    [
+        *("{from: registry}", "{from: layout}", "{from: layout, image: x@sha256:1}", "{}"),
+        *("{from: bootstrap, path: /base}", "{from: elsewhere}", "{from: layout, path: base}"),
+    ],
+)
+def test_a_base_without_its_place_is_refused(tmp_path: Path, base: str) -> None:
+    path = written(tmp_path, f"base:\n  debian-12: {base}\n")
+    with pytest.raises(InputError, match=r"yaml:[12]:\d+: "):
+        load_settings(path)
+
+
 def test_the_settings_of_the_engine(tmp_path: Path) -> None:
     assert Settings().engine.builders == ("default",)
     path = written(tmp_path, "engine: {builder: farm, step_timeout: 1h30m}\n")

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from imgbuild.cli.options import info
-from imgbuild.inputs.download import shown_progress
+from imgbuild.inputs.download import show_progress
 from imgbuild.text import duration_text, parse_duration, printable, ranges, without_logins
 
 
@@ -44,7 +44,7 @@ def test_colours_are_for_rich_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", terminal)
     info("\x1b[31mone")
-    with shown_progress():
+    with show_progress():
         info("\x1b[31mtwo\u202e")
     said = content.getvalue().decode()
     assert said.startswith("\\u001b[31mone\n")

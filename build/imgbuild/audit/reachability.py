@@ -19,7 +19,7 @@ from imgbuild.inputs.upstream_files import find_image
 from imgbuild.matrix.images import Image
 from imgbuild.process import NOT_FOUND
 from imgbuild.project import Project
-from imgbuild.settings import RegistryBase, Settings
+from imgbuild.settings import Settings
 from imgbuild.sites import Sites
 from imgbuild.yaml_file import Location
 
@@ -59,7 +59,7 @@ def list_other_inputs(images: Sequence[Image], project: Project, sites: Sites) -
         files += _conda_inputs(image, project)
         files += _repository_inputs(image, project, sites.settings)
         base = sites.settings.base_for(image.os_name, image.os.image)
-        if isinstance(base, RegistryBase):
+        if base.image:
             place = ("operating_systems", image.os_name, "image")
             bases.append(OtherInput(f"base {image.os_name}", base.image, None, place))
     inputs = []

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from imgbuild.build.bases import make_bases
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import resolve_host
@@ -25,12 +26,12 @@ from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites, required, suite_keys
 from imgbuild.suites.expectation import expectation
 from imgbuild.suites.results import ReportStore, Verdict
-from imgbuild.user_folders import cache_dir, state_dir
+from imgbuild.user_folders import state_dir
 
 if TYPE_CHECKING:
     from imgbuild.build.display import BuildDisplay
     from imgbuild.engine.discovery import Buildx
-    from imgbuild.inputs.fetched import FetchedInputs
+    from imgbuild.inputs.fetched import Listing
     from imgbuild.suites.runner import TestSession
 
 Log = Callable[[str], None]
@@ -40,7 +41,7 @@ Log = Callable[[str], None]
 class BuildOptions:
     """What the command line says.
 
-    ``make_inputs`` false makes no base image. ``offline`` is a folder of ``imgbuild fetch``.
+    ``refresh_base`` makes base images again. ``offline`` is a folder of ``imgbuild fetch``.
     ``step_seconds`` is how long a step may run (0: no limit), in place of what the settings say.
     ``jobs`` images are tested at once. ``builders`` are in place of ``engine.builder`` in the
     settings. ``buildkit_cache`` is a repository for BuildKit's own cache.
@@ -49,7 +50,6 @@ class BuildOptions:
     test: bool = True
     keep_going: bool = False
     jobs: int = 2
-    make_inputs: bool = True
     refresh_base: bool = False
     offline: Path | None = None
     step_seconds: float | None = None
@@ -63,7 +63,8 @@ class BuildContext:
     """What every step of one command shares; what is slow to import or to find waits for its use.
 
     ``images`` have the repository that their builds here are tagged for. ``stored`` are the
-    engine's images with an input digest when the context was opened.
+    engine's images with an input digest when the context was opened. ``listings`` are those of
+    ``--offline``, by image.
     """
 
     project: Project
@@ -71,13 +72,11 @@ class BuildContext:
     options: BuildOptions
     settings: Settings
     engine: Engine
-    host: str | None
     inputs: BuildInputs
     log: Log
     stored: tuple[StoredImage, ...] = ()
-    fetched: "FetchedInputs | None" = None
+    listings: "Mapping[str, Listing]" = field(default_factory=dict)
     state: Path = field(default_factory=state_dir)
-    cache: Path = field(default_factory=cache_dir)
 
     @property
     def reports(self) -> Path:
@@ -110,7 +109,7 @@ class BuildContext:
         from imgbuild.engine.discovery import with_builder  # noqa: PLC0415
 
         names = dict.fromkeys(self.settings.engine.builders)
-        return tuple(with_builder(self.buildx, name, self.host) for name in names)
+        return tuple(with_builder(self.buildx, name, self.engine.host) for name in names)
 
     @cached_property
     def display(self) -> "BuildDisplay":
@@ -165,8 +164,11 @@ class BuildContext:
     @cached_property
     def suite_keys(self) -> Mapping[str, Mapping[str, str]]:
         suites = read_suites(self.project.suites)
-        expected = {image.name: self.expected(image) for image in self.images}
-        return {name: suite_keys(required(suites, one), one) for name, one in expected.items()}
+        keys = {}
+        for image in self.images:
+            expected = self.expected(image)
+            keys[image.name] = suite_keys(required(suites, expected), expected)
+        return keys
 
     @cached_property
     def gpus(self) -> str | None:
@@ -177,11 +179,11 @@ class BuildContext:
     def passed(self, image: Image, image_id: str) -> bool | None:
         """Return whether an image id passed the suites of its image; None if that is not known."""
         keys = self.suite_keys[image.name]
-        found = self.store.verdict(image_id, keys)
+        verdict = self.store.verdict(image_id, keys)
         # Engine and driver are asked for GPUs only where the answer matters.
-        if found is not self.store.verdict(image_id, keys, gpus=""):
-            found = self.store.verdict(image_id, keys, gpus=self.gpus)
-        return {Verdict.PASSED: True, Verdict.FAILED: False}.get(found)
+        if verdict is not self.store.verdict(image_id, keys, gpus=""):
+            verdict = self.store.verdict(image_id, keys, gpus=self.gpus)
+        return {Verdict.PASSED: True, Verdict.FAILED: False}.get(verdict)
 
 
 @contextmanager
@@ -199,23 +201,24 @@ def open_context(
     works on them.
 
     InputError: the settings are wrong.
-    MachineError: there is no engine, an input cannot be made, or another imgbuild works on one of
-        the images.
+    MachineError: there is no engine, a base image cannot be made, or another imgbuild works on one
+        of the images.
     """
     settings = project.settings.with_builders(options.builders)
-    # Registries are asked again, or an earlier context of this command may have made a base image.
-    settings = settings.forget_made() if options.refresh_base else settings.recall_made()
-    fetched: FetchedInputs | None = None
+    listings: Mapping[str, Listing] = {}
     if settings.standin:
         images = tuple(map(standin_image, images))
     if options.offline:
-        from imgbuild.inputs.fetched import open_fetched  # noqa: PLC0415 - rarely needed
+        from imgbuild.inputs.fetched import (  # noqa: PLC0415 - rarely needed
+            offline_settings,
+            read_listings,
+        )
 
-        fetched = open_fetched(options.offline, images, project, settings, cache_dir())
-        for listing in fetched.listings.values():
+        listings = read_listings(options.offline, images, project, settings)
+        for listing in listings.values():
             contents = listing.contents(options.offline)
             log(f"{contents}; compare this line with the output of `imgbuild fetch`")
-        settings = fetched.settings(settings, images)
+        settings = offline_settings(settings, images, listings, options.offline)
     host = resolve_host(settings.engine)
     with ExitStack() as stack:
         if lock:
@@ -224,21 +227,23 @@ def open_context(
         engine = stack.enter_context(closing(Engine(host)))
         # First, since no input need be made for an engine that does not answer.
         stored = tuple(engine.images(INPUT_DIGEST))
-        make, refresh = options.make_inputs, options.refresh_base
-        inputs = prepare_inputs(images, settings, project, log, make, refresh)
-        if fetched:
-            inputs = fetched.known_bases(inputs, images)
+        if options.refresh_base:
+            settings = make_bases(images, settings, engine, log, refresh=True)
+        inputs = prepare_inputs(images, settings, project)
+        if listings:
+            from imgbuild.inputs.fetched import known_bases  # noqa: PLC0415
+
+            inputs = known_bases(inputs, images, listings)
         yield BuildContext(
             project=project,
             images=images,
             options=options,
             settings=settings,
             engine=engine,
-            host=host,
             inputs=inputs,
             log=log,
             stored=stored,
-            fetched=fetched,
+            listings=listings,
         )
 
 

@@ -242,14 +242,13 @@ class BuildDisplay:
         for state in (State.BUILDING, State.TESTING, State.WAITING, State.FAILED):
             parts += [f"{counts[state]} {state}"] if counts[state] else []
         parts.append(clock_time(now - self._started))
-        running = [
-            (step.since, step, line)
-            for line in self._lines.values()
-            for step in line.steps.values()
-            if step.since is not None
-        ]
-        if running:
-            since, step, line = min(running, key=lambda entry: entry[0])
+        longest: tuple[float, Step, ImageLine] | None = None
+        for line in self._lines.values():
+            for step in line.steps.values():
+                if step.since is not None and (longest is None or step.since < longest[0]):
+                    longest = step.since, step, line
+        if longest:
+            since, step, line = longest
             took = clock_time(max(0.0, now - since))
             parts.append(f"longest: {shortened(step.name, 40)} of {line.image} {took}")
         return ", ".join(parts)

@@ -6,9 +6,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from imgbuild.build.bases import load_base
 from imgbuild.build.context import BuildContext
 from imgbuild.build.image_build import export_stage
-from imgbuild.build.prepare import fetch_downloads, load_base
+from imgbuild.build.prepare import fetch_downloads
 from imgbuild.build.result import BuildResult
 from imgbuild.build.targets import stage_target
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY

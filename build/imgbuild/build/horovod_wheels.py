@@ -3,11 +3,8 @@
 import hashlib
 import json
 import re
-import threading
 import zipfile
 import zlib
-from collections import defaultdict
-from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 
@@ -53,8 +50,10 @@ def wheel_key(image: Image, project: Project, inputs: BuildInputs) -> str | None
     stages = needed_stages(dockerfile.stages, STAGE, {*_KNOWN_OTHERWISE, *packages})
     entries = read_lock(project.locks / image.lock_name).entries
     text = "".join(stage.text for stage in stages.values())
-    paths = {path for stage in stages.values() for path in stage.paths}
-    files = [path.removeprefix("files/") for path in paths if path.startswith("files/")]
+    files: set[str] = set()
+    for stage in stages.values():
+        paths = [path for path in stage.paths if path.startswith("files/")]
+        files.update(path.removeprefix("files/") for path in paths)
     parts = {
         "stages": {name: _own_instructions(stage) for name, stage in stages.items()},
         "files": {name: _digest(project.files / name) for name in files},
@@ -73,8 +72,8 @@ def _own_instructions(stage: Stage) -> list[str]:
     """Return what the stage does, but for copies of packages: those that matter are known."""
     lines = stage.text.splitlines(keepends=True)
     code = "".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
-    found = re.findall(r"(?:.*\\\n)*.*\n", code)
-    return [one for one in found if "COPY --link --from=packages" not in one]
+    instructions = re.findall(r"(?:.*\\\n)*.*\n", code)
+    return [text for text in instructions if "COPY --link --from=packages" not in text]
 
 
 def _digest(path: Path) -> str:
@@ -86,33 +85,24 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True)
-class WheelCache:
-    """The wheels in this user's cache folder, a folder for each key."""
+def find_wheel(key: str, cache: Path) -> Path | None:
+    """Return the cache's folder that holds only the wheel of ``key``, if it is there and whole."""
+    folder = _wheel_folder(key, cache)
+    return folder if _is_whole(folder) else None
 
-    folder: Path
-    _turns: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
 
-    def compiling(self, key: str) -> threading.Lock:
-        """Return the lock that one build holds while it compiles the wheel of ``key``."""
-        return self._turns[key]
+def keep_wheel(key: str, wheel: bytes, cache: Path) -> None:
+    """Keep a wheel that was compiled here, unless it is damaged."""
+    if name := wheel_file_name(wheel):
 
-    def find(self, key: str) -> Path | None:
-        """Return the folder that holds only the wheel of ``key``, if it is there and whole."""
-        folder = self._folder(key)
-        return folder if _is_whole(folder) else None
+        def write(folder: Path) -> None:
+            (folder / name).write_bytes(wheel)
 
-    def keep(self, key: str, wheel: bytes) -> None:
-        """Keep a wheel that was compiled here, unless it is damaged."""
-        if name := wheel_file_name(wheel):
+        stored_folder(_wheel_folder(key, cache), write, _is_whole)
 
-            def write(folder: Path) -> None:
-                (folder / name).write_bytes(wheel)
 
-            stored_folder(self._folder(key), write, _is_whole)
-
-    def _folder(self, key: str) -> Path:
-        return self.folder / "horovod-wheels" / key[:KEY_DIGITS]
+def _wheel_folder(key: str, cache: Path) -> Path:
+    return cache / "horovod-wheels" / key[:KEY_DIGITS]
 
 
 def _is_whole(folder: Path) -> bool:

@@ -7,9 +7,10 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 
 from imgbuild.build.context import BuildContext
-from imgbuild.build.horovod_wheels import STAGE, WheelCache, wheel_key
+from imgbuild.build.horovod_wheels import STAGE, find_wheel, keep_wheel, wheel_key
 from imgbuild.build.result import BuildResult
 from imgbuild.build.targets import image_target
 from imgbuild.dockerfile.variables import epoch_seconds
@@ -21,6 +22,7 @@ from imgbuild.files import work_folder
 from imgbuild.plan.plan import PlanItem
 from imgbuild.suites.container import place_of
 from imgbuild.text import clock_time
+from imgbuild.user_folders import cache_dir
 
 #: Tags of BuildKit's own cache begin with it; the image's name follows.
 CACHE_PREFIX = "buildkit-"
@@ -30,17 +32,19 @@ TEMPORARY_NAMES = "local.invalid/imgbuild/temporary"
 _LOOK_SECONDS = 0.5
 
 
-def build_item(  # noqa: PLR0913, PLR0917 - what, of what, by whom
+def build_item(  # noqa: PLR0913 - what, of what, by whom
     item: PlanItem,
-    downloads: Mapping[str, Path],
-    wheels: WheelCache,
     context: BuildContext,
     buildx: Buildx,
+    *,
+    downloads: Mapping[str, Path],
+    compilers: Mapping[str, Lock],
     stopped: Callable[[], bool],
 ) -> BuildResult:
     """Build the image of a plan's item, and its Horovod wheel if that is not kept.
 
-    ``downloads`` are its folders by named context.
+    ``downloads`` are its folders by named context. One of several builds that need the same wheel
+    compiles it: the one that holds its lock of ``compilers``, which have the wheels' keys.
 
     BuildFailedError: it failed.
     CancelledError: it was to stop.
@@ -65,18 +69,19 @@ def build_item(  # noqa: PLR0913, PLR0917 - what, of what, by whom
     log, epoch = context.log_path(image.name), epoch_seconds(image)
     work = 0.0
     if key := wheel_key(image, context.project, context.inputs):
-        while not (turn := wheels.compiling(key)).acquire(timeout=_LOOK_SECONDS):
+        lock = compilers[key]
+        while not lock.acquire(timeout=_LOOK_SECONDS):
             if stopped():
                 raise CancelledError(f"the build of {image.name} was stopped")
         try:
-            if not wheels.find(key):
-                work = _compile_wheel(target, key, wheels, context, buildx, show, stopped)
+            if not find_wheel(key, cache_dir()):
+                work = _compile_wheel(target, key, context, buildx, show=show, stopped=stopped)
         finally:
-            turn.release()
-        if kept := wheels.find(key):
-            target = replace(target, contexts={**target.contexts, STAGE: str(kept)})
+            lock.release()
+        if folder := find_wheel(key, cache_dir()):
+            target = replace(target, contexts={**target.contexts, STAGE: str(folder)})
     built = build_image(
-        buildx, context.host, target, log=log, show=show, epoch=epoch, stopped=stopped
+        buildx, context.engine.host, target, log=log, show=show, epoch=epoch, stopped=stopped
     )
     took = time.monotonic() - started
     context.display.on_event(ImageState(image.name, State.BUILT, f"in {clock_time(took)}"))
@@ -89,12 +94,12 @@ def build_item(  # noqa: PLR0913, PLR0917 - what, of what, by whom
     )
 
 
-def _compile_wheel(  # noqa: PLR0913, PLR0917 - likewise
+def _compile_wheel(  # noqa: PLR0913 - likewise
     target: BuildTarget,
     key: str,
-    wheels: WheelCache,
     context: BuildContext,
     buildx: Buildx,
+    *,
     show: Callable[[Step], None],
     stopped: Callable[[], bool],
 ) -> float:
@@ -104,7 +109,7 @@ def _compile_wheel(  # noqa: PLR0913, PLR0917 - likewise
     with work_folder("wheels") as folder:
         work = export_files(
             buildx,
-            context.host,
+            context.engine.host,
             target,
             folder,
             log=context.log_path(f"{target.name}-{STAGE}"),
@@ -112,7 +117,7 @@ def _compile_wheel(  # noqa: PLR0913, PLR0917 - likewise
             stopped=stopped,
         )
         for wheel in folder.glob("*.whl"):
-            wheels.keep(key, wheel.read_bytes())
+            keep_wheel(key, wheel.read_bytes(), cache_dir())
     return work
 
 
@@ -150,4 +155,4 @@ def export_stage(
             context.display.show_step(target.name, step)
 
     log = context.log_path(f"{target.name}-{target.target}")
-    export_files(buildx or context.buildx, context.host, target, folder, log=log, show=show)
+    export_files(buildx or context.buildx, context.engine.host, target, folder, log=log, show=show)

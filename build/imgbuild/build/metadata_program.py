@@ -121,7 +121,7 @@ def call() -> None:
         return
     wheel = made / backend.build_wheel(str(made))
     with zipfile.ZipFile(str(wheel)) as archive:
-        (info,) = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
+        (info,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         (WORK / "METADATA").write_bytes(archive.read(info))
 
 

@@ -1,39 +1,27 @@
-"""Before a bake: see that the disk has space, fetch downloads, give the engine its base images."""
+"""Before images are built: see that the disk has space, fetch downloads, provide base images."""
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from imgbuild.build.bases import provide_base, require_whole
 from imgbuild.build.context import BuildContext
 from imgbuild.engine.client import Engine
-from imgbuild.engine.failure import find_fault
-from imgbuild.engine.faults import DOCTOR, EngineUnusableError
-from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
-from imgbuild.files import work_folder
-from imgbuild.inputs.base import MADE_IN_PLACE, find_base, missing_packages
-from imgbuild.inputs.build_inputs import (
-    BaseInput,
-    BuildInputs,
-    base_input,
-    base_recipe,
-    prepare_inputs,
-)
-from imgbuild.inputs.download import downloads_context, shown_progress
-from imgbuild.inputs.oci_layout import write_archive
+from imgbuild.errors import ImgbuildError, InputError, MachineError
+from imgbuild.inputs.base import Base
+from imgbuild.inputs.build_inputs import resolve_base
+from imgbuild.inputs.download import prepare_downloads, show_progress
 from imgbuild.matrix.images import Image, all_images
-from imgbuild.settings import RegistryBase, Settings
 from imgbuild.sites import Sites
 from imgbuild.sources import Source
 from imgbuild.text import counted
+from imgbuild.user_folders import cache_dir
 
 #: Folders by named context, by image.
 Downloads = dict[str, Mapping[str, Path]]
 #: Why images cannot be built, by image.
 Failures = dict[str, ImgbuildError]
-#: The kinds of `BuildFault` by which a registry did not answer at all.
-_NO_ANSWER = ("certificate", "unreachable")
 GIB = 1 << 30
 #: With less than this free, a failure may well come from the full disk.
 SCARCE = 256 << 20
@@ -96,15 +84,17 @@ def prepare(images: Sequence[Image], context: BuildContext) -> tuple[Downloads, 
     if failed and not context.options.keep_going:
         return downloads, failed
     left = [image for image in images if image.name not in failed]
-    in_engine, bases = any(one.builder is None for one in context.builders), context.inputs.bases
-    for name in dict.fromkeys(image.os_name for image in left):
+    in_engine = any(buildx.builder is None for buildx in context.builders)
+    for image in {image.os_name: image for image in left}.values():
+        base = context.inputs.bases[image.os_name]
         try:
-            if in_engine:
-                load_base(bases[name], context.engine)
-            else:  # another builder takes it as it is
-                bases[name].require_whole()
+            if base.layout and not in_engine:  # another builder reads it as it is
+                require_whole(base)
+            else:
+                provide_base(image, context.settings, base, context.engine, context.log)
         except ImgbuildError as error:
-            failed |= {image.name: error for image in left if image.os_name == name}
+            same = [other.name for other in left if other.os_name == image.os_name]
+            failed |= dict.fromkeys(same, error)
     return downloads, failed
 
 
@@ -118,20 +108,22 @@ def fetch_downloads(images: Sequence[Image], context: BuildContext) -> tuple[Dow
     failed: Failures = {}
     broken: dict[Source, ImgbuildError] = {}
     sites = Sites(images[0].matrix.upstream_urls, context.settings)
-    with shown_progress() as progress:
-        fetch = partial(downloads_context, cache=context.cache, sites=sites, progress=progress)
+    with show_progress() as progress:
+        fetch = partial(prepare_downloads, cache=cache_dir(), sites=sites, progress=progress)
         for image in images:
             name = image.name
             needed = context.inputs.downloads[name]
             fresh: dict[Source, ImgbuildError] = {}
             try:
-                if context.fetched:
-                    folders[name] = context.fetched.contexts(name)
+                if folder := context.options.offline:
+                    from imgbuild.inputs.fetched import offline_contexts  # noqa: PLC0415 - rare
+
+                    folders[name] = offline_contexts(context.listings[name], folder, cache_dir())
                     continue
                 for file in broken.keys() & needed.all:
                     raise broken[file]
                 folders[name] = {
-                    one: fetch(files, failed=fresh) for one, files in needed.contexts.items()
+                    stage: fetch(files, failed=fresh) for stage, files in needed.contexts.items()
                 }
             except ImgbuildError as error:
                 failed[name] = error
@@ -154,99 +146,20 @@ def _with_prefix(error: ImgbuildError, file: Source, image: Image) -> ImgbuildEr
     return MachineError(f"{error} {have}`imgbuild doctor --write {image.name}` finds it.")
 
 
-def load_base(base: BaseInput, engine: Engine) -> None:
-    """Give the engine a base image that is a layout, unless it has it under its name."""
-    if base.layout is None:
-        return
-    found = engine.inspect(base.reference)  # any image can have that name
-    if found and found.id in {base.layout.image_id, base.layout.manifest}:
-        return
-    base.require_whole()
-    with work_folder("base") as folder:
-        archive = folder / "base.tar"
-        write_archive(base.layout.path, archive)
-        with archive.open("rb") as stream:
-            engine.load(stream)
-
-
-def archive_base(name: str, system: str, context: BuildContext) -> BaseInput:
+def provide_archive_base(name: str, system: str, context: BuildContext) -> Base:
     """Return the base image of the family that asks the archive of a system, such as debian-12.
 
     The engine then has it, or can pull it by its digest. ``name`` is the image it is for.
 
-    InputError: the matrix does not have this system. Otherwise as `with_bases`.
+    InputError: the matrix does not have this system. Otherwise as `provide_base`.
     """
-    images = {one.os_name: one for one in all_images(context.images[0].matrix)}
+    images = {image.os_name: image for image in all_images(context.images[0].matrix)}
     if system not in images:
         raise InputError(
             f"The system of {name} is {system!r}. imgbuild can ask only the archives of the "
             f"systems in matrix.yaml: {', '.join(images)}."
         )
     image = images[system]
-    settings, _ = with_bases([image], replace(context, images=(image,)))
-    base = base_input(image, settings, context.log)
-    load_base(base, context.engine)
+    base = resolve_base(image, context.settings)
+    provide_base(image, context.settings, base, context.engine, context.log)
     return base
-
-
-def with_bases(images: Iterable[Image], context: BuildContext) -> tuple[Settings, BuildInputs]:
-    """Let the engine have the base images of ``images`` that can be made here as well.
-
-    Return the build's settings and inputs: others, where no registry answers and a base image is
-    made here; later commands take the same. What the settings name is left to the build.
-
-    CheckFailedError: a registry answers and does not give the image.
-    MachineError: none answers, and the image cannot be made here.
-    """
-    settings, inputs = context.settings, context.inputs
-    for image in {one.os_name: one for one in images}.values():
-        base = settings.base_for(image.os_name, image.os.image)
-        if (
-            image.os_name in settings.base
-            or image.os.distribution not in MADE_IN_PLACE
-            or not isinstance(base, RegistryBase)
-        ):
-            continue
-        if why := _pull(base.image, image, context):
-            archive = f"{image.os.distribution.capitalize()}'s archive"
-            context.log(
-                f"No registry answers ({why}): {archive} gives the base image {image.os_name} in "
-                f"place of {base.image}, until --refresh-base."
-            )
-            settings = settings.with_made(base.image)
-            options = (context.log, True, context.options.refresh_base)
-            inputs = prepare_inputs(context.images, settings, context.project, *options)
-            settings.remember_made()
-    return settings, inputs
-
-
-def _pull(reference: str, image: Image, context: BuildContext) -> str:
-    """Let the engine have the image; return why no registry answers, or nothing."""
-    if context.engine.inspect(reference):
-        return ""
-    context.log(f"pulling the base image {reference}")
-    try:
-        context.engine.pull(reference, pinned=True)
-    except EngineUnusableError:
-        raise
-    except ImgbuildError as error:
-        # The engine's own words, without what it was asked.
-        said = str(error).removesuffix(DOCTOR).partition(": ")[2].strip(" .")
-        fault = find_fault([said])
-        bootstrap = f"base: {{{image.os_name}: {{from: bootstrap}}}}"
-        if fault is None or fault.kind not in _NO_ANSWER:
-            raise CheckFailedError(
-                f"The registry does not give the base image {reference}: {said}. If it wants a "
-                "login, use `docker login`; if it is a mirror (settings: registry), it must have "
-                f"this digest. `{bootstrap}` in imgbuild.local.yaml makes the image here."
-            ) from error
-        lacking = missing_packages(image.os.distribution)
-        if lacking and not find_base(base_recipe(image, context.settings), context.cache):
-            raise MachineError(
-                f"The base image {reference} cannot be pulled, since no registry answers the "
-                f"engine: {said}. Let it reach one (a proxy or mirror of the engine, or the prefix "
-                "`registry` in imgbuild.local.yaml), or let imgbuild make the image from the "
-                f"archive: `sudo apt-get install -y {' '.join(lacking)}`."
-            ) from error
-        return said
-    return ""

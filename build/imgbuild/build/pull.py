@@ -78,14 +78,14 @@ class PullSource:
         except CheckFailedError as error:
             self.log(f"{item.image.name} cannot be pulled from {self.name}: {error}")
             return None
-        found = engine.inspect(reference)
+        image = engine.inspect(reference)
         labels = {
             NAME: item.image.name,
             INPUT_DIGEST: item.digest.total,
             REPOSITORY: item.image.repository,
         }
-        if found and manifest.is_image(found.id) and labels.items() <= found.labels.items():
-            return found
+        if image and manifest.is_image(image.id) and labels.items() <= image.labels.items():
+            return image
         engine.untag(reference)
         self.log(f"{reference} is not {item.image.name}, as its tag says; it is built here.")
         return None
@@ -146,7 +146,7 @@ def open_source(
         yield PullSource(client, log, trust_of(settings))
 
 
-def predicted(item: PlanItem, source: PullSource) -> PlanItem:
+def predict_pull(item: PlanItem, source: PullSource) -> PlanItem:
     """Return a plan item; if it is to be built, its reason says who has it. Nothing is fetched."""
     if item.action is Action.BUILD and source.read(lambda: source.has_image(item)):
         return replace(item, reason=f"{item.reason}; would be pulled from {source.name}")
@@ -192,8 +192,8 @@ def untag_pulled(items: Iterable[PlanItem], source: PullSource | None, engine: E
     prefix = f"{source.name}:{INPUT_PREFIX}"
     try:
         for image_id in {item.image_id for item in items if item.image_id}:
-            found = engine.inspect(image_id)
-            tags = found.tags if found else ()
+            image = engine.inspect(image_id)
+            tags = image.tags if image else ()
             mine = [tag for tag in tags if tag.startswith(prefix)]
             for tag in mine if len(mine) < len(tags) else ():
                 engine.untag(tag)

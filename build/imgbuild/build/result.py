@@ -99,7 +99,7 @@ class Build:
 
         It is a `MachineError` if this machine is the cause of all failures, or its disk is full.
         """
-        errors = {one.name: one.error for one in self.results if one.error}
+        errors = {result.name: result.error for result in self.results if result.error}
         if not errors:
             return self.stop
         # One paragraph a reason, with all images that it concerns.

@@ -1,7 +1,8 @@
-"""``imgbuild build``: what the plan says is done, where it says anything."""
+"""``imgbuild build``: plan what is to be done, and do it."""
 
 from typing import TYPE_CHECKING
 
+from imgbuild.build.bases import require_made
 from imgbuild.build.context import BuildContext
 from imgbuild.build.result import Build, BuildResult
 
@@ -17,13 +18,15 @@ def build_images(context: BuildContext, source: "PullSource | None" = None) -> B
     What is finished is kept also if the build stops.
 
     InputError: a lock or a Dockerfile is not the current one.
-    MachineError: this machine cannot build.
+    MachineError: this machine cannot build, or a base image is still to be made.
     """
+    for os_name, base in context.inputs.bases.items():
+        require_made(base, os_name)
     items = context.plan(test=context.options.test)
     if not source and not any(item.has_work for item in items):
         done = (BuildResult(item, item.image_id, tagged=True) for item in items)
         return Build(tuple(done), len(items))
     # What is slow to import is so only for a build that has something to do.
-    from imgbuild.build.pipeline import carry_out  # noqa: PLC0415
+    from imgbuild.build.pipeline import run_plan  # noqa: PLC0415
 
-    return carry_out(items, source, context)
+    return run_plan(items, source, context)

@@ -45,7 +45,7 @@ from imgbuild.dockerfile.variables import PREFIX
 from imgbuild.engine.build import BuildTarget
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import ContentStore, read_named, sha256, work_folder, write_text
-from imgbuild.inputs.download import downloads_context, fetch_all, shown_progress
+from imgbuild.inputs.download import fetch_all, prepare_downloads, show_progress
 from imgbuild.inputs.upstream_files import lock_files
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
@@ -149,8 +149,10 @@ class MetadataReader:
         CheckFailedError: the index has no file of a package, or its metadata cannot be read.
         MachineError: the index cannot be reached.
         """
-        names = {digest: package for package, digests in lock.hashes.items() for digest in digests}
-        found = {}
+        names: dict[str, str] = {}
+        for package, digests in lock.hashes.items():
+            names |= dict.fromkeys(digests, package)
+        requirements = {}
         for file in lock_files(lock, name, target, self.sites):
             package = names[file.sha256]
             version = lock.versions[package]
@@ -158,8 +160,8 @@ class MetadataReader:
                 metadata = self._read_wheel(file, package, version)
             else:
                 metadata = self.read(package, version, file, target)
-            found[package] = metadata.requires
-        return found
+            requirements[package] = metadata.requires
+        return requirements
 
     def _read_wheel(self, file: Source, package: str, version: str) -> PackageMetadata:
         """Return the metadata of a wheel: the index's own file of it (PEP 658), if it has one."""
@@ -201,8 +203,8 @@ class MetadataReader:
             with work_folder("metadata") as folder:
                 (tools := folder / "tools").mkdir()
                 if files := self._tools(requires, target, folder, title):
-                    with shown_progress() as progress:
-                        tools = downloads_context(files, cache_dir(), self.sites, progress)
+                    with show_progress() as progress:
+                        tools = prepare_downloads(files, cache_dir(), self.sites, progress)
                 made = self._run(archive, system, tools, target, context, folder / "build")
                 more = _more_requires(made, requires)
                 if text := _exported(made, "METADATA"):
@@ -215,7 +217,7 @@ class MetadataReader:
 
     def _fetched(self, file: Source) -> Path:
         store = ContentStore(cache_dir() / "downloads")
-        with shown_progress() as progress:
+        with show_progress() as progress:
             fetch_all([file], store, self.sites, progress)
         return store.path(file.sha256)
 
@@ -230,10 +232,9 @@ class MetadataReader:
                 f"{title} has no wheel. Its metadata must be made with Python {target.minor}, "
                 "which no image of the matrix has."
             )
-        options = BuildOptions(make_inputs=not self.image_id)
         image = (images or all_images(self.matrix))[0]
         try:
-            manager = open_context(self.project, (image,), options, self.log)
+            manager = open_context(self.project, (image,), BuildOptions(), self.log)
             context = self._opened.enter_context(manager)
         except MachineError as error:
             raise MachineError(
@@ -256,7 +257,8 @@ class MetadataReader:
         locked = read_lock(path) if path.exists() else Lock("", {}, {})
         pins = (f"{name}=={version}\n" for name, version in locked.versions.items())
         (folder / "constraints.txt").write_text("".join(pins), encoding="utf-8")
-        (folder / "build.in").write_text("".join(f"{one}\n" for one in requires), encoding="utf-8")
+        lines = "".join(f"{requirement}\n" for requirement in requires)
+        (folder / "build.in").write_text(lines, encoding="utf-8")
 
         def refuse(name: str, version: str, _: Source, __: Target) -> PackageMetadata:
             raise CheckFailedError(
@@ -351,10 +353,10 @@ def _more_requires(folder: Path, known: Iterable[str]) -> tuple[str, ...]:
     The first requirement of a package decides which version there is.
     """
     text = _exported(folder, "requires.json")
-    found = TypeAdapter(list[str]).validate_json(text or "[]")
+    requirements = TypeAdapter(list[str]).validate_json(text or "[]")
     names = {canonicalize_name(Requirement(requirement).name) for requirement in known}
-    more = [index_requirement(requirement) for requirement in found]
-    return tuple(one for one in more if canonicalize_name(Requirement(one).name) not in names)
+    more = [index_requirement(requirement) for requirement in requirements]
+    return tuple(text for text in more if canonicalize_name(Requirement(text).name) not in names)
 
 
 def read_build_system(archive: Path) -> BuildSystem:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,6 @@ from pathlib import Path
 
 from imgbuild.build.context import BuildContext
 from imgbuild.build.gate import test_and_tag
-from imgbuild.build.horovod_wheels import WheelCache
 from imgbuild.build.image_build import build_item
 from imgbuild.build.result import BuildResult
 from imgbuild.engine.discovery import Buildx, answers
@@ -30,7 +29,8 @@ class ImageQueue:
     """The images that no worker has begun, and what all workers need.
 
     ``downloads`` are the folders of each image by named context. ``done`` takes in a result, and
-    ``must_stop`` says whether one ends the build. ``lost`` says why a builder is lost, by its name.
+    ``must_stop`` says whether one ends the build. ``compilers`` has a lock for each Horovod wheel,
+    by its key. ``lost`` says why a builder is lost, by its name.
     """
 
     items: deque[PlanItem]
@@ -38,8 +38,10 @@ class ImageQueue:
     context: BuildContext
     done: Callable[[BuildResult], None]
     must_stop: Callable[[], bool]
-    wheels: WheelCache
     test_options: TestOptions
+    compilers: dict[str, threading.Lock] = field(
+        default_factory=lambda: defaultdict(threading.Lock)
+    )
     lost: dict[str, str] = field(default_factory=dict)
     interrupted: threading.Event = field(default_factory=threading.Event)
 
@@ -51,7 +53,7 @@ class ImageQueue:
         self.test_options.stop.set()
 
 
-def in_build_order(items: Iterable[PlanItem]) -> list[PlanItem]:
+def sort_items(items: Iterable[PlanItem]) -> list[PlanItem]:
     """Return the items so that images of one stack and Python follow each other.
 
     BuildKit (Docker 28) runs shared steps again if a build between them has only some of them.
@@ -60,7 +62,7 @@ def in_build_order(items: Iterable[PlanItem]) -> list[PlanItem]:
     return sorted(items, key=lambda item: (item.image.stack, item.image.python_minor))
 
 
-def work_through(queue: ImageQueue, builders: Iterable[Buildx | None]) -> None:
+def run_queue(queue: ImageQueue, builders: Iterable[Buildx | None]) -> None:
     """Build, test and tag the images of the queue by these builders; None only tests and tags.
 
     If a builder dies, the others build the images that it had begun. An interrupt ends all work.
@@ -90,12 +92,12 @@ def _work(queue: ImageQueue, buildx: Buildx | None) -> None:
             return
         started = time.monotonic()
         try:
-            result = _carry_out(item, queue, buildx)
+            result = _build_and_test(item, queue, buildx)
         except CancelledError:
             result = BuildResult(item, cancelled=True)
         except BuildFailedError as error:
-            if buildx and buildx.builder and not answers(buildx, queue.context.host):
-                _lose(item, queue, buildx.builder, error)
+            if buildx and buildx.builder and not answers(buildx, queue.context.engine.host):
+                _mark_lost(item, queue, buildx.builder, error)
                 return
             result = BuildResult(item, build_seconds=time.monotonic() - started, error=error)
         except ImgbuildError as error:  # its own, not the whole build's
@@ -104,12 +106,18 @@ def _work(queue: ImageQueue, buildx: Buildx | None) -> None:
             queue.done(result)
 
 
-def _carry_out(item: PlanItem, queue: ImageQueue, buildx: Buildx | None) -> BuildResult:
+def _build_and_test(item: PlanItem, queue: ImageQueue, buildx: Buildx | None) -> BuildResult:
     """Build one image if that is to be done, test it, and tag it."""
     context, result = queue.context, BuildResult(item, item.image_id)
     if buildx and item.action is Action.BUILD:
-        folders = queue.downloads[item.image.name]
-        result = build_item(item, folders, queue.wheels, context, buildx, queue.is_stopped)
+        result = build_item(
+            item,
+            context,
+            buildx,
+            downloads=queue.downloads[item.image.name],
+            compilers=queue.compilers,
+            stopped=queue.is_stopped,
+        )
     # So that the next build, and `imgbuild clean`, know whose it is if this one ends here.
     own, seconds = item.action is Action.BUILD, result.work_seconds
     context.store.import_results(result.image_id or "", {}, built=own, seconds=seconds)
@@ -122,7 +130,7 @@ def _is_lost(buildx: Buildx | None, queue: ImageQueue) -> bool:
     return buildx is not None and buildx.builder in queue.lost
 
 
-def _lose(item: PlanItem, queue: ImageQueue, builder: str, error: BuildFailedError) -> None:
+def _mark_lost(item: PlanItem, queue: ImageQueue, builder: str, error: BuildFailedError) -> None:
     """Give an image back, whose builder no longer answers."""
     queue.items.appendleft(item)
     if builder not in queue.lost:

@@ -151,7 +151,7 @@ def built_images(
     """
     known: dict[str, KnownImage | str] = {}
     try:
-        with open_context(project, images, BuildOptions(make_inputs=False), log) as context:
+        with open_context(project, images, BuildOptions(), log) as context:
             for item in context.plan(test=False):
                 name = item.image.name
                 if item.image_id:

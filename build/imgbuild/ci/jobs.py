@@ -7,6 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from imgbuild.build.bases import make_bases, require_made
+from imgbuild.engine.client import open_engine
 from imgbuild.errors import InputError
 from imgbuild.inputs.build_inputs import BuildInputs, check_names, prepare_inputs
 from imgbuild.matrix.images import Image
@@ -48,7 +50,7 @@ class JobOptions:
 class ListedImage:
     """One image, why it is listed, and the digest that a build here will find.
 
-    ``digest`` is None where the image's base is to be bootstrapped and nothing asked for it.
+    ``digest`` is None if the image's base was never made.
     """
 
     image: Image
@@ -115,7 +117,6 @@ def select_jobs(
         )
         from imgbuild.registry.repository_client import connect  # noqa: PLC0415
 
-        # Before all else: a base image is made only where there is something to compare.
         with closing(connect(options.repository, settings, log, "--from")) as registry:
             published = read_input_tags(registry)
             # With --shard each job divides for itself, and later ones would find other times.
@@ -124,8 +125,13 @@ def select_jobs(
                 from imgbuild.ci.outdated import outdated_images  # noqa: PLC0415
 
                 outdated = outdated_images(project, images, registry, log)
-    make = options.missing or options.make_bases
-    inputs = prepare_inputs(images, settings, project, log, make=make)
+    if options.make_bases:
+        with open_engine(settings.engine) as engine:
+            settings = make_bases(images, settings, engine, log)
+    inputs = prepare_inputs(images, settings, project)
+    if options.missing:
+        for os_name, base in inputs.bases.items():
+            require_made(base, os_name)
     digests = _digests(images, project, inputs)
     reasons = dict.fromkeys(digests, SELECTED)
     if options.missing:

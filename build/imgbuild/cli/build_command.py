@@ -82,7 +82,6 @@ def build(
         test=not no_test,
         keep_going=selection.everything if keep_going is None else keep_going,
         jobs=jobs,
-        make_inputs=not plan,
         refresh_base=refresh_base,
         offline=offline.absolute() if offline else None,
         step_seconds=options.seconds("--step-timeout", step_timeout),
@@ -117,9 +116,9 @@ def _repository(name: str | None) -> str | None:
 def _plan(context: "BuildContext", source: "PullSource | None", *, as_json: bool) -> None:
     items = context.plan(test=context.options.test)
     if source:
-        from imgbuild.build.pull import predicted
+        from imgbuild.build.pull import predict_pull
 
-        items = tuple(predicted(item, source) for item in items)
+        items = tuple(predict_pull(item, source) for item in items)
     rows = [(item.image.name, f"{item.action:<7}", item.reason) for item in items]
     with_work = sum(item.has_work for item in items)
     last = f"Something to do for {with_work} of {len(items)}." if with_work else _idle_line(items)
@@ -130,28 +129,31 @@ def _build(context: "BuildContext", source: "PullSource | None", *, as_json: boo
     from imgbuild.build.run import build_images
 
     made = build_images(context, source)
-    print_result([one.as_json() for one in made.results], [build_lines(made)], as_json=as_json)
+    rows = [result.as_json() for result in made.results]
+    print_result(rows, [build_lines(made)], as_json=as_json)
     if failure := made.failure():
         raise failure
     if not as_json:
-        echo(usage_lines([one.item.image for one in made.results], context.host))
+        echo(usage_lines([result.item.image for result in made.results], context.engine.host))
 
 
 def build_lines(build: "Build") -> str:
     """Return the table of a finished build: what was done for each image, and how it ended."""
     results = build.results
-    if len(results) == build.planned and not any(one.item.has_work for one in results):
-        return _idle_line([one.item for one in results])
+    if len(results) == build.planned and not any(result.item.has_work for result in results):
+        return _idle_line([result.item for result in results])
     brief = len(results) > BRIEF
     header = ("image", "verdict", "done", "time", "size", "suites")
-    lines = aligned([header, *(_row(one, brief=brief) for one in results)])
-    lines += [f"{r.name}: {note}" for r in results if r.report for note in r.report.notes]
+    lines = aligned([header, *(_row(result, brief=brief) for result in results)])
+    for result in results:
+        if result.report:
+            lines += [f"{result.name}: {note}" for note in result.report.notes]
     if build.planned > 1 and results:
         counts = Counter(map(_verdict, results))
         totals = ", ".join(f"{count} {word}" for word, count in counts.items())
         lines.append(f"{counted(len(results), 'image')}: {totals}.")
     if missing := build.planned - len(results):
-        stopped = build.stop or any(one.ends_build(keep_going=True) for one in results)
+        stopped = build.stop or any(result.ends_build(keep_going=True) for result in results)
         hint = "" if stopped else " (--keep-going builds the others)"
         lines.append(f"Not started: {counted(missing, 'image')}{hint}.")
     return "\n".join(lines)
@@ -183,9 +185,12 @@ def _verdict(result: "BuildResult") -> str:
 
 def _suites(report: "Report", *, brief: bool) -> str:
     """Return each suite's result; in brief ``horovod FAILED, 12 passed``."""
-    named = [one for one in report.suites if not brief or one.failures or one.timed_out]
-    others = Counter(one.word for one in report.suites if one not in named)
-    words = [f"{one.suite} {one.word}" for one in named]
+    words, others = list[str](), Counter[str]()
+    for suite in report.suites:
+        if not brief or suite.failures or suite.timed_out:
+            words.append(f"{suite.suite} {suite.word}")
+        else:
+            others[suite.word] += 1
     return ", ".join([*words, *(f"{count} {word}" for word, count in others.items())])
 
 
@@ -226,8 +231,8 @@ Use {"them, such as the first" if others else "it"}:
       tensorboard --logdir . --host 0.0.0.0
 The last shows this folder at http://localhost:6006. Your own program: imgbuild run."""
     changes = ["their own name in its place (imgbuild list)"] if others else []
-    if {"cpu", "gpu"} == {one.variant for one in images}:
+    if {"cpu", "gpu"} == {image.variant for image in images}:
         changes.append("--gpus all only with those for GPUs")
-    if len({one.mpi.flavour for one in images}) > 1:
+    if len({image.mpi.flavour for image in images}) > 1:
         changes.append("--oversubscribe only with OpenMPI")
     return f"{lines}\nThe others: {'; '.join(changes)}." if others else lines

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 def doctor(
     selection: Selection,
     write: bool = flag(
-        "--write", "Write the inputs that this machine offers to imgbuild.local.yaml."
+        "--write",
+        "Write the inputs that this machine offers to imgbuild.local.yaml, and make base images "
+        "that no registry gives.",
     ),
     builder: list[str] | None = options.BUILDER,
     as_json: bool = options.JSON,
@@ -34,8 +36,10 @@ def doctor(
     """Check whether images can be built here, and suggest fixes."""
     from rich.console import Console
 
+    from imgbuild.build.bases import make_bases
     from imgbuild.doctor.checks import WRITE, Status, check_home
     from imgbuild.doctor.diagnosis import diagnose, write_settings
+    from imgbuild.engine.client import open_engine
     from imgbuild.inputs.build_inputs import check_settings
 
     homeless = [*check_home()]
@@ -61,6 +65,11 @@ def doctor(
         changed = write_settings(choice, checkout.settings_file, settings)
         state = "written" if changed else "unchanged"
         info(f"{checkout.settings_file}: {state}.")
+        lacking = {row.what for row in findings if row.status is Status.MISSING}
+        if "engine" not in lacking:
+            possible = [image for image in images if f"base {image.os_name}" not in lacking]
+            with open_engine(choice.engine) as engine:
+                make_bases(possible, choice, engine, info)
     if missing:
         raise MachineError(f"{what} cannot be built here yet: {missing}. See the fixes above.")
     info(f"{what} can be built here.")

@@ -106,7 +106,7 @@ def extend(
     folder = file.absolute().parent if file else Path.cwd()
     tested = extension.test != "none"
     builders = tuple(builder or ())
-    build_options = BuildOptions(test=tested, jobs=jobs, make_inputs=False, builders=builders)
+    build_options = BuildOptions(test=tested, jobs=jobs, builders=builders)
     lock = lock or folder / f"{name}.lock.txt"
     extended = (extension, selection, checkout, folder, lock, build_options)
     _extend(*extended, upgrade=upgrade, print_only=print_only)
@@ -127,7 +127,7 @@ def _extend(
     from contextlib import ExitStack
 
     from imgbuild.build.context import open_context
-    from imgbuild.build.prepare import archive_base
+    from imgbuild.build.prepare import provide_archive_base
     from imgbuild.build.source_metadata import MetadataReader
     from imgbuild.extend.base_image import family_base, referenced_base
     from imgbuild.extend.distributions import distributions_context, find_distributions
@@ -171,7 +171,7 @@ def _extend(
         if not context or print_only:
             archive = None
             if context and extension.downloads_apt:
-                archive = archive_base(base.name, base.system, context)
+                archive = provide_archive_base(base.name, base.system, context)
             values = (extension, base, lock, wheels, images[0], project)
             echo(extension_dockerfile(*values, distributions, archive).rstrip())
             return
@@ -180,7 +180,7 @@ def _extend(
             *(distributions_context(distributions, sites), folder, context),
             requested=requested_names(requested),
         )
-        echo(result_lines(made, base, context.host))
+        echo(result_lines(made, base, context.engine.host))
 
 
 def _announce_compilations(distributions: "Iterable[Source]") -> None:

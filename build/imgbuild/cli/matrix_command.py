@@ -26,8 +26,8 @@ def matrix(
     ),
     missing: bool = flag(
         "--missing",
-        "Only images that are not published with their input digest. Bootstraps base "
-        "images that are not made yet, as a build does.",
+        "Only images that are not published with their input digest. Their base images must "
+        "have been made.",
     ),
     outdated: bool = flag(
         "--outdated",
@@ -36,7 +36,7 @@ def matrix(
     ),
     source: str | None = options.repository("--from", "The repository of --missing, --outdated."),
     make_bases: bool = flag(
-        "--make-bases", "Bootstrap base images that are not made yet, even without --missing."
+        "--make-bases", "Make the base images that no registry gives and that are not made yet."
     ),
     without_gpu: bool = flag("--without-gpu", "Leave out GPU images, for runners without a GPU."),
     shards: int | None = option(
@@ -52,8 +52,8 @@ def matrix(
 ) -> None:
     """List the images that CI has to build.
 
-    By default, all of them; --missing and --outdated narrow the list. No engine is needed,
-    but for --outdated.
+    By default, all of them; --missing and --outdated narrow the list. An engine is needed for
+    --outdated, and for --make-bases if the settings do not name the base image.
     """
     from imgbuild.ci import jobs
 
@@ -64,14 +64,15 @@ def matrix(
         raise InputError("--from needs --missing or --outdated.")
     part = None if shard is None else jobs.parse_shard(shard)
     images = select(checkout, selection.or_everything)
-    images = tuple(one for one in images if not (without_gpu and one.variant == "gpu"))
+    if without_gpu:
+        images = tuple(image for image in images if image.variant != "gpu")
     if not images:
         raise InputError("--without-gpu leaves nothing: only GPU images are selected.")
     job_options = jobs.JobOptions(missing, outdated, source, part, shards, make_bases)
-    found = jobs.select_jobs(checkout, images, job_options, info)
+    selected = jobs.select_jobs(checkout, images, job_options, info)
     text = {
         Format.JSON: jobs.json_text,
         Format.GITHUB: jobs.github_text,
         Format.GITLAB: jobs.gitlab_text,
     }
-    echo(text[form](found))
+    echo(text[form](selected))

@@ -62,7 +62,7 @@ def scan(
     require_docker_client()
     sites = options.sites_of(checkout, images[0].matrix)
     scans: list[Scan] = []
-    with open_context(checkout, images, BuildOptions(make_inputs=False), info) as context:
+    with open_context(checkout, images, BuildOptions(), info) as context:
         ask = _make_ask(osv, sites)
         for planned in context.images:
             info(f"scanning {image or planned.name}")

@@ -103,7 +103,7 @@ def _test_family(
     from imgbuild.suites.container import remove_leftovers
     from imgbuild.suites.session import run_targets
 
-    build_options = BuildOptions(make_inputs=False, reports=reports)
+    build_options = BuildOptions(reports=reports)
     names = [image.name for image in images]
     with (
         open_context(project, images, build_options, info, lock=True) as context,

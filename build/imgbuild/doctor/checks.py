@@ -76,7 +76,7 @@ class Finding:
     group: str = ""
 
 
-def answer_of(ask: Callable[[], T], seconds: float = ANSWER_SECONDS) -> tuple[T | None, str]:
+def ask_check(ask: Callable[[], T], seconds: float = ANSWER_SECONDS) -> tuple[T | None, str]:
     """Return the answer, or why there is none, without the advice to run the doctor."""
     try:
         return background(ask).result(seconds), ""
@@ -92,13 +92,13 @@ def find_engine(
     It is the one that the settings and the environment name. If none is named, and the default one
     does not answer, it is the one that the script in the checkout ``root`` started.
     """
-    host, problem = answer_of(lambda: resolve_host(settings))
+    host, problem = ask_check(lambda: resolve_host(settings))
     if problem:
         return None, None, Finding(Status.MISSING, "engine", problem)
-    version, problem = answer_of(Engine(host).version)
+    version, problem = ask_check(Engine(host).version)
     if version:
         return host, version, Finding(Status.FINE, "engine", _engine_text(host, version))
-    own = None if host else answer_of(Engine(OWN_HOST).version)[0]
+    own = None if host else ask_check(Engine(OWN_HOST).version)[0]
     if own:
         choice = {"engine": settings.model_copy(update={"host": OWN_HOST})}
         detail = _engine_text(OWN_HOST, own)
@@ -133,7 +133,7 @@ def check_engine(
     settings: EngineSettings, root: Path, host: str | None, version: EngineVersion | None
 ) -> Iterator[Finding]:
     """Yield the findings on buildx, BuildKit's features and the engine's disk."""
-    buildx, problem = answer_of(lambda: find_buildx(settings))
+    buildx, problem = ask_check(lambda: find_buildx(settings))
     if buildx:
         yield Finding(Status.FINE, "buildx", f"{buildx.version} ({buildx.path})")
     else:
@@ -161,13 +161,13 @@ def _check_features(buildx: Buildx, builder: str, host: str | None, root: Path) 
     own = builder == ENGINES_OWN
     what = "BuildKit" if own else f"builder {builder}"
     tried = "a build with every feature that imgbuild uses"
-    of, problem = answer_of(lambda: with_builder(buildx, builder, host))
+    of, problem = ask_check(lambda: with_builder(buildx, builder, host))
     if of is None:
         return Finding(Status.MISSING, what, problem)
     if not own and not answers(of, host):
         start = f"docker buildx inspect --bootstrap {builder}"
         return Finding(Status.MISSING, what, "none of its nodes answers", start)
-    broken, problem = answer_of(lambda: broken_feature(of, host), PROBE_SECONDS)
+    broken, problem = ask_check(lambda: broken_feature(of, host), PROBE_SECONDS)
     if broken:
         fix = f"if that engine is old, upgrade it: {engine_setup(root)}" if own else None
         return Finding(Status.MISSING, what, f"{tried} fails: {broken}", fix)
@@ -207,7 +207,7 @@ def check_folders() -> Iterator[Finding]:
 
 def _existing(path: Path) -> Path:
     """Return the path, or the nearest folder above it that this user can see."""
-    return next(one for one in (path, *path.parents) if os.path.exists(one))  # noqa: PTH110 - no error
+    return next(p for p in (path, *path.parents) if os.path.exists(p))  # noqa: PTH110 - no error
 
 
 def check_disk(what: str, path: Path, fix: str, needed: int = TOO_LOW) -> Finding:
@@ -242,8 +242,8 @@ def check_programs(root: Path) -> Iterator[Finding]:
 
 def _check_git(root: Path) -> Finding:
     command = ["git", "-C", str(root), "rev-parse", "HEAD"]
-    asked = run(command, env={**os.environ, "LC_ALL": "C"}, timeout=ANSWER_SECONDS)
-    if "dubious ownership" in asked.errors:  # another user's checkout
+    result = run(command, env={**os.environ, "LC_ALL": "C"}, timeout=ANSWER_SECONDS)
+    if "dubious ownership" in result.errors:  # another user's checkout
         detail = f"refuses {root}, which is another user's: images get no revision label"
         fix = f"git config --global --add safe.directory {shlex.quote(str(root))}"
         return Finding(Status.WARNING, "git", detail, fix)

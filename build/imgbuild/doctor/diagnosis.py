@@ -36,7 +36,7 @@ def diagnose(
     that of a folder which this user may not enter, is a finding.
     """
     matrix = images[0].matrix
-    (ca,) = _found("Inputs", "CA bundle", partial(input_checks.check_ca, settings.ca_bundle))
+    (ca,) = _run_check("Inputs", "CA bundle", partial(input_checks.check_ca, settings.ca_bundle))
     sites = Sites(matrix.upstream_urls, settings.model_copy(update=dict(ca.choice)))
     engine = background(partial(checks.find_engine, settings.engine, project.root))
 
@@ -48,15 +48,17 @@ def diagnose(
 
     def reaches(reference: str) -> bool:
         host, version, _ = engine.result()
-        return bool(version and checks.answer_of(lambda: Engine(host).reaches(reference))[0])
+        return bool(version and checks.ask_check(lambda: Engine(host).reaches(reference))[0])
 
     def base(image: Image) -> Finding:
         return input_checks.check_base(image.os_name, image.os, sites, reaches)
 
     def interpreter(image: Image) -> Finding:
-        found = input_checks.check_interpreter(image.version_of("python"), matrix, sites)
-        needed = image.version_of("python") in own or found.status is not Status.MISSING
-        return found if needed or found.fix == WRITE else replace(found, status=Status.WARNING)
+        version = image.version_of("python")
+        finding = input_checks.check_interpreter(version, matrix, sites)
+        if version in own or finding.status is not Status.MISSING or finding.fix == WRITE:
+            return finding
+        return replace(finding, status=Status.WARNING)
 
     def rest_of_engine() -> Iterable[Finding]:
         return checks.check_engine(settings.engine, project.root, *engine.result()[:2])
@@ -76,31 +78,36 @@ def diagnose(
         },
         "GPUs": {"GPU": lambda: check_gpus(all_images(matrix), images, *engine.result()[:2])},
     }
-    named = [(group, *one) for group, several in rows.items() for one in several.items()]
-    found = in_parallel(lambda one: _found(*one), named, len(named))
-    findings = [one for several in found for one in several]
+    calls = []
+    for group, named in rows.items():
+        calls += [partial(_run_check, group, what, check) for what, check in named.items()]
+    findings: list[Finding] = []
+    for results in in_parallel(lambda call: call(), calls, len(calls)):
+        findings += results
     choice = settings
-    for key, value in (item for found in findings for item in found.choice.items()):
-        merged = {**getattr(choice, key), **value} if isinstance(value, dict) else value
-        choice = choice.model_copy(update={key: merged})
-    return [_recorded(found, writing=writing) for found in findings], choice
+    for finding in findings:
+        for key, value in finding.choice.items():
+            merged = {**getattr(choice, key), **value} if isinstance(value, dict) else value
+            choice = choice.model_copy(update={key: merged})
+    return [_with_writing(finding, writing=writing) for finding in findings], choice
 
 
-def _found(group: str, what: str, check: Check) -> list[Finding]:
+def _run_check(group: str, what: str, check: Check) -> list[Finding]:
     try:
-        found = check()
-        several = [found] if isinstance(found, Finding) else [*found]
+        result = check()
+        findings = [result] if isinstance(result, Finding) else [*result]
     except (ImgbuildError, OSError) as error:
-        several = [Finding(Status.MISSING, what, f"cannot be checked: {error}")]
-    return [replace(one, group=group) for one in several]
+        findings = [Finding(Status.MISSING, what, f"cannot be checked: {error}")]
+    return [replace(finding, group=group) for finding in findings]
 
 
-def _recorded(found: Finding, *, writing: bool) -> Finding:
-    if found.fix != WRITE:
-        return found
+def _with_writing(finding: Finding, *, writing: bool) -> Finding:
+    """Return the finding without the fix that this run makes itself, or say that it is open."""
+    if finding.fix != WRITE:
+        return finding
     if writing:
-        return replace(found, status=Status.FINE, fix=None)
-    return replace(found, detail=f"{found.detail}; not yet in imgbuild.local.yaml")
+        return replace(finding, status=Status.FINE, fix=None)
+    return replace(finding, detail=f"{finding.detail}; not yet in imgbuild.local.yaml")
 
 
 def write_settings(settings: Settings, path: Path, current: Settings) -> bool:

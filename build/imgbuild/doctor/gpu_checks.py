@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from glob import glob
 
-from imgbuild.doctor.checks import Finding, Status, answer_of
+from imgbuild.doctor.checks import Finding, Status, ask_check
 from imgbuild.doctor.host_system import as_root, install_command
 from imgbuild.engine.discovery import DEFAULT_HOST
 from imgbuild.engine.types import EngineVersion
@@ -31,6 +31,7 @@ _VERBS = {
     KernelSupport.NOTHING: "do not run",
     None: "may run",
 }
+_VERSION = re.compile(r"\d+(\.\d+)+")
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/"
 
 
@@ -44,15 +45,17 @@ def find_gpus() -> tuple[list[Gpu], str]:
         return [], ""
     query = "--query-gpu=name,driver_version"
     command = [program, f"{query},compute_cap", "--format=csv,noheader"]
-    told = run(command, timeout=SECONDS)
-    if "not a valid field" in told.output:  # an old one does not know compute_cap
-        told = run([program, query, command[-1]], timeout=SECONDS)
-    rows = [[cell.strip() for cell in line.split(",")] for line in told.output.splitlines()]
-    if not told.ok or min(map(len, rows), default=0) < 2:
-        return [], told.last(1)
-    # It has words such as [N/A] for what it cannot tell.
-    numbers = ([one if re.fullmatch(r"\d+(\.\d+)+", one) else None for one in row] for row in rows)
-    return [Gpu(row[0], *known[1:3]) for row, known in zip(rows, numbers, strict=True)], ""
+    result = run(command, timeout=SECONDS)
+    if "not a valid field" in result.output:  # an old one does not know compute_cap
+        result = run([program, query, command[-1]], timeout=SECONDS)
+    gpus, rows = [], [line.split(",") for line in result.output.splitlines()]
+    if not result.ok or min(map(len, rows), default=0) < 2:
+        return [], result.last(1)
+    for name, *cells in rows:
+        # It has words such as [N/A] for what it cannot tell.
+        known = [_VERSION.fullmatch(cell.strip()) for cell in cells]
+        gpus.append(Gpu(name.strip(), *(match[0] if match else None for match in known[:2])))
+    return gpus, ""
 
 
 def check_gpus(
@@ -70,8 +73,8 @@ def check_gpus(
         yield Finding(Status.SKIPPED, "GPU", f"not checked: {way}, on another machine")
         return
     # A program that waits for a broken driver cannot even be killed.
-    found, late = answer_of(find_gpus, 3 * SECONDS)
-    gpus, problem = found or ([], late)
+    answer, late = ask_check(find_gpus, 3 * SECONDS)
+    gpus, problem = answer or ([], late)
     if problem:
         fix = "`dmesg` says what is wrong; after an upgrade of the driver restart the machine"
         yield Finding(Status.WARNING, "GPU", f"nvidia-smi lists none: {problem}", fix)
@@ -92,8 +95,10 @@ def _check_containers(way: str, *, offered: bool) -> Finding:
     """Return whether the engine gives GPUs to containers, and what NVIDIA's toolkit has set up."""
     told = run(["nvidia-ctk", "--version"], timeout=SECONDS)
     toolkit = told.output.partition("\n")[0] if told.ok else "no nvidia-ctk"
-    files = [name for pattern in CDI_FILES for name in glob(pattern)]  # noqa: PTH207 - no errors
-    detail = f"{way} ({', '.join([toolkit, *files])})"
+    names = [toolkit]
+    for pattern in CDI_FILES:
+        names += glob(pattern)  # noqa: PTH207 - no errors
+    detail = f"{way} ({', '.join(names)})"
     if offered:
         return Finding(Status.FINE, "GPUs in containers", detail)
     fix = as_root("nvidia-ctk runtime configure --runtime=docker, and restart the engine")

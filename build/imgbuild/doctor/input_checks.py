@@ -11,12 +11,12 @@ from imgbuild import settings
 from imgbuild.dockerfile.requirements import index_environment
 from imgbuild.dockerfile.resolver import call_uv
 from imgbuild.dockerfile.variables import NVIDIA_UPSTREAMS
-from imgbuild.doctor.checks import WRITE, Finding, Status, answer_of
+from imgbuild.doctor.checks import WRITE, Finding, Status, ask_check
 from imgbuild.doctor.host_system import install_command
 from imgbuild.errors import ImgbuildError, MachineError
 from imgbuild.files import ContentStore, work_folder
-from imgbuild.inputs.base import KEYRINGS, MADE_IN_PLACE, missing_packages
-from imgbuild.inputs.build_inputs import image_downloads
+from imgbuild.inputs.bootstrap import KEYRINGS, MADE_IN_PLACE, missing_packages
+from imgbuild.inputs.build_inputs import list_downloads
 from imgbuild.inputs.local_prefix import find_prefixes, verify_prefix
 from imgbuild.inputs.upstream_files import find_image
 from imgbuild.matrix.images import Image
@@ -48,20 +48,21 @@ def check_base(
 
     ``reaches`` says whether the engine has an image, or its registry answers the engine.
     """
-    base, what = sites.settings.base_for(name, system.image), f"base {name}"
-    if isinstance(base, settings.BootstrapBase):
-        found = _check_bootstrap(name, system)
+    setting, what = sites.settings.base_for(name, system.image), f"base {name}"
+    if setting.path:
+        return Finding(Status.FINE, what, f"the OCI layout {setting.path}")
+    reference = setting.image
+    if reference is None:
+        finding = _check_bootstrap(name, system)
         if system.image and name not in sites.settings.base:
             why = f"no registry gave {system.image}; `imgbuild build --refresh-base` asks again"
-            found = replace(found, detail=f"{found.detail}: {why}")
-        return found
-    if isinstance(base, settings.LayoutBase):
-        return Finding(Status.FINE, what, f"the OCI layout {base.path}")
-    image, problem = answer_of(lambda: find_image(base.image, sites), ARCHIVE_SECONDS)
-    if image or reaches(base.image):
-        return Finding(Status.FINE, what, f"{base.image}, which can be pulled or is in the engine")
+            finding = replace(finding, detail=f"{finding.detail}: {why}")
+        return finding
+    image, problem = ask_check(lambda: find_image(reference, sites), ARCHIVE_SECONDS)
+    if image or reaches(reference):
+        return Finding(Status.FINE, what, f"{reference}, which can be pulled or is in the engine")
     cause = problem.partition(". ")[0].rpartition(" failed: ")[2]
-    detail = f"{base.image}: its registry does not answer ({cause})"
+    detail = f"{reference}: its registry does not answer ({cause})"
     fix = (
         "let this machine and the engine reach the registry (HTTPS_PROXY), or name another that "
         "has this image in imgbuild.local.yaml: registry: HOST/FOLDER"
@@ -135,7 +136,7 @@ def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
         except ImgbuildError as error:
             faults.append(str(error))
     address = sites.address(matrix.sources[python.source].url)
-    _, problem = answer_of(lambda: _ask(address, sites), SOURCE_SECONDS)
+    _, problem = ask_check(lambda: _ask(address, sites), SOURCE_SECONDS)
     unreachable = f"{address} does not answer ({problem})"
     way: settings.Interpreter = settings.SourceInterpreter()
     detail = "compiled from its source, which can be downloaded"
@@ -170,23 +171,24 @@ def check_sites(images: Sequence[Image], locks: Path, sites: Sites) -> list[Find
     CPython and Python packages have their own checks; what the cache has is not asked for.
     """
     store, named = ContentStore(cache_dir() / "downloads"), sites.upstreams
-    urls: set[str] = set()
+    needed: set[str] = set()
     for image in images:
-        downloads = image_downloads(image, locks, sites.settings)
-        pythons = (one for one in image.matrix.python.values() if one.origin == "source")
-        own = [image.matrix.sources[one.source].url for one in pythons]
-        files = [one for one in downloads.all if one.url not in own and not store.find(one.sha256)]
-        urls |= {image.os.distribution, *(NVIDIA_UPSTREAMS if image.apt_cuda else ())}
-        urls |= {
-            name for name, site in named.items() for file in files if file.url.startswith(site)
-        }
+        downloads = list_downloads(image, locks, sites.settings)
+        pythons = [python for python in image.matrix.python.values() if python.origin == "source"]
+        checked = {image.matrix.sources[python.source].url for python in pythons}
+        needed.add(image.os.distribution)
+        if image.apt_cuda:
+            needed.update(NVIDIA_UPSTREAMS)
+        for file in downloads.all:
+            if file.url not in checked and not store.find(file.sha256):
+                needed.update(name for name, site in named.items() if file.url.startswith(site))
 
     def ask(name: str) -> Finding:
         mirror, what = sites.settings.mirrors.get(name), f"site {name}"
         address = mirror.addresses(name)[name] if mirror else named.get(name)
         if address is None:
             return Finding(Status.SKIPPED, what, "a build takes its address from the base image")
-        _, problem = answer_of(lambda: _ask(address, sites, exists=False), SOURCE_SECONDS)
+        _, problem = ask_check(lambda: _ask(address, sites, exists=False), SOURCE_SECONDS)
         if not problem:
             return Finding(Status.FINE, what, "answers")
         fix = (
@@ -195,7 +197,7 @@ def check_sites(images: Sequence[Image], locks: Path, sites: Sites) -> list[Find
         )
         return Finding(Status.MISSING, what, f"{address} does not answer ({problem})", fix)
 
-    return in_parallel(ask, sorted(urls), len(named))
+    return in_parallel(ask, sorted(needed), len(named))
 
 
 def check_index(sites: Sites) -> Finding:

@@ -188,7 +188,7 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
         verified_by=context.store.verified_by(stored.id),
     )
     _require_no_triggers(engine.configuration(stored.id), reference)
-    with image_locks([folder_name(reference)], context.host, locks):
+    with image_locks([folder_name(reference)], context.engine.host, locks):
         remove_leftovers([reference], engine)
         found = read_contents(reference, stored.id, engine)
     packages, user = _checked_packages(found, reference), _checked_user(stored.user, reference)

@@ -16,7 +16,7 @@ from imgbuild.dockerfile.resolver import Target
 from imgbuild.errors import MachineError
 from imgbuild.extend.base_image import BaseImage
 from imgbuild.files import ContentStore, json_sha256, write_text
-from imgbuild.inputs.download import downloads_context, shown_progress
+from imgbuild.inputs.download import prepare_downloads, show_progress
 from imgbuild.inputs.upstream_files import lock_files
 from imgbuild.matrix.model import Matrix
 from imgbuild.sites import Sites
@@ -84,11 +84,11 @@ def _uv_wheel(matrix: Matrix, sites: Sites) -> Source:
 
 
 def distributions_context(files: Sequence[Source], sites: Sites) -> Path | None:
-    """Return a folder with the files, None if there is none; raises as `downloads_context`."""
+    """Return a folder with the files, None if there is none; raises as `prepare_downloads`."""
     if not files:
         return None
-    with shown_progress() as progress:
-        return downloads_context(files, cache_dir(), sites, progress)
+    with show_progress() as progress:
+        return prepare_downloads(files, cache_dir(), sites, progress)
 
 
 def add_lines(files: Iterable[Source]) -> list[str]:

@@ -17,7 +17,7 @@ from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.display import BuildDisplay
 from imgbuild.build.gate import image_size, suite_target
 from imgbuild.build.image_build import temporary_name
-from imgbuild.build.prepare import archive_base
+from imgbuild.build.prepare import provide_archive_base
 from imgbuild.dockerfile.labels import (
     ADDED,
     ADDED_APT,
@@ -41,7 +41,7 @@ from imgbuild.extend.build_files import copy_build_files
 from imgbuild.extend.distributions import add_lines
 from imgbuild.extend.extension import Extension, TestSet
 from imgbuild.files import sha256, work_folder
-from imgbuild.inputs.build_inputs import BaseInput
+from imgbuild.inputs.base import Base
 from imgbuild.inputs.oci_layout import unpack_archive
 from imgbuild.matrix.images import Image, minor_of
 from imgbuild.parallel import in_parallel
@@ -82,7 +82,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     image: Image,
     project: Project,
     distributions: Sequence[Source] = (),
-    archive: BaseInput | None = None,
+    archive: Base | None = None,
 ) -> str:
     """Return the Dockerfile, which needs no other file of imgbuild's; ``image`` is any.
 
@@ -182,13 +182,15 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
     contexts = {"uv": str(context.inputs.uv)} if context.inputs.uv else {}
     if distributions:
         contexts["distributions"] = str(distributions)
-    archive = archive_base(base.name, base.system, context) if extension.downloads_apt else None
+    archive = (
+        provide_archive_base(base.name, base.system, context) if extension.downloads_apt else None
+    )
     in_engine = context.builders[0].builder is None
     if archive:
         contexts["archive"] = archive.context(in_engine=in_engine)
     made = set[str]()
     with (
-        image_locks([name], context.host, context.state / "locks"),
+        image_locks([name], context.engine.host, context.state / "locks"),
         work_folder("dockerfile") as work,
         BuildDisplay([tag]) as display,
         temporary_name(stored.id, context) as base_name,
@@ -224,7 +226,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             try:
                 built = build_image(
                     context.builders[0],
-                    context.host,
+                    context.engine.host,
                     replace(target, target=stage),
                     log=log,
                     show=partial(display.show_step, tag),

@@ -1,243 +1,31 @@
-"""Make base images from the distribution's signed archive, and keep them as OCI layouts."""
+"""A base image, as builds take it."""
 
-import json
-import os
-import tarfile
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
-from imgbuild.errors import InputError, MachineError
-from imgbuild.files import remove_tree, sha256, stored_folder
-from imgbuild.inputs import oci_layout
-from imgbuild.process import TimeoutExpired, find_program, run, start
-
-#: Raise it when this code makes another image from the same recipe and options.
-RECIPE_VERSION = 2
-#: Whose base image is made where no registry gives the pinned one. Not Ubuntu's: its images are the
-#: documented ones, on releases that nobody changes any more.
-MADE_IN_PLACE = ("debian",)
-_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (only used through mkdtemp)
-_ROOM = 1 << 30  # bytes; a run was seen to need 0.3 GB at its widest
-_LAST_LINES = 20
-#: How long a base may take; it takes a minute where the archive is quick.
-_LONGEST_SECONDS = 1800
-
-_IDLE = '"$1/etc/apt/apt.conf.d/zz-idle"'
-_LIMIT = 'for site in http https; do echo "Acquire::$site::Timeout 60;"; done'
-#: For an archive that says nothing for a minute. The image itself keeps apt's own limits.
-IDLE_HOOKS = (f"--setup-hook={_LIMIT} > {_IDLE}", f"--customize-hook=rm {_IDLE}")
-
-#: Like the distribution's images in registries: services do not start while packages install.
-_POLICY = r"""printf '#!/bin/sh\nexit 101\n' > "$1/usr/sbin/policy-rc.d"; """
-_POLICY += 'chmod 755 "$1/usr/sbin/policy-rc.d"'
-
-#: Part of the recipe's digest. They stay in force inside the image, for what is installed later.
-MMDEBSTRAP_OPTIONS = (
-    "--variant=apt",
-    "--mode=auto",
-    "--format=tar",
-    "--architectures=amd64",
-    "--dpkgopt=path-exclude=/usr/share/man/*",
-    "--dpkgopt=path-exclude=/usr/share/doc/*",
-    "--dpkgopt=path-include=/usr/share/doc/*/copyright",
-    "--dpkgopt=path-exclude=/usr/share/locale/*",
-    "--dpkgopt=path-exclude=/usr/share/info/*",
-    "--dpkgopt=path-exclude=/usr/share/lintian/*",
-    # Headers for compiling extensions of Perl, which is there for git.
-    "--dpkgopt=path-exclude=/usr/lib/*/perl/*/CORE/*.h",
-    # No translated package descriptions: a third of what `apt-get update` fetches.
-    '--aptopt=Acquire::Languages "none"',
-    # Device nodes differ between runs with and without root.
-    "--skip=output/dev",
-    "--skip=chroot/policy-rc.d",
-    # mmdebstrap copies these two in from the machine it runs on.
-    '--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',
-    f"--customize-hook={_POLICY}",
-)
-#: Where mmdebstrap(1) and apt look for the keys of an archive, and the package that brings them.
-_KEYS = Path("/usr/share/keyrings")
-KEYRINGS = {
-    "debian": (_KEYS / "debian-archive-keyring.gpg", "debian-archive-keyring"),
-    "ubuntu": (_KEYS / "ubuntu-archive-keyring.gpg", "ubuntu-keyring"),
-}
+#: Where a base image comes from, in labels: made from the distribution's archive, pulled by its
+#: digest, or in a folder that the settings name.
+BOOTSTRAPPED, REGISTRY, LAYOUT = "bootstrapped", "registry", "OCI layout"
 
 
 @dataclass(frozen=True)
-class BaseRecipe:
-    """What a base image is made from: the matrix's name of a system, such as ``debian-12``.
+class Base:
+    """A base image: a reference in a registry or, with ``layout``, an OCI layout on disk.
 
-    ``distribution`` is whose archive and keys, ``suite`` the release's code name. ``epoch`` is
-    SOURCE_DATE_EPOCH, in seconds: no file of the image is newer. With ``snapshot`` it is made from
-    the archive of that time, which the site ``service`` has.
+    ``digest`` is part of the input digest: the one in the registry, or the id of a layout's image,
+    which depends on its files alone, not on how they are compressed. It is None until the image is
+    made. An engine loads a layout under ``reference``, and gives it one of ``engine_ids``: the
+    image's id on a graph driver, and its manifest's digest in a containerd store.
     """
 
-    os_name: str
-    distribution: str
-    suite: str
-    epoch: int
-    snapshot: str = ""
-    service: str = field(default="", compare=False)
+    reference: str
+    digest: str | None
+    origin: str
+    layout: Path | None = None
+    engine_ids: tuple[str, ...] = ()
 
-    @property
-    def digest(self) -> str:
-        """The sha256, in hexadecimal, over all that decides what is made (but the archive)."""
-        own = {name: one for name, one in asdict(self).items() if one and name != "service"}
-        parts = [RECIPE_VERSION, own, MMDEBSTRAP_OPTIONS]
-        return sha256(json.dumps(parts, sort_keys=True).encode())
-
-    def folder(self, cache: Path) -> Path:
-        return cache / "base" / f"{self.os_name}-{self.digest[:12]}"
-
-
-def bootstrap_base(
-    recipe: BaseRecipe,
-    cache: Path,
-    *,
-    refresh: bool = False,
-    log_path: Path,
-    log: Callable[[str], None] = lambda _: None,
-) -> oci_layout.BaseLayout:
-    """Return the base image of ``recipe``, from ``cache`` or made by mmdebstrap (20 to 40 s).
-
-    The same recipe gives the same image until the archive changes; ``refresh`` makes it again from
-    the archive's state of now. An image in the cache is reused only if its digests are right.
-    MachineError: a tool or keyring is missing, the archive cannot be reached, the disk is full.
-    """
-    final, name = recipe.folder(cache), recipe.os_name
-
-    def make(folder: Path) -> None:
-        if missing := missing_packages(recipe.distribution):
-            raise MachineError(
-                f"A base image of {recipe.distribution} is made by mmdebstrap from the "
-                f"distribution's archive, and this machine lacks: {', '.join(missing)}. Install "
-                f"with `sudo apt-get install -y {' '.join(missing)}`, or take the base image from "
-                "a registry (imgbuild.local.yaml, base: from: registry)."
-            )
-        damaged = final.exists() and not refresh
-        why = "the base image in the cache is damaged; " if damaged else ""
-        log(f"{why}making the base image {name} (about half a minute)")
-        with _scratch_folder(f"{name}-{sha256(bytes(final.resolve()))[:12]}") as scratch:
-            rootfs = _run_mmdebstrap(recipe, scratch, log_path)
-            oci_layout.write_layout(folder, rootfs, name=name, epoch=recipe.epoch)
-
-    wait = partial(log, f"another imgbuild is making {name}; waiting for it")
-    stored_folder(final, make, oci_layout.is_whole, refresh=refresh, on_wait=wait)
-    return oci_layout.read_layout(final, verify_layer=False)
-
-
-def find_base(recipe: BaseRecipe, cache: Path) -> oci_layout.BaseLayout | None:
-    """Return the base image of ``recipe`` if it was made before; its layer is not read."""
-    with suppress(InputError):
-        return oci_layout.read_layout(recipe.folder(cache), verify_layer=False)
-    return None
-
-
-def missing_packages(distribution: str) -> list[str]:
-    keyring, package = KEYRINGS[distribution]
-    present = {
-        package: keyring.is_file(),
-        "mmdebstrap": find_program("mmdebstrap") is not None,
-        "uidmap": os.geteuid() == 0 or find_program("newuidmap") is not None,
-    }
-    return [name for name, there in present.items() if not there]
-
-
-def _run_mmdebstrap(recipe: BaseRecipe, scratch: Path, log_path: Path) -> Path:
-    target, no_keys = scratch / "rootfs.tar", scratch / "no-keys"
-    no_keys.mkdir()
-    # Only the archive's own keys count, not what else this machine's apt trusts; and the sources
-    # written into the image do not depend on what it trusts.
-    trust = [f"--keyring={KEYRINGS[recipe.distribution][0]}", f"--keyring={no_keys}"]
-    hooks = [*IDLE_HOOKS, *(_snapshot_hooks(recipe) if recipe.snapshot else ())]
-    options = [*MMDEBSTRAP_OPTIONS, *hooks, *trust, recipe.suite, str(target)]
-    environment = {"SOURCE_DATE_EPOCH": str(recipe.epoch), "TMPDIR": str(scratch)}
-    environment = {**os.environ, **environment, "LC_ALL": "C.UTF-8"}
-    log_path.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        log_path.open("w", encoding="utf-8") as out,
-        start([*_own_mounts(), "mmdebstrap", *options], env=environment, output=out) as process,
-    ):
-        try:
-            status = process.wait(_LONGEST_SECONDS)
-        except TimeoutExpired:
-            raise MachineError(
-                f"The base of {recipe.suite} was not made within {_LONGEST_SECONDS // 60} minutes: "
-                f"the archive is too slow, or no longer answers. The whole log is {log_path}."
-            ) from None
-    if status or not target.is_file():
-        last = log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
-        said = [line for line in last if line.startswith("E:")] or last
-        what = f"{recipe.suite} as of {recipe.snapshot}" if recipe.snapshot else recipe.suite
-        raise MachineError(
-            f"The base of {what} could not be made: mmdebstrap ended with status {status}, "
-            f"saying: {' | '.join(said) or 'nothing'}. The whole log is {log_path}. Check that "
-            f"the archive can be reached from here and that {scratch.parent} has 1 GB "
-            f"free (`df -h {scratch.parent}`; set TMPDIR to work elsewhere), and run this again."
-        )
-    _add_dev(target, recipe.epoch)
-    return target
-
-
-def _add_dev(rootfs: Path, epoch: int) -> None:
-    """Add an empty /dev: an engine that has to make it leaves it in a layer, with its time."""
-    folder = tarfile.TarInfo("./dev")
-    folder.type, folder.mode, folder.mtime = tarfile.DIRTYPE, 0o755, epoch
-    with tarfile.open(rootfs, "a") as archive:
-        archive.addfile(folder)
-
-
-def _snapshot_hooks(recipe: BaseRecipe) -> list[str]:
-    """Return the options by which packages come from the snapshot, which the image won't know."""
-    dated = rf"deb [check-valid-until=no] {recipe.service}/archive/debian\1/{recipe.snapshot} "
-    edit = f"s#^deb https?://[^ ]*/debian(-security)?/? #{dated}#"
-    return [
-        f'--setup-hook=cd "$1/etc/apt" && sed -i.usual -E "{edit}" sources.list',
-        '--customize-hook=cd "$1/etc/apt" && mv sources.list.usual sources.list',
-    ]
-
-
-def _own_mounts() -> list[str]:
-    """Return the command that gives a run by root its own mount namespace, if that is allowed.
-
-    As root, mmdebstrap mounts /proc, /sys and parts of /dev into its chroot where the whole machine
-    sees them, and a killed run cannot take them away. In a namespace they go with its last process.
-    A root that may not make one (in a container) may not mount either; without root, mmdebstrap
-    makes its own.
-    """
-    command = ["unshare", "--mount", "--"]
-    return command if os.geteuid() == 0 and run([*command, "true"]).ok else []
-
-
-@contextmanager
-def _scratch_folder(name: str) -> Iterator[Path]:
-    """Yield an empty folder for mmdebstrap to work in.
-
-    ``name`` is of the recipe and the cache, whose lock the caller holds: what another process works
-    in for another cache has another name.
-    """
-    prefix, parent = f"imgbuild-{os.getuid()}-{name}-", _scratch_parent()
-    for leftover in parent.glob(f"{prefix}*"):  # of a killed run
-        if leftover.lstat().st_uid == os.getuid():
-            remove_tree(leftover)
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-    try:
-        folder.chmod(0o755)  # without root, mmdebstrap works here under a subordinate id
-        yield folder
-    finally:
-        remove_tree(folder)
-
-
-def _scratch_parent() -> Path:
-    """Return a folder in memory, since dpkg writes and syncs thousands of small files.
-
-    But not if the user has set a TMPDIR, or it has no room, or programs may not run from it.
-    """
-    if "TMPDIR" not in os.environ and os.access(_SHARED_MEMORY, os.W_OK):
-        status = os.statvfs(_SHARED_MEMORY)
-        if status.f_bavail * status.f_frsize >= _ROOM and not status.f_flag & os.ST_NOEXEC:
-            return _SHARED_MEMORY
-    return Path(tempfile.gettempdir())
+    def context(self, *, in_engine: bool = True) -> str:
+        """Return it as a named build context; another builder lacks the engine's images."""
+        if in_engine or not self.layout:
+            return f"docker-image://{self.reference}"
+        return f"oci-layout://{self.layout}"

@@ -4,56 +4,34 @@ import filecmp
 import os
 import platform
 import shutil
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 
 from imgbuild.dockerfile.conda import conda_sources
 from imgbuild.dockerfile.sources import file_name, image_sources
-from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import file_sha256, link_or_copy, sha256, stored_folder, write_text
-from imgbuild.inputs.base import KEYRINGS, BaseRecipe, bootstrap_base, find_base
-from imgbuild.inputs.download import content_folder
+from imgbuild.inputs.base import BOOTSTRAPPED, REGISTRY, Base
+from imgbuild.inputs.bootstrap import KEYRINGS, find_bootstrapped
+from imgbuild.inputs.download import store_content
 from imgbuild.inputs.local_prefix import prefix_digest
-from imgbuild.inputs.oci_layout import BaseLayout, read_layout
+from imgbuild.inputs.oci_layout import read_layout
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
-from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings
+from imgbuild.settings import PrefixInterpreter, Settings
 from imgbuild.sites import Sites
 from imgbuild.sources import Source
-from imgbuild.user_folders import cache_dir, state_dir
+from imgbuild.user_folders import cache_dir
 
 #: The named build contexts that the Dockerfiles mount.
 FILES, CONDA = "downloads", "conda-packages"
 #: Stages in whose place every build puts something.
 SUPPLIED = frozenset({"base", "uv", FILES, CONDA})
-
-
-@dataclass(frozen=True)
-class BaseInput:
-    """The base image: a reference that the engine has or can pull.
-
-    ``digest`` is ``None`` until it has been made. ``require_whole`` makes a damaged layout again,
-    or refuses one that was not made here; it reads all of it, so it is called before a load only.
-    """
-
-    reference: str
-    digest: str | None
-    origin: str
-    layout: BaseLayout | None = None
-    require_whole: Callable[[], object] = lambda: None
-
-    def context(self, *, in_engine: bool = True) -> str:
-        """Return it as a named build context: of the engine's images, or for who lacks those."""
-        if in_engine or not self.layout:
-            return f"docker-image://{self.reference}"
-        return f"oci-layout://{self.layout.path}"
 
 
 @dataclass(frozen=True)
@@ -74,7 +52,7 @@ class ImageDownloads:
 
     @property
     def all(self) -> tuple[Source, ...]:
-        return tuple(file for files in self.contexts.values() for file in files)
+        return tuple(chain.from_iterable(self.contexts.values()))
 
 
 @dataclass(frozen=True)
@@ -85,7 +63,7 @@ class BuildInputs:
     own stage takes the one for Linux, by its sha256.
     """
 
-    bases: Mapping[str, BaseInput]
+    bases: Mapping[str, Base]
     interpreters: Mapping[str, InterpreterInput]
     uv: Path | None
     uv_version: str
@@ -97,38 +75,31 @@ class BuildInputs:
     snapshots: Mapping[str, Path] = field(default_factory=dict)
 
 
-def prepare_inputs(  # noqa: PLR0913, PLR0917 - what inputs are made of
-    images: Iterable[Image],
-    settings: Settings,
-    project: Project,
-    log: Callable[[str], None],
-    make: bool = True,
-    refresh: bool = False,
-) -> BuildInputs:
-    """Return the inputs that ``images`` need; ``log`` gets messages while they are made.
-
-    Without ``make`` a base image that is missing is not made, and has no digest.
+def prepare_inputs(images: Iterable[Image], settings: Settings, project: Project) -> BuildInputs:
+    """Return the inputs that ``images`` need; a base image that was never made has no digest.
 
     InputError: the settings name something that cannot be used.
-    MachineError: a tool is missing, the archive cannot be reached, the disk is full.
+    MachineError: a tool is missing, or the disk is full.
     """
     images, cache = tuple(images), cache_dir()
     matrix = images[0].matrix
     check_settings(settings, matrix)
-    dates = {name: one.snapshot for name, one in settings.mirrors.items() if one.snapshot}
+    dates = {name: mirror.snapshot for name, mirror in settings.mirrors.items() if mirror.snapshot}
     linux = (platform.system(), platform.machine()) == ("Linux", "x86_64")
     systems = {image.os_name: image for image in images}
     pythons = {image.version_of("python"): image for image in images}
     return BuildInputs(
-        {name: base_input(image, settings, log, make, refresh) for name, image in systems.items()},
-        {v: _interpreter(image, settings, project) for v, image in pythons.items()},
-        uv_context(cache) if linux else None,
-        version("uv"),
-        _build_secrets(settings, cache),
-        {image.name: image_downloads(image, project.locks, settings) for image in images},
-        _keyrings_context(matrix, settings, project.keyrings, cache),
-        settings.standin.note if settings.standin else None,
-        {name: _dated_context(date, cache) for name, date in dates.items()},
+        bases={name: resolve_base(image, settings) for name, image in systems.items()},
+        interpreters={
+            release: _interpreter(image, settings, project) for release, image in pythons.items()
+        },
+        uv=prepare_uv(cache) if linux else None,
+        uv_version=version("uv"),
+        secrets=_build_secrets(settings, cache),
+        downloads={image.name: list_downloads(image, project.locks, settings) for image in images},
+        keyrings=_keyrings_context(matrix, settings, project.keyrings, cache),
+        standin=settings.standin.note if settings.standin else None,
+        snapshots={name: _dated_context(date, cache) for name, date in dates.items()},
     )
 
 
@@ -139,15 +110,16 @@ def check_settings(settings: Settings, matrix: Matrix) -> None:
     Sites(matrix.upstream_urls, settings).check_logins()
     _mirror_keyrings(matrix, settings)
     for base in settings.base.values():
-        if isinstance(base, LayoutBase):
+        if base.path:
             read_layout(Path(base.path), verify_layer=False)
 
 
 def check_names(settings: Settings, matrix: Matrix) -> None:
     """Raise InputError for settings of what the matrix does not have: they would do nothing."""
-    pythons = (one for one in matrix.python.values() if one.origin == "conda")
-    sources = (source.url for source in matrix.sources.values())
-    urls = (*sources, *(url for python in pythons for url in python.packages))
+    urls = [source.url for source in matrix.sources.values()]
+    for python in matrix.python.values():
+        if python.origin == "conda":
+            urls += python.packages
     dated = [name for name, mirror in settings.mirrors.items() if mirror.snapshot]
     pairs = (
         ("base", settings.base, matrix.operating_systems),
@@ -166,45 +138,14 @@ def check_names(settings: Settings, matrix: Matrix) -> None:
             )
 
 
-def base_recipe(image: Image, settings: Settings | None = None) -> BaseRecipe:
-    """Return what the image's base is made from, where it is made here."""
-    name = image.os.distribution
-    mirror = settings.mirrors.get(name) if settings else None
-    dated = (mirror.snapshot or "", mirror.url.rstrip("/")) if mirror else ()
-    return BaseRecipe(image.os_name, name, image.os.suite, epoch_seconds(image), *dated)
-
-
-def base_input(
-    image: Image,
-    settings: Settings,
-    log: Callable[[str], None],
-    make: bool = True,
-    refresh: bool = False,
-) -> BaseInput:
-    """Return the base image of an image; the other parameters are those of `prepare_inputs`."""
-    choice = settings.base_for(image.os_name, image.os.image)
-    if isinstance(choice, RegistryBase):
-        return BaseInput(choice.image, choice.image.rsplit("@", 1)[1], "registry")
-    if isinstance(choice, LayoutBase):
-        local = read_layout(Path(choice.path), verify_layer=False)
-        whole = partial(read_layout, local.path)
-        return BaseInput(local.reference, local.image_id, "OCI layout", local, whole)
-    recipe, cache = base_recipe(image, settings), cache_dir()
-    found = None if refresh else find_base(recipe, cache)
-    if found is None and not make:
-        return BaseInput("", None, "bootstrapped")
-    log_path = state_dir() / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
-    bootstrap = partial(bootstrap_base, recipe, cache, log_path=log_path, log=log)
-    layout = found or bootstrap(refresh=refresh)
-
-    def require_whole() -> None:
-        if bootstrap().image_id != layout.image_id:
-            raise MachineError(
-                f"The base image in {layout.path} was damaged and was made again; the "
-                "archive has changed meanwhile, so the image has changed. Run this again."
-            )
-
-    return BaseInput(layout.reference, layout.image_id, "bootstrapped", layout, require_whole)
+def resolve_base(image: Image, settings: Settings) -> Base:
+    """Return the base of an image; its digest is None if it is to be made and never was."""
+    setting = settings.base_for(image.os_name, image.os.image)
+    if setting.image:
+        return Base(setting.image, setting.image.rsplit("@", 1)[1], REGISTRY)
+    if setting.path:
+        return read_layout(Path(setting.path), verify_layer=False)
+    return find_bootstrapped(image, settings) or Base("", None, BOOTSTRAPPED)
 
 
 def _interpreter(image: Image, settings: Settings, project: Project) -> InterpreterInput:
@@ -217,7 +158,7 @@ def _interpreter(image: Image, settings: Settings, project: Project) -> Interpre
     return InterpreterInput(prefix, digest, "local prefix")
 
 
-def image_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownloads:
+def list_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownloads:
     """Return what the image's Dockerfile mounts; a local interpreter needs no source."""
     python, others = image.version_of("python"), settings.substitutes
     sources = image_sources(image)
@@ -237,7 +178,7 @@ def image_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownl
     return ImageDownloads(substituted, arguments)
 
 
-def uv_context(cache: Path) -> Path:
+def prepare_uv(cache: Path) -> Path:
     """Return a folder that holds the installed package's program ``uv``, and nothing else.
 
     BuildKit sends a whole context to the builder, so it must not be the folder uv lives in.
@@ -265,33 +206,35 @@ def uv_context(cache: Path) -> Path:
 
 def _build_secrets(settings: Settings, cache: Path) -> dict[str, Path]:
     """Return the files of the build's secrets by id: ``ca``, ``netrc``, ``upstreams``."""
-    found = _secret_files(settings)
+    secrets = _secret_files(settings)
     if settings.mirrors:
         # Lines NAME URL, which images/files/apt/install reads.
-        mirrors = sorted(settings.mirrors.items())
-        pairs = (pair for name, one in mirrors for pair in one.addresses(name).items())
-        text = "".join(f"{name} {url}\n" for name, url in pairs)
-        found["upstreams"] = cache / "contexts" / f"upstreams-{sha256(text.encode())[:16]}.txt"
-        write_text(found["upstreams"], text)
-    return found
+        text = ""
+        for name, mirror in sorted(settings.mirrors.items()):
+            for archive, url in mirror.addresses(name).items():
+                text += f"{archive} {url}\n"
+        path = cache / "contexts" / f"upstreams-{sha256(text.encode())[:16]}.txt"
+        write_text(path, text)
+        secrets["upstreams"] = path
+    return secrets
 
 
 def _dated_context(date: str, cache: Path) -> Path:
     """Return a folder that tells BuildKit the time of a snapshot: its cache knows no secret."""
     final, files = cache / "contexts" / "snapshots" / date, {"snapshot": sha256(date.encode())}
-    return content_folder(final, files, lambda folder: write_text(folder / "snapshot", date))
+    return store_content(final, files, lambda folder: write_text(folder / "snapshot", date))
 
 
 def _secret_files(settings: Settings) -> dict[str, Path]:
     named = {"ca": settings.ca_bundle, "netrc": settings.netrc}
-    found = {name: Path(path) for name, path in named.items() if path is not None}
-    ca = found.get("ca")
+    files = {name: Path(path) for name, path in named.items() if path is not None}
+    ca = files.get("ca")
     if ca and not _has_certificates(ca):
         raise InputError(
             f"The settings: ca_bundle {ca} is not a file of PEM certificates that you may read. "
             "Correct it, or remove the line and run `imgbuild doctor --write`."
         )
-    return found
+    return files
 
 
 def _has_certificates(path: Path) -> bool:
@@ -302,7 +245,7 @@ def _has_certificates(path: Path) -> bool:
 
 def _mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]:
     """Return the keyrings of mirrors, by the file name that the Dockerfiles use."""
-    found = {}
+    keyrings = {}
     for name, mirror in settings.mirrors.items():
         upstream = matrix.upstreams.get(name)
         if not mirror.keyring or not upstream:
@@ -324,8 +267,8 @@ def _mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]:
                 "`gpg --dearmor`."
             )
         if upstream.keyring:  # without, a base image has its own keys; `--offline` needs this one
-            found[upstream.keyring.file] = path
-    return found
+            keyrings[upstream.keyring.file] = path
+    return keyrings
 
 
 def repository_keyrings(matrix: Matrix, settings: Settings, own: Path) -> dict[str, Path]:
@@ -347,4 +290,4 @@ def _keyrings_context(matrix: Matrix, settings: Settings, own: Path, cache: Path
     # Its name is part of the input digest.
     parts = [f"{name}\0".encode() + bytes.fromhex(digest) for name, digest in digests.items()]
     final = cache / "contexts" / f"keyrings-{sha256(b''.join(parts))[:16]}"
-    return content_folder(final, digests, make)
+    return store_content(final, digests, make)

@@ -45,7 +45,7 @@ _HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<!doctype html|<html)", re.IGNORECA
 _TITLE = re.compile(rb"<title[^>]*>([^<]{1,80})</title>", re.IGNORECASE)
 
 
-def shown_progress() -> "Progress":
+def show_progress() -> "Progress":
     """Return what draws bars on a terminal, each for a file under way; lines come above them."""
     from rich.console import Console  # noqa: PLC0415 - only where something is fetched
     from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn  # noqa: PLC0415
@@ -64,22 +64,22 @@ def contents_digest(files: Mapping[str, str]) -> str:
     return json_sha256(sorted(files.items()))
 
 
-def content_folder(final: Path, files: Mapping[str, str], make: Callable[[Path], None]) -> Path:
+def store_content(final: Path, files: Mapping[str, str], make: Callable[[Path], None]) -> Path:
     """Return the folder ``final``, which holds exactly ``files``: the sha256 by relative path.
 
     If it does not, ``make`` fills an empty folder in its place.
     """
 
     def is_whole(folder: Path) -> bool:
-        found = {str(path.relative_to(folder)): path for path in folder.rglob("*")}
-        return files.keys() == {name for name, path in found.items() if path.is_file()} and all(
-            has_sha256(found[name], digest) for name, digest in files.items()
-        )
+        present = {path for path in folder.rglob("*") if path.is_file()}
+        if present != {folder / name for name in files}:
+            return False
+        return all(has_sha256(folder / name, digest) for name, digest in files.items())
 
     return stored_folder(final, make, is_whole)
 
 
-def downloads_context(
+def prepare_downloads(
     downloads: Iterable[Source],
     cache: Path,
     sites: Sites,
@@ -117,7 +117,7 @@ def downloads_context(
 
     contents = {name: file.sha256 for name, file in files.items()}
     final = cache / "contexts" / f"downloads-{contents_digest(contents)[:16]}"
-    return content_folder(final, contents, make)
+    return store_content(final, contents, make)
 
 
 def has_sha256(path: Path, digest: str) -> bool:
@@ -145,7 +145,7 @@ def fetch_all(
     CheckFailedError: a file has another sha256.
     MachineError: one cannot be had, or the store cannot be written.
     """
-    missing = [one for one in dict.fromkeys(downloads) if not store.find(one.sha256, one.size)]
+    missing = [file for file in dict.fromkeys(downloads) if not store.find(file.sha256, file.size)]
     if not missing:
         return
 
@@ -204,14 +204,14 @@ class _Transfer:
 
     def complete(self, part: Path) -> None:
         resumed = self._receive(part)
-        found = file_sha256(part)
-        if resumed and found != self.download.sha256:
+        digest = file_sha256(part)
+        if resumed and digest != self.download.sha256:
             # What was there from another time may have been something else: from the start.
             part.unlink()
             self._receive(part)
-            found = file_sha256(part)
-        if found != self.download.sha256:
-            error = self._wrong_content(part, found)
+            digest = file_sha256(part)
+        if digest != self.download.sha256:
+            error = self._wrong_content(part, digest)
             part.unlink()
             raise error
         _say(f"fetched {self.download.name} ({size_text(part.stat().st_size)})")
@@ -270,7 +270,7 @@ class _Transfer:
             return ": it refused the login of the netrc file; correct it there"
         return ": it asks for a login; name a netrc file with one (netrc: in the settings)"
 
-    def _wrong_content(self, part: Path, found: str) -> CheckFailedError:
+    def _wrong_content(self, part: Path, digest: str) -> CheckFailedError:
         page = _page(part)
         hint = (
             f" The server sent an HTML page{page}: a login, a notice or an error of the mirror or "
@@ -281,7 +281,7 @@ class _Transfer:
         )
         return CheckFailedError(
             f"{self.download.name} is not the expected file: {self.shown} gave "
-            f"{part.stat().st_size} bytes with sha256 {found}, expected is "
+            f"{part.stat().st_size} bytes with sha256 {digest}, expected is "
             f"{self.download.sha256}.{hint}"
         )
 
@@ -292,6 +292,6 @@ def _page(path: Path) -> str | None:
         head = file.read(_HEAD)
     if not _HTML.match(head):
         return None
-    found = _TITLE.search(head)
-    title = " ".join(found[1].decode("utf-8", "replace").split()) if found else ""
+    match = _TITLE.search(head)
+    title = " ".join(match[1].decode("utf-8", "replace").split()) if match else ""
     return f" (“{title}”)" if title and title.isprintable() else ""

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
@@ -15,23 +15,23 @@ from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Dockerfile, Stage, needed_stages
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import ContentStore, json_sha256, link_or_copy, sha256, write_text
-from imgbuild.inputs.base import KEYRINGS
+from imgbuild.inputs.bootstrap import KEYRINGS
 from imgbuild.inputs.build_inputs import (
     CONDA,
     FILES,
     SUPPLIED,
     BuildInputs,
-    image_downloads,
+    list_downloads,
     repository_keyrings,
 )
-from imgbuild.inputs.download import content_folder, contents_digest
+from imgbuild.inputs.download import contents_digest, store_content
 from imgbuild.inputs.oci_layout import is_named, is_pinned, is_whole, read_layout
 from imgbuild.inputs.signed_packages import verify_packages, whole_file
 from imgbuild.matrix.images import Image
 from imgbuild.process import find_program
 from imgbuild.project import Project
 from imgbuild.scalars import refusal_reason
-from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings
+from imgbuild.settings import PrefixInterpreter, Settings, base_setting
 from imgbuild.sources import Kind, Source, StoredName
 
 #: The part of a request that an offline build does not compare: it takes the base that was fetched.
@@ -86,7 +86,7 @@ class Listing:
             if (index := _INDEX.fullmatch(item.name)) and item.kind is Kind.APT_LIST:
                 text = ContentStore(folder).path(item.sha256).read_text("utf-8", "replace")
                 named.append(f"{index[1]} of {(_DATE.findall(text) or ['no date'])[0]}")
-        digest = json_sha256([layout.image_id, items])
+        digest = json_sha256([layout.digest, items])
         return f"{self.image} sha256:{digest}: {', '.join(named)}"
 
     def missing(self, store: ContentStore) -> tuple[Source, ...]:
@@ -124,14 +124,14 @@ def fetch_request(image: Image, project: Project, settings: Settings) -> dict[st
 
     InputError: a lock is missing, or a conda package has no recorded sha256.
     """
-    downloads = image_downloads(image, project.locks, settings).all
+    downloads = list_downloads(image, project.locks, settings).all
     stages = install_stages(image, project, settings)
     parts = {
         "downloads": contents_digest({file.name: file.sha256 for file in downloads}),
         "Horovod": image.horovod.sha256 if image.horovod else "",
         "glibc": image.os.glibc,
         "packages": json.dumps([[stage.parent, packages(stage)] for stage in stages]),
-        BASE: settings.base_for(image.os_name, image.os.image).model_dump_json(),
+        BASE: settings.base_for(image.os_name, image.os.image).model_dump_json(exclude_none=True),
     }
     if (mirror := settings.mirrors.get(image.os.distribution)) and mirror.snapshot:
         parts["snapshot"] = mirror.snapshot
@@ -153,8 +153,10 @@ def install_stages(image: Image, project: Project, settings: Settings) -> tuple[
 
 def install_instruction(stage: Stage) -> str:
     """Return the RUN instruction of the stage that installs packages; empty if it has none."""
-    texts = (one.text for one in stage.instructions if one.line.startswith("RUN "))
-    return next((text for text in texts if APT_INSTALL in text), "")
+    for instruction in stage.instructions:
+        if instruction.line.startswith("RUN ") and APT_INSTALL in instruction.text:
+            return instruction.text
+    return ""
 
 
 def packages(stage: Stage) -> str:
@@ -162,68 +164,64 @@ def packages(stage: Stage) -> str:
     return " ".join(install_instruction(stage).partition(APT_INSTALL)[2].split())
 
 
-@dataclass(frozen=True)
-class FetchedInputs:
-    """The listings of images to be built, all of whose files are in ``folder``."""
-
-    folder: Path
-    listings: Mapping[str, Listing]
-    cache: Path
-
-    def contexts(self, image: str) -> Mapping[str, Path]:
-        """Return the named contexts of one image: its downloads, packages and lists."""
-        contexts: dict[str, dict[str, str]] = {OFFLINE: {}}
-        for item in self.listings[image].items:
-            context, place = _PLACES[item.kind]
-            contexts.setdefault(context, {})[str(Path(place, item.name))] = item.sha256
-        return {name: self._context(name, files) for name, files in contexts.items()}
-
-    def settings(self, settings: Settings, images: Iterable[Image]) -> Settings:
-        """Return the settings of a build without a network: no login, and base images from here.
-
-        A layout that the settings name stays: it is this machine's, not the folder's.
-        """
-        bases = {
-            image.os_name: LayoutBase.model_validate(
-                {"from": "layout", "path": str(self.listings[image.name].base_folder(self.folder))}
-            )
-            for image in images
-            if not isinstance(settings.base_for(image.os_name, image.os.image), LayoutBase)
-        }
-        return settings.model_copy(update={"base": settings.base | bases, "netrc": None})
-
-    def known_bases(self, inputs: BuildInputs, images: Iterable[Image]) -> BuildInputs:
-        """Return the inputs with base images of a registry under their digest there.
-
-        So an image that was built without a network is up to date where there is one.
-        """
-        bases = dict(inputs.bases)
-        for image in images:
-            digest = self.listings[image.name].base.rpartition("@")[2]
-            if digest:
-                bases[image.os_name] = replace(bases[image.os_name], digest=digest)
-        return replace(inputs, bases=bases)
-
-    def _context(self, name: str, files: Mapping[str, str]) -> Path:
-        def make(folder: Path) -> None:
-            for path, digest in files.items():
-                source, target = whole_file(ContentStore(self.folder), digest), folder / path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                link_or_copy(source, target)
-
-        final = self.cache / "contexts" / f"{name}-{contents_digest(files)[:16]}"
-        return content_folder(final, files, make)
+def offline_contexts(listing: Listing, folder: Path, cache: Path) -> Mapping[str, Path]:
+    """Return the named contexts of a listed image: its downloads, packages and lists."""
+    contexts: dict[str, dict[str, str]] = {OFFLINE: {}}
+    for item in listing.items:
+        context, place = _PLACES[item.kind]
+        contexts.setdefault(context, {})[str(Path(place, item.name))] = item.sha256
+    return {name: _context(name, files, folder, cache) for name, files in contexts.items()}
 
 
-def open_fetched(
-    folder: Path, images: Iterable[Image], project: Project, settings: Settings, cache: Path
-) -> FetchedInputs:
-    """Return the inputs of ``images`` in a fetched folder, after seeing that none is missing.
+def _context(name: str, files: Mapping[str, str], store: Path, cache: Path) -> Path:
+    def make(folder: Path) -> None:
+        for path, digest in files.items():
+            source, target = whole_file(ContentStore(store), digest), folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            link_or_copy(source, target)
+
+    final = cache / "contexts" / f"{name}-{contents_digest(files)[:16]}"
+    return store_content(final, files, make)
+
+
+def offline_settings(
+    settings: Settings, images: Iterable[Image], listings: Mapping[str, Listing], folder: Path
+) -> Settings:
+    """Return the settings of a build without a network: no login, and base images from a folder.
+
+    A layout that the settings name stays: it is this machine's, not the folder's.
+    """
+    bases = dict(settings.base)
+    for image in images:
+        if not settings.base_for(image.os_name, image.os.image).path:
+            path = listings[image.name].base_folder(folder)
+            bases[image.os_name] = base_setting("layout", path=str(path))
+    return settings.model_copy(update={"base": bases, "netrc": None})
+
+
+def known_bases(
+    inputs: BuildInputs, images: Iterable[Image], listings: Mapping[str, Listing]
+) -> BuildInputs:
+    """Return the inputs with base images of a registry under their digest there.
+
+    So an image that was built without a network is up to date where there is one.
+    """
+    bases = dict(inputs.bases)
+    for image in images:
+        digest = listings[image.name].base.rpartition("@")[2]
+        if digest:
+            bases[image.os_name] = replace(bases[image.os_name], digest=digest)
+    return replace(inputs, bases=bases)
+
+
+def read_listings(
+    folder: Path, images: Iterable[Image], project: Project, settings: Settings
+) -> dict[str, Listing]:
+    """Return the listings of ``images`` in a fetched folder by name; no file of them is missing.
 
     InputError: an image was never fetched, or for other inputs, or files are missing.
     """
-    listings = {image.name: _checked_listing(folder, image, project, settings) for image in images}
-    return FetchedInputs(folder, listings, cache)
+    return {image.name: _checked_listing(folder, image, project, settings) for image in images}
 
 
 def _checked_listing(folder: Path, image: Image, project: Project, settings: Settings) -> Listing:
@@ -246,7 +244,7 @@ def _checked_listing(folder: Path, image: Image, project: Project, settings: Set
     if not is_whole(listing.base_folder(folder)):
         what = f"base image base/{listing.layout} of {image.name} is missing or damaged"
         raise InputError(f"{folder}: the {what}. {again}")
-    if isinstance(settings.base_for(image.os_name, image.os.image), LayoutBase):
+    if settings.base_for(image.os_name, image.os.image).path:
         listing = replace(listing, base="")
     _verify(listing, folder, image, project, settings)
     return listing
@@ -261,8 +259,8 @@ def _verify(
     """
     path, store = listing_path(folder, image.name), ContentStore(folder)
     base, choice = listing.base_folder(folder), settings.base_for(image.os_name, image.os.image)
-    pins = {listing.base, choice.image if isinstance(choice, RegistryBase) else ""} - {""}
-    named = isinstance(choice, LayoutBase) or is_named(base, image.os_name)
+    pins = {listing.base, choice.image or ""} - {""}
+    named = choice.path or is_named(base, image.os_name)
     if not named or not all(is_pinned(base, pin.rpartition("@")[2]) for pin in pins):
         what = " and ".join(sorted(pins)) or "named as it was"
         raise InputError(
@@ -270,13 +268,15 @@ def _verify(
             f"anew; if another base is meant, imgbuild.local.yaml can name it (base: "
             f"{image.os_name})."
         )
-    known = {(one.name, one.sha256) for one in image_downloads(image, project.locks, settings).all}
-    locks = [read_lock(project.locks / name).hashes.values() for name in image.lock_names]
-    hashes = {one for lock in locks for some in lock for one in some}
-    hashes |= {image.horovod.sha256} if image.horovod else set()
+    downloads = list_downloads(image, project.locks, settings).all
+    known = {(file.name, file.sha256) for file in downloads}
+    locked = {image.horovod.sha256} if image.horovod else set[str]()
+    for name in image.lock_names:
+        for hashes in read_lock(project.locks / name).hashes.values():
+            locked.update(hashes)
     for item in listing.items:
         conda = item.kind is Kind.CONDA and (item.name, item.sha256) not in known
-        if conda or (item.kind is Kind.PYTHON and item.sha256 not in hashes):
+        if conda or (item.kind is Kind.PYTHON and item.sha256 not in locked):
             raise InputError(f"{path}: {item.name} has a sha256 that images/locks do not have.")
         if item.kind is Kind.APT_MIRRORS:
             _verify_mirrors(whole_file(store, item.sha256), path)
@@ -285,8 +285,8 @@ def _verify(
     mirror = settings.mirrors.get(image.os.distribution)
     if mirror and mirror.keyring:
         archive = Path(mirror.keyring)
-    there = {"gpgv": find_program("gpgv"), package: archive.is_file()}
-    if lacking := " ".join(name for name, found in there.items() if not found):
+    present = {"gpgv": find_program("gpgv"), package: archive.is_file()}
+    if lacking := " ".join(name for name, is_present in present.items() if not is_present):
         raise MachineError(
             f"The signatures in {folder} cannot be verified: this machine lacks {lacking}. Install "
             f"with `sudo apt-get install -y {lacking}`."

@@ -80,13 +80,13 @@ def prefix_digest(prefix: Path, version: str, dockerfile: Path, cache: Path) -> 
 def verify_prefix(prefix: Path, version: str) -> None:
     """Raise InputError for all that keeps ``prefix`` from being used as CPython ``version``."""
     python = _python(prefix, version)
-    found = probe(python)
-    own = (f"{found.prefix}/lib/python", f"{found.prefix}/lib/libpython", *_SYSTEM_LIBRARIES)
-    foreign = [library for library in found.libraries if not library.startswith(own)]
+    facts = probe(python)
+    own = (f"{facts.prefix}/lib/python", f"{facts.prefix}/lib/libpython", *_SYSTEM_LIBRARIES)
+    foreign = [library for library in facts.libraries if not library.startswith(own)]
     faults = [
-        *([] if found.version == version else [f"it is {found.version}, not {version}"]),
-        *([] if found.machine == "x86_64" else [f"it is for {found.machine}, not x86_64"]),
-        *(f"it cannot import {name} ({why})" for name, why in found.missing.items()),
+        *([] if facts.version == version else [f"it is {facts.version}, not {version}"]),
+        *([] if facts.machine == "x86_64" else [f"it is for {facts.machine}, not x86_64"]),
+        *(f"it cannot import {name} ({why})" for name, why in facts.missing.items()),
         *(f"it loads {library}, which no image has" for library in foreign),
     ]
     if faults:
@@ -100,12 +100,12 @@ def find_prefixes(version: str) -> list[Path]:
     """
     pyenv = Path(os.environ.get("PYENV_ROOT") or home() / ".pyenv")
     candidates = [pyenv / "versions" / version, Path("/opt/python") / version, Path("/usr/local")]
-    found = []
+    prefixes = []
     for prefix in candidates:
         with suppress(InputError):
             if probe(_python(prefix, version)).version == version:
-                found.append(prefix)
-    return found
+                prefixes.append(prefix)
+    return prefixes
 
 
 def _python(prefix: Path, version: str) -> Path:
@@ -134,14 +134,15 @@ def _files(prefix: Path, minor: str) -> Iterator[str]:
     """Yield the files that images take, relative to ``prefix``."""
     tops = [f"bin/python{minor}*", f"include/python{minor}*", f"lib/libpython{minor}*"]
     tops += ["lib/libpython3.so", "lib/pkgconfig/python*", f"lib/python{minor}"]
-    for top in (path for pattern in tops for path in prefix.glob(pattern)):
-        if top.is_symlink() or not top.is_dir():
-            yield str(top.relative_to(prefix))
-            continue
-        for folder, inner, names in os.walk(top):
-            inner[:] = [name for name in inner if name not in _LEFT_OUT]
-            where = os.path.relpath(folder, prefix)
-            yield from (f"{where}/{name}" for name in names if not name.endswith((".a", ".o")))
+    for pattern in tops:
+        for top in prefix.glob(pattern):
+            if top.is_symlink() or not top.is_dir():
+                yield str(top.relative_to(prefix))
+                continue
+            for folder, inner, names in os.walk(top):
+                inner[:] = [name for name in inner if name not in _LEFT_OUT]
+                where = os.path.relpath(folder, prefix)
+                yield from (f"{where}/{name}" for name in names if not name.endswith((".a", ".o")))
 
 
 def _content(path: Path, name: str) -> list[object]:

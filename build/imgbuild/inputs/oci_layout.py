@@ -12,13 +12,13 @@ import shutil
 import tarfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import InputError
 from imgbuild.files import file_sha256, parse_strict_json, work_folder
+from imgbuild.inputs.base import LAYOUT, Base
 from imgbuild.inputs.download import has_sha256
 from imgbuild.registry.repository import OCI_MANIFEST, descriptor
 
@@ -28,21 +28,6 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: The files of a layout, and Docker's own. Source: OCI image specification, image-layout.md.
 _FILE = re.compile(r"index\.json|manifest\.json|oci-layout|blobs/sha256/[0-9a-f]{64}")
-
-
-@dataclass(frozen=True)
-class BaseLayout:
-    """A base image on disk, ready for an engine.
-
-    ``image_id`` is the digest of its config, the image's id on a graph driver: it depends on the
-    files alone, not on how they are compressed. ``reference`` is ``imgbuild/base:<os>-<12 digits of
-    image_id>``, so another content has another name. ``manifest`` is the id in a containerd store.
-    """
-
-    path: Path
-    image_id: str
-    reference: str
-    manifest: str = ""
 
 
 def write_layout(folder: Path, rootfs: Path, *, name: str, epoch: int) -> None:
@@ -90,8 +75,10 @@ def name_image(folder: Path, content: bytes, name: str) -> None:
     (folder / "oci-layout").write_bytes(_json({"imageLayoutVersion": "1.0.0"}))
 
 
-def read_layout(folder: Path, *, verify_layer: bool = True) -> BaseLayout:
+def read_layout(folder: Path, *, verify_layer: bool = True, origin: str = LAYOUT) -> Base:
     """Return the image in ``folder``, every digest checked (of layers with ``verify_layer``).
+
+    Its reference is ``imgbuild/base:<os>-<12 digits of its id>``, so other files have another name.
 
     InputError: a file is missing, is not what its digest says, or names another image.
     """
@@ -99,14 +86,16 @@ def read_layout(folder: Path, *, verify_layer: bool = True) -> BaseLayout:
         (top,) = parse_strict_json((folder / "index.json").read_bytes())["manifests"]
         _verify(folder, top)
         manifest = parse_strict_json((folder / blob_path(top["digest"])).read_bytes())
-        for one in (manifest["config"], *(manifest["layers"] if verify_layer else ())):
-            _verify(folder, one)
+        layers = manifest["layers"] if verify_layer else ()
+        for blob in (manifest["config"], *layers):
+            _verify(folder, blob)
         (docker,) = parse_strict_json((folder / "manifest.json").read_bytes())
         if [docker["Config"], *docker["Layers"]] != _blobs(manifest):
             raise ValueError("manifest.json names another image")  # noqa: TRY301
         parse_strict_json((folder / "oci-layout").read_bytes())
         (reference,) = docker["RepoTags"]
-        return BaseLayout(folder, manifest["config"]["digest"], reference, top["digest"])
+        image_id = manifest["config"]["digest"]
+        return Base(reference, image_id, origin, folder, engine_ids=(image_id, top["digest"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{folder} is no whole OCI layout of a base image: {error}") from error
 
@@ -128,7 +117,7 @@ def is_pinned(folder: Path, digest: str) -> bool:
     if not listed.is_file() or not has_sha256(listed, digest.removeprefix("sha256:")):
         return False
     platforms = parse_strict_json(listed.read_bytes()).get("manifests", ())
-    return top["digest"] in {digest, *(one["digest"] for one in platforms)}
+    return top["digest"] in {digest, *(platform["digest"] for platform in platforms)}
 
 
 def is_named(folder: Path, name: str) -> bool:
@@ -137,7 +126,7 @@ def is_named(folder: Path, name: str) -> bool:
     with work_folder("names") as named:
         name_image(named, (folder / blob_path(top["digest"])).read_bytes(), name)
         files = [path.name for path in named.iterdir() if path.is_file()]
-        return all((folder / one).read_bytes() == (named / one).read_bytes() for one in files)
+        return all((folder / file).read_bytes() == (named / file).read_bytes() for file in files)
 
 
 def write_archive(folder: Path, target: Path) -> None:
@@ -159,7 +148,7 @@ def unpack_archive(archive: Path, folder: Path) -> None:
     with tarfile.open(archive, "r:") as tar:  # engines pack no such archive as a whole
         # No name leads out of the folder: Python before 3.11.4 has no filters to see to that.
         tar.extraction_filter = getattr(tarfile, "data_filter", None)
-        files = [one for one in tar if one.isreg() and _FILE.fullmatch(one.name)]
+        files = [member for member in tar if member.isreg() and _FILE.fullmatch(member.name)]
         tar.extractall(folder, files)  # noqa: S202
 
 
@@ -178,7 +167,7 @@ def write_blob(folder: Path, digest: str, content: bytes) -> None:
 
 
 def _blobs(manifest: Mapping[str, Any]) -> list[str]:
-    return [blob_path(one["digest"]) for one in (manifest["config"], *manifest["layers"])]
+    return [blob_path(blob["digest"]) for blob in (manifest["config"], *manifest["layers"])]
 
 
 def _write_layer(folder: Path, rootfs: Path) -> dict[str, Any]:

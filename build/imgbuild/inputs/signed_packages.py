@@ -42,14 +42,18 @@ def whole_file(store: ContentStore, digest: str) -> Path:
 
 def verify_packages(items: Sequence[Source], store: ContentStore, keys: Sequence[Path]) -> None:
     """Raise InputError unless ``keys`` signed each list and package, and each list is whole."""
-    lists = {one.name: whole_file(store, one.sha256) for one in items if one.kind is Kind.APT_LIST}
+    lists = {
+        item.name: whole_file(store, item.sha256) for item in items if item.kind is Kind.APT_LIST
+    }
     signed: set[tuple[str, str]] = set()
     for name, path in lists.items():
         start, _, last = name.rpartition("_")
         signature = lists.get(f"{name}.gpg") if last == "Release" else None
         if last == "InRelease" or signature:
             text = _release(name, path, signature, keys)
-            signed |= {(name, path.name), *([(f"{name}.gpg", signature.name)] if signature else [])}
+            signed.add((name, path.name))
+            if signature:
+                signed.add((f"{name}.gpg", signature.name))
             for digest, listed in _SIGNED_FILE.findall(text):
                 signed.add((f"{start}_{listed.replace('/', '_')}", digest))
     for name, path in lists.items():
@@ -96,9 +100,9 @@ def _release(name: str, path: Path, signature: Path | None, keyrings: Sequence[P
 @cache
 def _packages(path: Path) -> frozenset[tuple[str, str]]:
     """Return the name of each package's file in apt's cache, with its sha256."""
-    found = set()
+    packages = set()
     for paragraph in path.read_text(encoding="utf-8").split("\n\n"):
-        one = dict(_FIELD.findall(paragraph))
-        name = "_".join(one.get(field, "") for field in _NAMING).replace(":", "%3a")
-        found.add((f"{name}.deb", one.get("SHA256", "")))
-    return frozenset(found)
+        fields = dict(_FIELD.findall(paragraph))
+        name = "_".join(fields.get(key, "") for key in _NAMING).replace(":", "%3a")
+        packages.add((f"{name}.deb", fields.get("SHA256", "")))
+    return frozenset(packages)

@@ -63,9 +63,9 @@ def find_image(reference: str, sites: Sites) -> tuple[RegistryClient, Manifest]:
     if platforms is None:
         return client, manifest
     own = {"os": "linux", "architecture": "amd64"}.items()
-    for one in platforms:
-        if own <= one.get("platform", {}).items():
-            return client, _manifest(client, one["digest"], reference)
+    for platform in platforms:
+        if own <= platform.get("platform", {}).items():
+            return client, _manifest(client, platform["digest"], reference)
     raise CheckFailedError(f"{reference} is no image for linux/amd64.")
 
 
@@ -73,7 +73,7 @@ def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Pa
     """Return the image ``NAME@sha256:DIGEST`` as a layout in ``parent``; raises as `find_image`."""
     client, manifest = find_image(reference, sites)
     document = manifest.document()
-    digests = {one["digest"] for one in (document["config"], *document["layers"])}
+    digests = {blob["digest"] for blob in (document["config"], *document["layers"])}
     pinned = reference.rpartition("@")[2]
 
     def make(folder: Path) -> None:
@@ -85,8 +85,11 @@ def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Pa
         # What the digest of the reference is of: maybe a list of platforms.
         write_blob(folder, pinned, _manifest(client, pinned, reference).content)
 
+    def is_complete(folder: Path) -> bool:
+        return is_whole(folder) and is_pinned(folder, pinned)
+
     final = parent / f"{os_name}-{short_id(document['config']['digest'])}"
-    return stored_folder(final, make, lambda one: is_whole(one) and is_pinned(one, pinned))
+    return stored_folder(final, make, is_complete)
 
 
 def _manifest(client: RegistryClient, digest: str, reference: str) -> Manifest:
@@ -107,16 +110,14 @@ def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Source, ...]:
     """
     glibc = image.os.glibc
     target = Target(image.version_of("python"), uv_platform(glibc), glibc)
-    found = [
-        item
-        for name in image.lock_names
-        for item in lock_files(read_lock(locks / name), name, target, sites)
-    ]
+    files: list[Source] = []
+    for name in image.lock_names:
+        files += lock_files(read_lock(locks / name), name, target, sites)
     if image.horovod_source:
         version, digest = image.horovod_source
         source = Lock("", {"horovod": version}, {"horovod": (digest,)})
-        found += lock_files(source, "matrix.yaml", target, sites, sources=True)
-    return tuple(dict.fromkeys(found))
+        files += lock_files(source, "matrix.yaml", target, sites, sources=True)
+    return tuple(dict.fromkeys(files))
 
 
 def lock_files(
@@ -131,10 +132,10 @@ def lock_files(
     tags = [] if sources else _wheel_tags(target.minor, target.glibc)
     try:
         with work_folder("python-files") as folder:
-            found = find_files(name, lock.versions, target, folder, index_environment(sites))
-        packages = [_with_locked_files(package, lock) for package in found.packages]
-        found = replace(found, packages=packages)
-        for package, file in found.select(environment=environment, tags=tags):
+            pylock = find_files(name, lock.versions, target, folder, index_environment(sites))
+        packages = [_with_locked_files(package, lock) for package in pylock.packages]
+        pylock = replace(pylock, packages=packages)
+        for package, file in pylock.select(environment=environment, tags=tags):
             if not isinstance(file, PackageWheel | PackageSdist) or not file.url:
                 continue  # uv finds nothing else for a version
             digest = file_digest(file.filename, file.url, file.hashes)
@@ -166,8 +167,12 @@ def _wheel_tags(python: str, glibc: str) -> list[Tag]:
     cpython = f"cp{python.replace('.', '')}"
     old = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
     minors = range(int(glibc.partition(".")[2] or 17), 4, -1)
-    names = [(f"manylinux_2_{minor}", old.get(minor)) for minor in minors]
-    platforms = [f"{name}_x86_64" for pair in (*names, ("linux",)) for name in pair if name]
+    platforms: list[str] = []
+    for minor in minors:
+        platforms.append(f"manylinux_2_{minor}_x86_64")
+        if minor in old:
+            platforms.append(f"{old[minor]}_x86_64")
+    platforms.append("linux_x86_64")
     abi = f"{cpython}m" if version < (3, 8) else cpython
     return [*cpython_tags(version, [abi], platforms), *compatible_tags(version, cpython, platforms)]
 

@@ -11,7 +11,7 @@ from typing import Any
 from imgbuild.dockerfile.labels import ADDED, BASE_DIGEST, BASE_NAME, EXTENDS, NAMESPACE, OCI
 from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.files import file_sha256, sha256
-from imgbuild.inputs.build_inputs import image_downloads
+from imgbuild.inputs.build_inputs import list_downloads
 from imgbuild.plan.changes import recorded_parts
 from imgbuild.project import Project
 from imgbuild.publish.candidate import PushCandidate
@@ -179,7 +179,7 @@ def _materials(
     locks = (project.locks / name for name in image.lock_names)
     for file in (dockerfile_path(image, project.dockerfiles), *locks):
         yield {"name": str(file.relative_to(project.root)), "digest": _digest(file_sha256(file))}
-    for download in image_downloads(image, project.locks, settings).all:
+    for download in list_downloads(image, project.locks, settings).all:
         yield {"name": download.name, "uri": download.url, "digest": _digest(download.sha256)}
     if source := image.horovod_source:
         uri = f"pkg:pypi/horovod@{source[0]}"

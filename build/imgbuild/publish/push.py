@@ -116,7 +116,7 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
         registry = connect(options.to, settings, log, "--to")
         stack.callback(registry.close)
         check_names(options.extended, registry.name)
-        build_options = BuildOptions(make_inputs=False)
+        build_options = BuildOptions()
         lock = not options.plan and not options.extended
         context = stack.enter_context(
             open_context(project, options.images, build_options, log, lock=lock)
@@ -125,7 +125,7 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
             names = options.extended or [image.name for image in options.images]
             if options.extended:
                 folders = [folder_name(name) for name in names]
-                locks = image_locks(folders, context.host, context.state / "locks")
+                locks = image_locks(folders, context.engine.host, context.state / "locks")
                 stack.enter_context(locks)
             remove_leftovers(names, context.engine)
         candidates: Sequence[Candidate]
@@ -203,7 +203,7 @@ def _push_image(
         return make_predicates(image, record, configuration, engine, context)
 
     try:
-        with closing(Engine(context.host)) as engine:
+        with closing(Engine(context.engine.host)) as engine:
             note = note_path(context.state, engine, folder_name(image.name))
             remove_left_tag(engine, note)
             show(State.CHECKING)

@@ -27,7 +27,7 @@ from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
 from imgbuild.files import json_sha256
-from imgbuild.inputs.build_inputs import FILES, image_downloads
+from imgbuild.inputs.build_inputs import FILES, list_downloads
 from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.changes import recorded_parts
@@ -166,7 +166,7 @@ def find_origins(labels: Mapping[str, str], image: Image, project: Project) -> O
     if source and stage and said.get(f"{STAGE}{stage.name}") == stage.digest[:SHORT]:
         purl, sha256 = package_url(("pypi", "horovod"), source[0]), source[1]
         origins[f"horovod-{image.version_of('horovod')}"] = _origin(_COMPILED, purl, sha256)
-    for context, files in image_downloads(image, project.locks, Settings()).contexts.items():
+    for context, files in list_downloads(image, project.locks, Settings()).contexts.items():
         for file in files:
             if said.get(f"{DOWNLOAD}{context}/{file.name}") == file.sha256[:SHORT]:
                 how = _COMPILED if context == FILES else "conda"

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from imgbuild.build.context import BuildContext
 from imgbuild.build.image_build import export_stage
-from imgbuild.build.prepare import archive_base
+from imgbuild.build.prepare import provide_archive_base
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
@@ -103,7 +103,7 @@ def find_updates(
         dockerfile.write_text(_DOCKERFILE, encoding="utf-8")
         (folder / "known").mkdir()
         (folder / "known" / "status").write_bytes(status)
-        archive = archive_base(name, system, context)
+        archive = provide_archive_base(name, system, context)
         target = BuildTarget(
             folder_name(name),
             context.project.files / "apt",

@@ -12,8 +12,7 @@ from imgbuild.engine.build import BuildTarget, BuiltImage
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import FAULTS, BuildFailedError, BuildFailure
 from imgbuild.errors import MachineError
-from imgbuild.inputs.build_inputs import BaseInput
-from imgbuild.inputs.oci_layout import BaseLayout
+from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from waiting import wait_for
 
 UNREACHABLE = next(fault for fault in FAULTS if fault.kind == "unreachable")
@@ -116,15 +115,15 @@ def test_a_failure_is_no_lost_builder_and_ends_the_other_builders_work(farm: Far
 def test_another_builder_gets_a_base_that_only_this_machine_has_as_files(
     farm: Farm, tmp_path: Path, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine gets it if its own builder works, too; a damaged one is made again before."""
+    """The engine gets it if its own builder works, too; all of it is read before."""
     done = list[str]()
-    layout = BaseLayout(tmp_path / "base", "sha256:1", "imgbuild/base:x")
-    made = (layout.reference, layout.image_id, "bootstrapped", layout, lambda: done.append("check"))
-    farm.bench.change(inputs=replace(INPUTS, bases={"debian-12": BaseInput(*made)}))
-    monkeypatch.setattr("imgbuild.build.prepare.load_base", lambda *_: done.append("load"))
+    base = Base("imgbuild/base:x", "sha256:1", BOOTSTRAPPED, tmp_path / "base")
+    farm.bench.change(inputs=replace(INPUTS, bases={"debian-12": base}))
+    monkeypatch.setattr("imgbuild.build.prepare.provide_base", lambda *_: done.append("load"))
+    monkeypatch.setattr("imgbuild.build.prepare.require_whole", lambda _: done.append("check"))
     farm.use(*names)
     farm.bench.build()
     taken = {builder: farm.contexts[name] for builder, name in farm.built}
-    assert taken.pop("a") == f"oci-layout://{layout.path}"
-    assert [*taken.values()] == [f"docker-image://{layout.reference}"] * (len(names) - 1)
+    assert taken.pop("a") == f"oci-layout://{base.layout}"
+    assert [*taken.values()] == [f"docker-image://{base.reference}"] * (len(names) - 1)
     assert done == ["load" if taken else "check"]

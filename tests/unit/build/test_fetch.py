@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from faulty_server import FaultyServer, Reply
 
-from imgbuild.build.fetch import FetchJob, _copied, fetch_files, known_listing
+from imgbuild.build.fetch import _copy_layout, fetch_files, find_listing
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.errors import MachineError
 from imgbuild.files import ContentStore, sha256
-from imgbuild.inputs.download import shown_progress
+from imgbuild.inputs.download import show_progress
 from imgbuild.inputs.fetched import Listing, fetch_request, write_listing
 from imgbuild.inputs.oci_layout import read_layout, write_layout
 from imgbuild.inputs.upstream_files import apt_items
@@ -28,13 +28,13 @@ def image(images: dict[str, Image]) -> Image:
 
 
 @pytest.fixture
-def job(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FetchJob:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("imgbuild.build.fetch.is_whole", lambda *_: True)
-    return FetchJob(project, SETTINGS, Sites(), tmp_path)
+    return tmp_path
 
 
 @pytest.fixture
-def listing(server: FaultyServer, image: Image, job: FetchJob) -> Listing:
+def listing(server: FaultyServer, image: Image, project: Project, folder: Path) -> Listing:
     """Return a listing of two files on a server and one of this machine."""
     bodies = {"a.whl": b"wheel", "b.deb": b"package"}
     items = tuple(
@@ -42,37 +42,41 @@ def listing(server: FaultyServer, image: Image, job: FetchJob) -> Listing:
         for name, body in bodies.items()
     )
     made = Source("InRelease", "", sha256(b"list"), 4, Kind.APT_LIST)
-    job.store.put(made.sha256, lambda part: part.write_bytes(b"list"))
-    request = fetch_request(image, job.project, SETTINGS)
+    ContentStore(folder).put(made.sha256, lambda part: part.write_bytes(b"list"))
+    request = fetch_request(image, project, SETTINGS)
     return Listing(image.name, request, "", "debian-12-1", (*items, made))
 
 
 def test_what_was_interrupted_goes_on(
-    server: FaultyServer, listing: Listing, job: FetchJob, image: Image
+    server: FaultyServer, listing: Listing, folder: Path, project: Project, image: Image
 ) -> None:
-    write_listing(listing, job.folder)
+    write_listing(listing, folder)
     server.replies["/b.deb"] = [Reply(b"", 500)]
     with pytest.raises(MachineError, match=r"b\.deb cannot be fetched"):
-        fetch_files([listing], job, shown_progress())
+        fetch_files([listing], Sites(), folder, show_progress())
     server.give("/b.deb", Reply(b"package"))
-    known = known_listing(image, job)
+    known = find_listing(image, project, SETTINGS, folder)
     assert known == listing
-    assert fetch_files([known], job, shown_progress())[1] <= 2
+    assert fetch_files([known], Sites(), folder, show_progress())[1] <= 2
 
 
 def test_a_listing_is_made_anew_when_its_inputs_changed_or_it_cannot_be_completed(
-    listing: Listing, job: FetchJob, image: Image, monkeypatch: pytest.MonkeyPatch
+    listing: Listing,
+    project: Project,
+    folder: Path,
+    image: Image,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert known_listing(image, job) is None
-    write_listing(listing, job.folder)
-    assert known_listing(image, job) == listing
+    assert find_listing(image, project, SETTINGS, folder) is None
+    write_listing(listing, folder)
+    assert find_listing(image, project, SETTINGS, folder) == listing
     other = Settings.model_validate({"substitutes": {"Python-3.6.15.tar.xz": "0" * 64}})
-    assert known_listing(image, FetchJob(job.project, other, Sites(), job.folder)) is None
+    assert find_listing(image, project, other, folder) is None
     with monkeypatch.context() as damaged:
         damaged.setattr("imgbuild.build.fetch.is_whole", lambda *_: False)
-        assert known_listing(image, job) is None
-    job.store.path(listing.items[2].sha256).unlink()
-    assert known_listing(image, job) is None
+        assert find_listing(image, project, SETTINGS, folder) is None
+    ContentStore(folder).path(listing.items[2].sha256).unlink()
+    assert find_listing(image, project, SETTINGS, folder) is None
 
 
 def test_a_base_of_this_machine_is_copied_again_where_its_layer_was_damaged(
@@ -81,11 +85,11 @@ def test_a_base_of_this_machine_is_copied_again_where_its_layer_was_damaged(
     rootfs, made = tmp_path / "rootfs.tar", tmp_path / "made"
     rootfs.write_bytes(b"any")
     write_layout(made, rootfs, name="debian-12", epoch=0)
-    copied = _copied(read_layout(made), tmp_path / "base")
+    copied = _copy_layout(made, read_layout(made).reference, tmp_path / "base")
     (layer,) = (path for path in copied.rglob("blobs/sha256/*") if path.read_bytes()[:1] == b"\x1f")
     content = layer.read_bytes()
     layer.write_bytes(content[:-1] + b"!")
-    assert _copied(read_layout(made), tmp_path / "base") == copied
+    assert _copy_layout(made, read_layout(made).reference, tmp_path / "base") == copied
     assert layer.read_bytes() == content
 
 

@@ -10,7 +10,7 @@ from bench import NEW, OLD, Bench
 from bombs import UNPACKED, memory_below, replaced, understated
 from project_copy import copied
 
-from imgbuild.build.horovod_wheels import UNPACKED_LIMIT, WheelCache, wheel_key
+from imgbuild.build.horovod_wheels import UNPACKED_LIMIT, find_wheel, keep_wheel, wheel_key
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Dockerfile
@@ -59,12 +59,11 @@ KEY = "a" * 64
 def test_a_damaged_wheel_is_not_kept_and_one_that_is_kept_is_replaced(
     tmp_path: Path, damaged: bytes
 ) -> None:
-    wheels = WheelCache(tmp_path)
     with memory_below(UNPACKED // 2):
-        wheels.keep(KEY, damaged)
-    assert wheels.find(KEY) is None
-    wheels.keep(KEY, WHEEL)
-    folder = wheels.find(KEY)
+        keep_wheel(KEY, damaged, tmp_path)
+    assert find_wheel(KEY, tmp_path) is None
+    keep_wheel(KEY, WHEEL, tmp_path)
+    folder = find_wheel(KEY, tmp_path)
     assert folder
     assert [path.name for path in folder.iterdir()] == [WHEEL_NAME]
     for change in (
@@ -73,9 +72,9 @@ def test_a_damaged_wheel_is_not_kept_and_one_that_is_kept_is_replaced(
         lambda: (folder / "another.whl").write_bytes(b""),
     ):
         change()
-        assert wheels.find(KEY) is None
-        wheels.keep(KEY, WHEEL)
-        assert wheels.find(KEY) == folder
+        assert find_wheel(KEY, tmp_path) is None
+        keep_wheel(KEY, WHEEL, tmp_path)
+        assert find_wheel(KEY, tmp_path) == folder
 
 
 @pytest.fixture

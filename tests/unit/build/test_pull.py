@@ -11,7 +11,7 @@ from bench import NEW, OLD, Bench
 from fake_engine import FakeEngine
 from memory_registry import MemoryRegistry
 
-from imgbuild.build.pull import PullSource, predicted
+from imgbuild.build.pull import PullSource, predict_pull
 from imgbuild.build.result import BuildResult
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.errors import CheckFailedError, MachineError
@@ -61,7 +61,7 @@ class Machines:
         if self.count > 1:
             engine.registry = self.bench.engine.registry
         place = self.bench.context.state.parent / f"machine-{self.count}"
-        self.bench.change(engine=engine, state=place, cache=place / "cache")
+        self.bench.change(engine=engine, state=place)
         for seen in (self.bench.baked, self.bench.tested, self.bench.said, self.server.calls):
             seen.clear()
 
@@ -161,9 +161,9 @@ def test_plan_says_what_would_be_pulled(machines: Machines) -> None:
     old, new = machines.bench.plan()
     del machines.server.tagged[input_tag(new.digest.total)]
     source = machines.source()
-    assert predicted(old, source).reason.endswith(f"would be pulled from {machines.server.name}")
-    assert predicted(new, source) == new
-    assert predicted(replace(old, action=Action.TEST), source).reason == old.reason
+    assert predict_pull(old, source).reason.endswith(f"would be pulled from {machines.server.name}")
+    assert predict_pull(new, source) == new
+    assert predict_pull(replace(old, action=Action.TEST), source).reason == old.reason
     assert "pull" not in machines.bench.engine.calls
 
 

@@ -19,8 +19,8 @@ from imgbuild.engine.failure import FAULTS, BuildFailedError
 from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
-from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads
-from imgbuild.inputs.oci_layout import BaseLayout
+from imgbuild.inputs.base import BOOTSTRAPPED, Base
+from imgbuild.inputs.build_inputs import ImageDownloads
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.sources import Source
@@ -267,7 +267,7 @@ def _missing(
             raise error
         return Path("/downloads")
 
-    monkeypatch.setattr("imgbuild.build.prepare.downloads_context", context)
+    monkeypatch.setattr("imgbuild.build.prepare.prepare_downloads", context)
     return fetched
 
 
@@ -278,7 +278,7 @@ def test_a_missing_download_concerns_only_the_image_that_needs_it(
     alone, other = (Source(name, f"https://x/{name}", "0" * 64) for name in ("alone", "other"))
     fetched = _missing(bench, monkeypatch, alone, error("no such site"), old=alone, new=other)
     loaded: list[object] = []
-    monkeypatch.setattr("imgbuild.build.prepare.load_base", lambda base, _: loaded.append(base))
+    monkeypatch.setattr("imgbuild.build.prepare.provide_base", lambda *base: loaded.append(base))
     assert bench.states() == {OLD: "failed"}
     assert (fetched, loaded) == ([alone], [])
     assert bench.states(keep_going=True) == {OLD: "failed", NEW: "done"}
@@ -307,11 +307,11 @@ def test_a_missing_base_concerns_only_the_images_on_it(
     bench.use(other, images[NEW])
     broken = bench.context.inputs.bases[other.os_name]
 
-    def load(base: BaseInput, _: object) -> None:
+    def provide(_image: object, _settings: object, base: Base, *_: object) -> None:
         if base is broken:
             raise MachineError("the base is damaged")
 
-    monkeypatch.setattr("imgbuild.build.prepare.load_base", load)
+    monkeypatch.setattr("imgbuild.build.prepare.provide_base", provide)
     first, second = bench.build(keep_going=True)
     assert (first.state, second.state) == ("failed", "done")
     assert str(first.error) == "the base is damaged"
@@ -326,16 +326,17 @@ def test_only_the_base_itself_is_taken_for_it_and_none_that_is_damaged_is_loaded
 ) -> None:
     """Whoever can put an image into the engine can give it the name of a base."""
 
-    def require_whole() -> None:
+    def require_whole(_: object) -> None:
         if found == "damaged":
             raise MachineError("the base is damaged")
 
-    layout = BaseLayout(tmp_path, "sha256:config", "imgbuild/base:debian-12-1", "sha256:manifest")
-    base = BaseInput(layout.reference, layout.image_id, "bootstrapped", layout, require_whole)
+    ids = ("sha256:config", "sha256:manifest")
+    base = Base("imgbuild/base:debian-12-1", ids[0], BOOTSTRAPPED, tmp_path, ids)
+    monkeypatch.setattr("imgbuild.build.bases.require_whole", require_whole)
     bench.change(inputs=replace(INPUTS, bases={"debian-12": base}))
-    bench.engine.stored["base"] = StoredImage(f"sha256:{found}", (layout.reference,))
+    bench.engine.stored["base"] = StoredImage(f"sha256:{found}", (base.reference,))
     loaded: list[object] = []
-    monkeypatch.setattr("imgbuild.build.prepare.write_archive", lambda _, path: path.touch())
+    monkeypatch.setattr("imgbuild.build.bases.write_archive", lambda _, path: path.touch())
     monkeypatch.setattr(bench.engine, "load", loaded.append)
     errors = {str(result.error) for result in bench.build() if result.error}
     assert errors == ({"the base is damaged"} if found == "damaged" else set())

@@ -27,8 +27,7 @@ from imgbuild.ci.jobs import (
 from imgbuild.doctor.diagnosis import write_settings
 from imgbuild.errors import InputError, MachineError
 from imgbuild.inputs import build_inputs as inputs
-from imgbuild.inputs.base import BaseRecipe
-from imgbuild.inputs.oci_layout import BaseLayout
+from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import Selection, select_images
@@ -36,13 +35,13 @@ from imgbuild.matrix.tags import input_tag
 from imgbuild.plan.digest import InputReader, input_digest
 from imgbuild.project import Project
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.settings import BootstrapBase, Settings
+from imgbuild.settings import Settings, base_setting
 
 ONE, TWO, GPU = "tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.2-gpu-ubuntu"
 WHERE = "registry.test/team/app"
 MISSING = JobOptions(missing=True, repository=WHERE)
 NOTHING = JobList((), ())
-MADE = BaseLayout(Path("/base"), f"sha256:{'b' * 64}", "imgbuild/base:debian-12-b")
+MADE = Base("imgbuild/base:debian-12-b", f"sha256:{'b' * 64}", BOOTSTRAPPED, Path("/base"))
 
 
 @dataclass(frozen=True)
@@ -60,10 +59,10 @@ class Checkout(ProjectCopy):
 @pytest.fixture
 def checkout(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     made = copied(project, tmp_path / "checkout")
-    settings = Settings(base={"debian-12": BootstrapBase()})
+    settings = Settings(base={"debian-12": base_setting("bootstrap")})
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(inputs, "uv_context", lambda _: Path("/uv"))
+    monkeypatch.setattr(inputs, "prepare_uv", lambda _: Path("/uv"))
     write_settings(settings, made.settings_file, Settings())
     return Checkout(made, settings)
 
@@ -86,12 +85,12 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let no base image be there yet; return the list of those that are made."""
     bases: list[str] = []
 
-    def bootstrap(recipe: BaseRecipe, *_: object, **__: object) -> BaseLayout:
-        bases.append(recipe.os_name)
+    def bootstrap(image: Image, *_: object, **__: object) -> Base:
+        bases.append(image.os_name)
         return MADE
 
-    monkeypatch.setattr(inputs, "find_base", lambda *_: MADE if bases else None)
-    monkeypatch.setattr(inputs, "bootstrap_base", bootstrap)
+    monkeypatch.setattr(inputs, "find_bootstrapped", lambda *_: MADE if bases else None)
+    monkeypatch.setattr("imgbuild.build.bases.bootstrap_base", bootstrap)
     return bases
 
 
@@ -118,7 +117,7 @@ def _reasons(checkout: Checkout, options: JobOptions, *names: str) -> dict[str, 
 def _publish(checkout: Checkout, registry: MemoryRegistry, *names: str) -> None:
     """Let the images be published as they are now."""
     images = _images(checkout, *names)
-    seen = inputs.prepare_inputs(images, checkout.settings, checkout.project, print, make=False)
+    seen = inputs.prepare_inputs(images, checkout.settings, checkout.project)
     reader = InputReader(checkout.project)
     for image in images:
         registry.add_image(input_tag(input_digest(image, seen, reader).total))
@@ -151,8 +150,11 @@ def test_bases_are_made_once_and_without_a_registry(
     assert _reasons(checkout, MISSING, ONE, TWO) == {TWO: NOT_PUBLISHED}
     assert made == ["debian-12"]
     made.clear()
-    assert _reasons(checkout, MISSING, ONE) == {}
-    assert made == ["debian-12"], "as a build does"
+    with pytest.raises(MachineError, match="doctor --write") as caught:
+        _reasons(checkout, MISSING, ONE)
+    assert (caught.value.exit_code, made) == (3, []), "a digest without its base is of no use"
+    assert _reasons(checkout, replace(MISSING, make_bases=True), ONE) == {}
+    assert made == ["debian-12"]
 
 
 def test_each_shard_finds_the_part_that_all_shards_list(checkout: Checkout) -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Sequence
 from inspect import unwrap
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,16 @@ from typing import Any
 import certifi
 import pytest
 
+from imgbuild.build import bases
 from imgbuild.cli.doctor_command import doctor
 from imgbuild.doctor import checks, diagnosis, input_checks
 from imgbuild.doctor.checks import OWN_HOST, WRITE, Finding, Status
 from imgbuild.doctor.diagnosis import HEADER, write_settings
 from imgbuild.errors import InputError, MachineError
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project
-from imgbuild.settings import BootstrapBase, EngineSettings, load_settings, local_prefix
+from imgbuild.settings import EngineSettings, base_setting, load_settings, local_prefix
 
 pytest_plugins = ("doctor_fixtures",)
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,7 +45,7 @@ def judge(checkout: Path, *words: str, write: bool = False, as_json: bool = Fals
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return what the checks find, by their names; an exception is raised."""
-    base = {"base": {"debian-12": BootstrapBase()}}
+    base = {"base": {"debian-12": base_setting("bootstrap")}}
     found: dict[str, Any] = {
         "find_engine": FINE,
         "check_base": Finding(Status.FINE, "base debian-12", "answers", choice=base),
@@ -63,6 +66,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         module = checks if hasattr(checks, name) else input_checks
         monkeypatch.setattr(module, name, lambda *_, name=name: tell(name))
     monkeypatch.setattr(diagnosis, "check_gpus", lambda *_: [Finding(Status.SKIPPED, "GPU", "-")])
+    monkeypatch.setattr(bases, "make_bases", lambda *_: None)
     return found
 
 
@@ -156,12 +160,34 @@ def test_write_records_every_choice(
     assert {"publishing", "step_timeout"}.isdisjoint(re.findall(r"\w+", path.read_text()))
     written = load_settings(path)
     assert written.engine.host == OWN_HOST
-    assert written.base == {"debian-12": BootstrapBase()}
+    assert written.base == {"debian-12": base_setting("bootstrap")}
     assert written.cpython == python["cpython"]
     assert written.ca_bundle == str(CA)
     assert f"{path}: written." in capsys.readouterr().err
     judge(checkout, write=True)
     assert f"{path}: unchanged" in capsys.readouterr().err
+
+
+def test_write_makes_bases_unless_their_checks_fail(
+    machine: dict[str, Any], checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[list[str]] = []
+
+    def make(images: Sequence[Image], *_: object) -> None:
+        made.append([image.os_name for image in images])
+
+    monkeypatch.setattr(bases, "make_bases", make)
+    judge(checkout)
+    assert made == [], "nothing is made without --write"
+    judge(checkout, write=True)
+    assert made == [["debian-12"]]
+    machine["check_base"] = Finding(Status.MISSING, "base debian-12", "no archive")
+    with pytest.raises(MachineError, match="base debian-12"):
+        judge(checkout, write=True)
+    machine["find_engine"] = MISSING
+    with pytest.raises(MachineError, match="engine"):
+        judge(checkout, write=True)
+    assert made == [["debian-12"], []]
 
 
 def test_write_looks_for_every_interpreter_of_the_stack(

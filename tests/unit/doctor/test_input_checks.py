@@ -17,23 +17,22 @@ from imgbuild.doctor.input_checks import (
 )
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import ContentStore
-from imgbuild.inputs.base import KEYRINGS
+from imgbuild.inputs.bootstrap import KEYRINGS
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix, OperatingSystem
 from imgbuild.project import Project
 from imgbuild.settings import (
-    BootstrapBase,
     Interpreter,
-    RegistryBase,
     Settings,
     SourceInterpreter,
+    base_setting,
     local_prefix,
 )
 from imgbuild.sites import Sites
 
 pytest_plugins = ("doctor_fixtures",)
 DIGEST = "example/base@sha256:" + "0" * 64
-MADE_HERE = Sites(settings=Settings(base={"debian-12": BootstrapBase()}))
+MADE_HERE = Sites(settings=Settings(base={"debian-12": base_setting("bootstrap")}))
 LOCAL, MINE = Path("/opt/local"), Path("/opt/mine")
 
 Program = Callable[..., Path]
@@ -81,7 +80,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 def test_a_base_image_of_a_registry(bookworm: OperatingSystem, answering: set[str]) -> None:
-    base = RegistryBase.model_validate({"from": "registry", "image": DIGEST})
+    base = base_setting("registry", image=DIGEST)
     sites = Sites(settings=Settings(base={"debian-12": base}))
     found = check_base("debian-12", bookworm, sites)
     assert found.status is Status.MISSING

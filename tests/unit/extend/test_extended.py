@@ -24,7 +24,7 @@ from imgbuild.extend.extended import (
     short_set,
 )
 from imgbuild.extend.extension import extension_of
-from imgbuild.inputs.build_inputs import BaseInput
+from imgbuild.inputs.base import Base
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.registry.signing import Trust
@@ -97,7 +97,7 @@ def test_a_printed_dockerfile_names_a_local_base_by_its_id(base: BaseImage) -> N
 def test_programs_of_a_base_get_no_secrets_for_apt(
     base: BaseImage, images: dict[str, Image], project: Project, user: str
 ) -> None:
-    archive = BaseInput("debian@sha256:abc", "sha256:abc", "registry")
+    archive = Base("debian@sha256:abc", "sha256:abc", "registry")
     extension = extension_of({"apt": ["libsndfile1", "git=1:2.39.*"], "env": {"A": "1"}})
     foreign = replace(base, user=user)
     what = (extension, foreign, None, (), images[NEW], project)
@@ -518,7 +518,7 @@ def test_an_image_is_of_the_matrix_by_name_and_packages(  # noqa: PLR0913, PLR09
 def test_packages_for_builds_are_not_in_the_image(
     base: BaseImage, images: dict[str, Image], project: Project
 ) -> None:
-    archive = BaseInput("debian@sha256:abc", "sha256:abc", "registry")
+    archive = Base("debian@sha256:abc", "sha256:abc", "registry")
     extension = extension_of({"build_apt": ["g++"], "apt": ["libsndfile1"]})
     what = (extension, base, LOCK, (), images[NEW], project)
     stages = Dockerfile(extension_dockerfile(*what, archive=archive)).stages

@@ -63,12 +63,12 @@ def test_an_image_becomes_a_layout(registry: RegistryServer, tmp_path: Path) -> 
 
     path, document = fetch(), image.document()
     layout = read_layout(path)
-    assert layout.image_id == document["config"]["digest"]
-    assert path == tmp_path / f"ubuntu-18.04-{layout.image_id[7:19]}"
+    assert layout.digest == document["config"]["digest"]
+    assert path == tmp_path / f"ubuntu-18.04-{str(layout.digest)[7:19]}"
     assert layout.reference == f"imgbuild/base:{path.name}"
     assert (path / blob_path(image.digest)).is_file()
     assert is_pinned(path, image.digest)
-    assert not is_pinned(path, layout.image_id)
+    assert not is_pinned(path, str(layout.digest))
     # A list or a layer that was changed since, its size unchanged, is fetched again.
     layer = document["layers"][1]["digest"]
     for digest, old, new in ((index.digest, b"arm64", b"arm65"), (layer, b"second", b"Second")):
@@ -89,7 +89,7 @@ def test_a_manifest_need_not_name_its_type(registry: RegistryServer, tmp_path: P
     document = {key: value for key, value in image.document().items() if key != "mediaType"}
     digest = registry.store.put_manifest("x", json.dumps(document).encode(), image.media_type)
     path = fetch_layout(f"{registry.name}@{digest}", "x", tmp_path, Sites())
-    assert read_layout(path).image_id == document["config"]["digest"]
+    assert read_layout(path).digest == document["config"]["digest"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -9,12 +11,13 @@ from unittest.mock import Mock
 import pytest
 import uv
 
+from imgbuild.build.bases import require_whole
 from imgbuild.build.targets import image_target
 from imgbuild.errors import InputError, MachineError
-from imgbuild.inputs import build_inputs
-from imgbuild.inputs.base import BaseRecipe
-from imgbuild.inputs.build_inputs import BuildInputs, base_recipe, prepare_inputs, uv_context
-from imgbuild.inputs.oci_layout import BaseLayout, write_layout
+from imgbuild.inputs.base import BOOTSTRAPPED
+from imgbuild.inputs.bootstrap import base_recipe
+from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs, prepare_uv
+from imgbuild.inputs.oci_layout import write_layout
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
@@ -36,7 +39,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _prepare(images: dict[str, Image], settings: dict[str, Any], name: str = NAME) -> BuildInputs:
     made = Settings.model_validate(settings)
-    return prepare_inputs([images[name]], made, Project(ROOT), print, make=False)
+    return prepare_inputs([images[name]], made, Project(ROOT))
 
 
 @pytest.mark.parametrize("machine", [("Linux", "aarch64"), ("Darwin", "x86_64")])
@@ -65,19 +68,6 @@ def test_a_base_by_digest_needs_nothing_made(images: dict[str, Image]) -> None:
         assert mirrored.reference == f"registry.example.org/hub/{pinned.reference}"
 
 
-def test_a_base_that_was_damaged_and_is_another_now_ends_the_build(
-    images: dict[str, Image], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, other = (BaseLayout(tmp_path, f"sha256:{n}", "imgbuild/base:x") for n in "12")
-    monkeypatch.setattr(build_inputs, "find_base", lambda *_: first)
-    made = [other, first]
-    monkeypatch.setattr(build_inputs, "bootstrap_base", lambda *_, **__: made.pop())
-    base = _prepare(images, BOOTSTRAP).bases["debian-12"]
-    base.require_whole()
-    with pytest.raises(MachineError, match="the image has changed"):
-        base.require_whole()
-
-
 def test_the_layer_of_a_layout_is_read_before_an_engine_gets_it(
     images: dict[str, Image], tmp_path: Path
 ) -> None:
@@ -86,11 +76,14 @@ def test_the_layer_of_a_layout_is_read_before_an_engine_gets_it(
     write_layout(folder, rootfs, name="mine", epoch=0)
     settings = {"base": {"debian-12": {"from": "layout", "path": str(folder)}}}
     base = _prepare(images, settings).bases["debian-12"]
-    base.require_whole()
+    require_whole(base)
     (layer,) = (path for path in folder.rglob("blobs/sha256/*") if path.read_bytes()[:1] == b"\x1f")
     layer.write_bytes(layer.read_bytes()[:-1] + b"!")
     with pytest.raises(InputError, match=rf"{layer.name} is not what its digest says"):
-        base.require_whole()
+        require_whole(base)
+    with pytest.raises(MachineError, match="doctor --write") as caught:
+        require_whole(replace(base, origin=BOOTSTRAPPED))
+    assert caught.value.exit_code == 3
 
 
 def _keyed(upstream: str, keyring: str) -> dict[str, Any]:
@@ -144,13 +137,13 @@ def test_a_substitute_has_its_own_sha256(images: dict[str, Image]) -> None:
 def test_a_snapshot_is_another_base_wherever_it_comes_from(images: dict[str, Image]) -> None:
     image = images[NAME]
 
-    def recipe(mirror: object) -> BaseRecipe:
+    def recipe(mirror: object) -> Mapping[str, object]:
         return base_recipe(image, Settings.model_validate({"mirrors": {"debian": mirror}}))
 
     dated = recipe(SNAPSHOT)
-    assert (dated.snapshot, dated.service) == (SNAPSHOT["snapshot"], "http://m")
-    assert recipe({**SNAPSHOT, "url": "http://n/"}).digest == dated.digest
-    assert recipe("http://m/debian").digest == base_recipe(image).digest != dated.digest
+    assert dated["snapshot"] == SNAPSHOT["snapshot"]
+    assert recipe({**SNAPSHOT, "url": "http://n/"}) == dated
+    assert recipe("http://m/debian") == base_recipe(image, Settings()) != dated
 
 
 @pytest.mark.parametrize("upstream", ["nvidia-cuda", "nvidia-machine-learning"])
@@ -173,16 +166,16 @@ def test_another_uv_has_another_context(tmp_path: Path, monkeypatch: pytest.Monk
     installed.write_bytes(b"the program")
     installed.chmod(0o755)
     monkeypatch.setattr(uv, "find_uv_bin", lambda: str(installed))
-    context = uv_context(cache)
+    context = prepare_uv(cache)
     assert os.access(context / "uv", os.X_OK)
     (context / "more").touch()
-    assert uv_context(cache) == context
+    assert prepare_uv(cache) == context
     assert [path.name for path in context.iterdir()] == ["uv"]
     installed.write_bytes(b"the next program")
-    assert uv_context(cache) != context
+    assert prepare_uv(cache) != context
     monkeypatch.setattr(uv, "find_uv_bin", Mock(side_effect=FileNotFoundError("uv")))
     with pytest.raises(MachineError, match="pip install --force-reinstall uv=="):
-        uv_context(cache)
+        prepare_uv(cache)
 
 
 def test_mirrors_are_a_secret_and_their_keys_a_context(

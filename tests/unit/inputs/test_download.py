@@ -10,7 +10,7 @@ from faulty_server import Asked, FaultyServer, Reply, dripping
 
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.files import ContentStore, sha256
-from imgbuild.inputs.download import downloads_context, fetch_all, shown_progress
+from imgbuild.inputs.download import fetch_all, prepare_downloads, show_progress
 from imgbuild.parallel import background
 from imgbuild.settings import Mirror, Settings
 from imgbuild.sites import Sites
@@ -25,12 +25,12 @@ LOGIN = "Basic dTpz"  # u:s
 
 def fetch(url: str, folder: Path, sites: Sites | None = None, size: int | None = None) -> Path:
     store, download = ContentStore(folder), Source("file.bin", url, SHA, size)
-    fetch_all([download], store, sites or Sites(), shown_progress())
+    fetch_all([download], store, sites or Sites(), show_progress())
     return store.path(SHA)
 
 
 def context(downloads: Iterable[Source], cache: Path) -> Path:
-    return downloads_context(downloads, cache, Sites(), shown_progress())
+    return prepare_downloads(downloads, cache, Sites(), show_progress())
 
 
 def _left(store: Path) -> list[str]:
@@ -205,7 +205,7 @@ def test_many_files_come(
 ) -> None:
     downloads = [_download(server, f"f{number}") for number in range(10)]
     store = ContentStore(tmp_path)
-    fetch_all([*downloads, downloads[0]], store, Sites(), shown_progress())
+    fetch_all([*downloads, downloads[0]], store, Sites(), show_progress())
     for file in downloads:
         assert store.path(file.sha256).read_bytes()[:2] == file.name.encode()
     lines = capsys.readouterr().err.splitlines()
@@ -214,7 +214,7 @@ def test_many_files_come(
     missing = Source("missing", f"{server.url}/missing", "0" * 64)
     more = [_download(server, f"more{number}") for number in range(50)]
     with pytest.raises(MachineError, match="missing cannot be fetched"):
-        fetch_all([missing, *more], store, Sites(), shown_progress())
+        fetch_all([missing, *more], store, Sites(), show_progress())
     assert len(server.asked) < 60, "the first fault ends the rest"
 
 
@@ -227,7 +227,7 @@ def test_a_file_that_another_one_stopped_has_not_failed(
     with dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n") as url:
         slow = Source("slow", url, "1" * 64)
         with pytest.raises(MachineError, match="missing cannot be fetched") as caught:
-            fetch_all([slow, missing], store, Sites(), shown_progress(), failed)
+            fetch_all([slow, missing], store, Sites(), show_progress(), failed)
     assert failed == {missing: caught.value}
 
 

@@ -16,20 +16,23 @@ from conftest import ROOT
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import ContentStore, sha256
-from imgbuild.inputs.base import KEYRINGS
-from imgbuild.inputs.build_inputs import BaseInput, BuildInputs
+from imgbuild.inputs.base import Base
+from imgbuild.inputs.bootstrap import KEYRINGS
+from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.inputs.fetched import (
-    FetchedInputs,
     Listing,
     fetch_request,
-    open_fetched,
+    known_bases,
+    offline_contexts,
+    offline_settings,
     read_listing,
+    read_listings,
     write_listing,
 )
 from imgbuild.inputs.oci_layout import read_layout, write_layout
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.settings import LayoutBase, Settings
+from imgbuild.settings import Settings
 from imgbuild.sources import Kind, Source
 
 SETTINGS = Settings.model_validate(
@@ -45,7 +48,7 @@ SIGNED = Path(__file__).parent / "signed"
 SIGNED_LISTS = {"InRelease": "InRelease", "Packages": "main_binary-amd64_Packages"}
 START = "archive.example_debian_dists_stable_"
 OTHER_KEY = Path(__file__).parents[1] / "audit" / "signed" / "other.gpg"
-INPUTS = BuildInputs({"debian-12": BaseInput("x", "sha256:1", "layout")}, {}, Path("/uv"), "1")
+INPUTS = BuildInputs({"debian-12": Base("x", "sha256:1", "layout")}, {}, Path("/uv"), "1")
 MIRRORS = b"debian https://mirror.example/debian\n"
 
 
@@ -97,15 +100,15 @@ def dest(
     return folder
 
 
-Open = Callable[..., FetchedInputs]
+Open = Callable[..., dict[str, Listing]]
 
 
 @pytest.fixture
-def open_dest(dest: Path, image: Image, project: Project, tmp_path: Path) -> Open:
+def open_dest(dest: Path, image: Image, project: Project) -> Open:
     """Open the folder for an image on a machine with these settings."""
 
-    def opened(of: Image = image, settings: Settings = SETTINGS) -> FetchedInputs:
-        return open_fetched(dest, [of], project, settings, tmp_path / "cache")
+    def opened(of: Image = image, settings: Settings = SETTINGS) -> dict[str, Listing]:
+        return read_listings(dest, [of], project, settings)
 
     return opened
 
@@ -125,21 +128,20 @@ def _listed(dest: Path, key: str) -> Any:
     return json.loads(path.read_text())[key]
 
 
-def test_the_base_is_the_fetched_one(open_dest: Open, made: Path, image: Image) -> None:
-    fetched = open_dest()
-    settings = fetched.settings(SETTINGS, [image])
+def test_the_base_is_the_fetched_one(open_dest: Open, dest: Path, made: Path, image: Image) -> None:
+    listings = open_dest()
+    settings = offline_settings(SETTINGS, [image], listings, dest)
     base = settings.base["debian-12"]
-    assert isinstance(base, LayoutBase)
-    assert read_layout(Path(base.path)).image_id == read_layout(made).image_id
+    assert read_layout(Path(str(base.path))).digest == read_layout(made).digest
     assert (settings.netrc, settings.cpython) == (None, SETTINGS.cpython)
-    assert fetched.known_bases(INPUTS, [image]) == INPUTS
-    listing = replace(fetched.listings[image.name], base="debian@sha256:2")
-    known = replace(fetched, listings={image.name: listing}).known_bases(INPUTS, [image])
+    assert known_bases(INPUTS, [image], listings) == INPUTS
+    listing = replace(listings[image.name], base="debian@sha256:2")
+    known = known_bases(INPUTS, [image], {image.name: listing})
     assert known.bases["debian-12"].digest == "sha256:2"
 
 
 def test_what_the_folder_does_not_hold_is_named_before_anything_is_built(
-    open_dest: Open, dest: Path, image: Image, images: dict[str, Image]
+    open_dest: Open, dest: Path, image: Image, images: dict[str, Image], tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=r"holds nothing for tf-2\.1-cpu-debian\. Run `imgbuild f"):
         open_dest(images["tf-2.1-cpu-debian"])
@@ -148,7 +150,7 @@ def test_what_the_folder_does_not_hold_is_named_before_anything_is_built(
     path = ContentStore(dest).path(sha256(b"deb"))
     path.write_bytes(b"bad")
     with pytest.raises(InputError, match="was damaged since it was fetched"):
-        open_dest().contexts(image.name)
+        offline_contexts(open_dest()[image.name], dest, tmp_path / "cache")
     lacks = r"lacks g\+\+_4%3a12_amd64\.deb \(apt-package, sha\w+ \w+\) of"
     path.write_bytes(b"de")
     with pytest.raises(InputError, match=lacks):
@@ -174,7 +176,7 @@ def test_a_base_that_the_settings_pin_is_no_other(
     open_dest: Open, dest: Path, image: Image
 ) -> None:
     """The listing is in the folder, too: it does not say what a base should be."""
-    own = read_layout(dest / "base" / "debian-12-x").manifest
+    own = read_layout(dest / "base" / "debian-12-x").engine_ids[1]
     other = "sha256:" + "0" * 64
 
     def pinned(digest: str) -> Settings:
@@ -185,25 +187,25 @@ def test_a_base_that_the_settings_pin_is_no_other(
         with pytest.raises(InputError, match=r"base/debian-12-x is not debian@sha256:"):
             open_dest(settings=pinned(digest))
     _change_listing(dest, base=f"debian@{own}")
-    assert open_dest(settings=pinned(own)).listings[image.name].base == f"debian@{own}"
+    assert open_dest(settings=pinned(own))[image.name].base == f"debian@{own}"
 
 
 def test_a_layout_that_the_settings_name_is_taken_in_place_of_the_folders(
     open_dest: Open, dest: Path, image: Image
 ) -> None:
     """Nor is a digest that the folder names for its own that of this one."""
-    _change_listing(dest, base=f"debian@{read_layout(dest / 'base' / 'debian-12-x').manifest}")
+    _change_listing(dest, base=f"debian@{read_layout(dest / 'base' / 'debian-12-x').engine_ids[1]}")
     settings = _with(base={"debian-12": {"from": "layout", "path": "/srv/base"}})
-    fetched = open_dest(settings=settings)
-    assert fetched.settings(settings, [image]).base == settings.base
-    assert fetched.known_bases(INPUTS, [image]) == INPUTS
+    listings = open_dest(settings=settings)
+    assert offline_settings(settings, [image], listings, dest).base == settings.base
+    assert known_bases(INPUTS, [image], listings) == INPUTS
 
 
 def test_what_no_signature_says_is_there_to_compare(
     open_dest: Open, dest: Path, image: Image
 ) -> None:
     """How old the packages are, which lists there are, and which base image."""
-    contents = open_dest().listings[image.name].contents(dest)
+    contents = open_dest()[image.name].contents(dest)
     said = "base image debian-12-x, stable of 01 Jan 2020 00:00:00 UTC"
     assert re.fullmatch(rf"{image.name} sha256:[0-9a-f]{{64}}: {said}", contents)
     items = _listed(dest, "items")
@@ -222,12 +224,12 @@ def test_an_archive_with_its_own_key_is_verified_with_the_mirrors_keyring(
     with pytest.raises(InputError, match=r"gpgv refuses .* its own key, name its `keyring`\."):
         open_dest()
     mirror = {"url": "https://mirror.example/debian", "keyring": str(SIGNED / "keyring.gpg")}
-    assert open_dest(settings=_with(mirrors={"debian": mirror})).listings
+    assert open_dest(settings=_with(mirrors={"debian": mirror}))
 
 
 def test_a_base_under_another_name_is_refused(open_dest: Open, dest: Path) -> None:
     """Loaded it would take that tag from another image."""
-    assert open_dest().listings
+    assert open_dest()
     path = dest / "base" / "debian-12-x" / "manifest.json"
     path.write_text(path.read_text().replace("imgbuild/base:", "imgbuild/tensorflow:"))
     with pytest.raises(InputError, match=r"the base image in .*debian-12-x is not named as it was"):

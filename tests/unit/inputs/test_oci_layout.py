@@ -55,7 +55,7 @@ def test_an_archive_is_unpacked_without_what_is_no_layout(layout: Path, tmp_path
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         tar.addfile(link)
     unpack_archive(archive, folder)
-    assert read_layout(folder) == replace(read_layout(layout), path=folder)
+    assert read_layout(folder) == replace(read_layout(layout), layout=folder)
     assert [*folder.parent.iterdir()] == [folder]
 
 

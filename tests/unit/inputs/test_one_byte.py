@@ -7,18 +7,20 @@ import pytest
 from test_fetched import dest, image, made, open_dest
 
 from imgbuild.errors import InputError
-from imgbuild.inputs.fetched import FetchedInputs
-from imgbuild.matrix.images import Image
+from imgbuild.inputs.fetched import Listing, offline_contexts
 
 __all__ = ["dest", "image", "made", "open_dest"]
 
 
-def _taken(opened: Callable[[], FetchedInputs], of: Image) -> Mapping[str, bytes] | None:
+Open = Callable[[], dict[str, Listing]]
+
+
+def _taken(opened: Open, dest: Path, cache: Path) -> Mapping[str, bytes] | None:
     """Return every file that a build would take, by its place; None where it is refused."""
     try:
-        fetched = opened()
-        contexts = {**fetched.contexts(of.name)}
-        contexts["base"] = fetched.listings[of.name].base_folder(fetched.folder)
+        (listing,) = opened().values()
+        contexts = {**offline_contexts(listing, dest, cache)}
+        contexts["base"] = listing.base_folder(dest)
     except InputError:
         return None
     return {
@@ -37,15 +39,14 @@ def _files(folder: Path) -> list[Path]:
 
 @pytest.mark.parametrize("place", [0.0, 0.5, 1.0, None], ids=["first", "middle", "last", "link"])
 def test_one_changed_byte_reaches_no_build(
-    open_dest: Callable[[], FetchedInputs],
+    open_dest: Open,
     dest: Path,
-    image: Image,
     tmp_path: Path,
     place: float | None,
 ) -> None:
     """Nor does another file of this machine, by a link."""
     (other := tmp_path / "other").write_text("of this machine")
-    whole = _taken(open_dest, image)
+    whole = _taken(open_dest, dest, tmp_path / "cache")
     assert whole
     for path in _files(dest):
         good = path.read_bytes()
@@ -56,7 +57,7 @@ def test_one_changed_byte_reaches_no_build(
             content = bytearray(good)
             content[int((len(content) - 1) * place)] ^= 1
             path.write_bytes(content)  # of the file that the cache has, too: it is linked
-        assert _taken(open_dest, image) is None, path
+        assert _taken(open_dest, dest, tmp_path / "cache") is None, path
         path.unlink()
         path.write_bytes(good)
-        assert _taken(open_dest, image) == whole
+        assert _taken(open_dest, dest, tmp_path / "cache") == whole

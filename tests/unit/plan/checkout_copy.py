@@ -33,7 +33,6 @@ class Checkout(ProjectCopy):
     """A checkout, the settings of its machine, and the engine that has its images."""
 
     project: Project
-    cache: Path
     store: ReportStore
     engine: FakeEngine = field(default_factory=FakeEngine)
     settings: dict[str, Any] = field(default_factory=lambda: dict(SETTINGS))
@@ -50,12 +49,10 @@ class Checkout(ProjectCopy):
             options=BuildOptions(),
             settings=Settings.model_validate(self.settings),
             engine=self.engine,
-            host=None,
             inputs=self._inputs(),
             log=print,
             stored=tuple(self.engine.images(INPUT_DIGEST)),
             state=self.store.folder.parent,
-            cache=self.cache,
         )
 
     def plan(self) -> dict[str, PlanItem]:
@@ -97,13 +94,13 @@ class Checkout(ProjectCopy):
 
     def _inputs(self) -> BuildInputs:
         settings = Settings.model_validate(self.settings)
-        return prepare_inputs(self.images, settings, self.project, print, make=False)
+        return prepare_inputs(self.images, settings, self.project)
 
 
 def built_checkout(project: Project, folder: Path) -> Checkout:
     """Return a copy with the rows of `KINDS`, whose images are all built, tested and tagged."""
     store = ReportStore(folder / "state" / "imgbuild" / "reports")
-    made = Checkout(copied(project, folder / "checkout"), folder / "cache" / "imgbuild", store)
+    made = Checkout(copied(project, folder / "checkout"), store)
     _keep_kinds(made)
     made.build()
     return made

@@ -25,7 +25,7 @@ atexit.register(lambda: print("loaded:", *sorted({{*sys.modules}} & {{*{HEAVY}}}
 @pytest.fixture(scope="module")
 def checkout(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inputs, "uv_context", lambda _: Path("/uv"))
+        patch.setattr(inputs, "prepare_uv", lambda _: Path("/uv"))
         made = built_checkout(project, tmp_path_factory.mktemp("idle"))
     made.project.settings_file.write_text(json.dumps(SETTINGS), encoding="utf-8")
     return made

@@ -23,7 +23,7 @@ from imgbuild.project import Project
 @pytest.fixture(scope="module")
 def built(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inputs, "uv_context", lambda _: Path("/uv"))
+        patch.setattr(inputs, "prepare_uv", lambda _: Path("/uv"))
         patch.setattr(inputs, "prefix_digest", lambda *_: "sha256:" + "c" * 64)
         yield built_checkout(project, tmp_path_factory.mktemp("built"))
 

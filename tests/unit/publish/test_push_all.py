@@ -69,7 +69,7 @@ def test_a_failed_image_stops_no_other(
     monkeypatch.setattr(push_module, "check_contents", check_contents)
     display = BuildDisplay(NAMES)
     display.on_event = shown.append  # type: ignore[method-assign, assignment]
-    context: Any = SimpleNamespace(host=None, state=tmp_path)
+    context: Any = SimpleNamespace(engine=engine, state=tmp_path)
     candidates = [
         replace(pushes.candidate(name, image_id), image=images[name])
         for name, image_id in zip(NAMES, ids, strict=True)

@@ -15,7 +15,7 @@ from imgbuild.dockerfile.labels import INPUT_PARTS, pin_labels
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
-from imgbuild.inputs.build_inputs import image_downloads
+from imgbuild.inputs.build_inputs import list_downloads
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.digest import SHORT, InputReader
@@ -62,7 +62,7 @@ def parts(image: Image, project: Project) -> dict[str, str]:
     found["stage horovod-source"] = reader.dockerfile(image).stages["horovod-source"].digest
     constraints = f"dockerfiles/{image.name}/constraints.txt"
     found[constraints] = reader.digest(constraints)
-    for context, files in image_downloads(image, project.locks, Settings()).contexts.items():
+    for context, files in list_downloads(image, project.locks, Settings()).contexts.items():
         found |= {f"download {context}/{one.name}": one.sha256 for one in files}
     return {name: digest[:SHORT] for name, digest in found.items()}
 

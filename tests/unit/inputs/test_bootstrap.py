@@ -4,18 +4,25 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from imgbuild.errors import MachineError
-from imgbuild.inputs import base
-from imgbuild.inputs.base import BaseRecipe, bootstrap_base, find_base
-from imgbuild.inputs.oci_layout import BaseLayout
+from imgbuild.inputs import bootstrap
+from imgbuild.inputs.base import Base
+from imgbuild.inputs.bootstrap import (
+    base_recipe,
+    bootstrap_base,
+    find_bootstrapped,
+    recipe_digest,
+)
+from imgbuild.matrix.images import Image
+from imgbuild.settings import Settings
 from waiting import is_running, wait_for
 
-RECIPE = BaseRecipe("debian-12", "debian", "bookworm", 1767225600)
+ROOT = Path(__file__).resolve().parents[3]
+NAME = "tf-2.2-cpu-debian"
 #: Writes a tiny tar, fails, or hangs, as FAKE_MMDEBSTRAP says; its child is what apt would be.
 MMDEBSTRAP = r"""
 [ "$1" != --unshare-helper ] || exit 1
@@ -37,9 +44,8 @@ echo "I: success" >&2
 class Machine:
     """A machine with the fake on its PATH, a keyring, and a cache."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.cache = folder / "cache"
-        self.log = folder / "state" / "base.log"
+    def __init__(self, folder: Path, image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.image = image
         self.scratch = folder / "scratch"
         self.record = folder / "calls"
         self._monkeypatch = monkeypatch
@@ -47,7 +53,7 @@ class Machine:
         (folder / "bin").mkdir()
         self.keyring = folder / "keyring.gpg"
         self.keyring.touch()
-        monkeypatch.setitem(base.KEYRINGS, "debian", (self.keyring, "debian-archive-keyring"))
+        monkeypatch.setitem(bootstrap.KEYRINGS, "debian", (self.keyring, "debian-archive-keyring"))
         monkeypatch.setattr("imgbuild.process._SYSTEM_FOLDERS", "/nonexistent")
         monkeypatch.setenv("TMPDIR", str(self.scratch))
         monkeypatch.setattr("tempfile.tempdir", None)
@@ -57,62 +63,85 @@ class Machine:
         for name, script in (("mmdebstrap", MMDEBSTRAP), ("newuidmap", "exit 0")):
             (folder / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
             (folder / "bin" / name).chmod(0o755)
+        monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        self.use_cache(folder / "cache")
         self.behave("succeed")
+
+    def use_cache(self, folder: Path) -> None:
+        self._monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+        self.bases = folder / "imgbuild" / "base"
 
     def behave(self, behaviour: str) -> None:
         self._monkeypatch.setenv("FAKE_MMDEBSTRAP", behaviour)
 
-    def bootstrap(self, *, refresh: bool = False) -> BaseLayout:
-        return bootstrap_base(RECIPE, self.cache, refresh=refresh, log_path=self.log)
+    def bootstrap(self, *, refresh: bool = False) -> Base:
+        return bootstrap_base(self.image, Settings(), refresh=refresh)
+
+    def find(self) -> Base | None:
+        return find_bootstrapped(self.image, Settings())
+
+    def log(self) -> Path:
+        """Return the last log."""
+        state = Path(os.environ["XDG_STATE_HOME"])
+        return max(state.glob("imgbuild/logs/*-inputs.log"))
 
     def calls(self) -> list[str]:
         return self.record.read_text().splitlines() if self.record.exists() else []
 
     def rests(self) -> list[Path]:
         """Return what should not be there when nothing runs."""
-        temporary = [p for p in (self.cache / "base").glob(".*") if p.is_dir()]
+        temporary = [p for p in self.bases.glob(".*") if p.is_dir()]
         return [*temporary, *self.scratch.iterdir()]
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    return Machine(tmp_path, monkeypatch)
+def machine(tmp_path: Path, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(tmp_path, images[NAME], monkeypatch)
 
 
 def test_the_digest_changes_with_every_field_the_code_and_its_options(
-    monkeypatch: pytest.MonkeyPatch,
+    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes = [{"os_name": "x"}, {"distribution": "ubuntu"}, {"suite": "trixie"}, {"epoch": 1}]
-    digests = [replace(RECIPE, **change).digest for change in changes]  # type: ignore[arg-type]
-    digests += [replace(RECIPE, snapshot="20261101T000000Z").digest, RECIPE.digest]
-    monkeypatch.setattr(base, "RECIPE_VERSION", base.RECIPE_VERSION + 1)
-    digests.append(RECIPE.digest)
-    monkeypatch.setattr(base, "MMDEBSTRAP_OPTIONS", ("--variant=minbase",))
-    assert len({*digests, RECIPE.digest}) == 8
+    recipe = base_recipe(images[NAME], Settings())
+    assert {*recipe} == {"os_name", "distribution", "suite", "epoch"}
+    changes = [{name: "other"} for name in (*recipe, "snapshot")]
+    digests = [recipe_digest({**recipe, **change}) for change in changes]
+    digests.append(recipe_digest(recipe))
+    monkeypatch.setattr(bootstrap, "RECIPE_VERSION", bootstrap.RECIPE_VERSION + 1)
+    digests.append(recipe_digest(recipe))
+    monkeypatch.setattr(bootstrap, "MMDEBSTRAP_OPTIONS", ("--variant=minbase",))
+    assert len({*digests, recipe_digest(recipe)}) == 8
+
+
+def test_recipes_of_earlier_versions_keep_their_digest() -> None:
+    """A base image that was made is found again."""
+    recipe = {"os_name": "debian-12", "distribution": "debian", "suite": "bookworm"}
+    digest = recipe_digest({**recipe, "epoch": 1767225600})
+    assert digest[:12] == "94018b32ff13"
 
 
 def test_a_base_is_made_from_the_archive_alone_and_found_again(machine: Machine) -> None:
-    assert find_base(RECIPE, machine.cache) is None
+    assert machine.find() is None
     layout = machine.bootstrap()
-    assert layout.reference == f"imgbuild/base:debian-12-{layout.image_id[7:19]}"
-    assert machine.log.read_text().splitlines() == ["I: running apt-get update...", "I: success"]
+    assert layout.reference == f"imgbuild/base:debian-12-{str(layout.digest)[7:19]}"
+    assert machine.log().read_text().splitlines() == ["I: running apt-get update...", "I: success"]
     assert machine.rests() == []
     (call,) = machine.calls()
     options = ("--variant=apt", "--mode=auto", "path-exclude=/usr/share/man/*", "keyring.gpg")
-    for option in (*options, *base.IDLE_HOOKS):
+    for option in (*options, *bootstrap.IDLE_HOOKS):
         assert option in call
     assert "://" not in call, "the mirror is mmdebstrap's own choice"
     garble_layer(layout)
-    assert find_base(RECIPE, machine.cache) == layout, "its layer is not read"
+    assert machine.find() == layout, "its layer is not read"
     assert machine.bootstrap() == machine.bootstrap() == layout
     assert len(machine.calls()) == 2
-    (layout.path / "manifest.json").write_text("[]")
-    assert find_base(RECIPE, machine.cache) is None
+    (Path(str(layout.layout)) / "manifest.json").write_text("[]")
+    assert machine.find() is None
 
 
-def garble_layer(layout: BaseLayout) -> None:
+def garble_layer(layout: Base) -> None:
     """Change one byte of the layer, but neither size nor time."""
-    blobs = (layout.path / "blobs" / "sha256").iterdir()
+    blobs = Path(str(layout.layout), "blobs", "sha256").iterdir()
     blob = next(path for path in blobs if path.read_bytes().startswith(b"\x1f\x8b"))  # gzip
     content, status = bytearray(blob.read_bytes()), blob.stat()
     content[len(content) // 2] ^= 1
@@ -127,7 +156,7 @@ def test_refresh_takes_up_the_archive_of_now(
     assert machine.bootstrap(refresh=True) == first, "the archive stood still"
     monkeypatch.setenv("FAKE_ARCHIVE_STATE", "later")
     second = machine.bootstrap(refresh=True)
-    assert second.path == first.path
+    assert second.layout == first.layout
     assert second.reference != first.reference
     assert machine.bootstrap() == second
 
@@ -143,15 +172,15 @@ def test_failure_tells_the_last_lines_and_the_log(
     machine.behave(behaviour)
     with pytest.raises(MachineError, match=said) as caught:
         machine.bootstrap()
-    assert str(machine.log) in str(caught.value)
-    assert not list((machine.cache / "base").glob("debian*"))
+    assert str(machine.log()) in str(caught.value)
+    assert not list(machine.bases.glob("debian*"))
     assert machine.rests() == []
 
 
 def test_apt_waits_a_minute_for_a_base_and_the_image_knows_nothing_of_it(tmp_path: Path) -> None:
     parts = tmp_path / "etc/apt/apt.conf.d"
     parts.mkdir(parents=True)
-    hooks = dict(hook.split("=", 1) for hook in base.IDLE_HOOKS)
+    hooks = dict(hook.split("=", 1) for hook in bootstrap.IDLE_HOOKS)
     subprocess.run(["sh", "-c", hooks["--setup-hook"], "sh", tmp_path], check=True)
     (file,) = parts.iterdir()
     expected = [f"Acquire::{kind}::Timeout 60;" for kind in ("http", "https")]
@@ -172,13 +201,13 @@ def test_missing_tools_come_with_the_command(
 def test_an_interrupt_in_mid_run_leaves_nothing(machine: Machine) -> None:
     """A run for another cache meanwhile leaves it alone."""
     process, pids = start(machine)
-    at_work, own = [*machine.scratch.iterdir()], machine.cache
-    machine.cache = own.with_name("other-cache")
+    at_work, own = [*machine.scratch.iterdir()], machine.bases.parents[1]
+    machine.use_cache(own.with_name("other-cache"))
     machine.behave("succeed")
     machine.bootstrap()
     assert len(at_work) == 1
     assert machine.rests() == at_work
-    machine.cache = own
+    machine.use_cache(own)
     process.send_signal(signal.SIGINT)
     assert process.wait(20) != 0
     wait_for(lambda: not any(map(is_running, pids)))
@@ -191,7 +220,7 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(machine: Machine) -> None:
     process.wait()
     os.killpg(pids[0], signal.SIGKILL)
     assert machine.rests() != []
-    assert not list((machine.cache / "base").glob("debian*"))
+    assert not list(machine.bases.glob("debian*"))
     machine.behave("succeed")
     machine.bootstrap()
     assert machine.rests() == []
@@ -202,12 +231,16 @@ def start(machine: Machine) -> "tuple[subprocess.Popen[bytes], list[int]]":
     machine.behave("hang")
     program = (
         "import sys\nfrom pathlib import Path\n"
-        "from imgbuild.inputs.base import *\n"
-        "KEYRINGS['debian'] = (Path(sys.argv[3]), '')\n"
-        f"bootstrap_base({RECIPE!r}, Path(sys.argv[1]), log_path=Path(sys.argv[2]))\n"
+        "from imgbuild.inputs.bootstrap import KEYRINGS, bootstrap_base\n"
+        "from imgbuild.matrix.load import load_matrix\n"
+        "from imgbuild.matrix.selection import find_image\n"
+        "from imgbuild.settings import Settings\n"
+        "KEYRINGS['debian'] = (Path(sys.argv[1]), '')\n"
+        f"image = find_image(load_matrix(Path(sys.argv[2])), {NAME!r})\n"
+        "bootstrap_base(image, Settings())\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", program, machine.cache, machine.log, machine.keyring],
+        [sys.executable, "-c", program, machine.keyring, ROOT / "matrix.yaml"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stderr=subprocess.DEVNULL,
     )
