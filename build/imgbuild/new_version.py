@@ -113,11 +113,11 @@ def _no_wheel(row: NewRow, names: Iterable[str], page: Callable[[str], Page]) ->
     known = set[str]()
     for name in names:
         known.update(_list_releases(name, page(name)))
-    near = sorted((release for release in known if minor_of(release) == minor), key=numbers)
+    nearest = sorted((release for release in known if minor_of(release) == minor), key=numbers)
     return InputError(
         f"The package index has no wheel of TensorFlow {row.version} for {row.wheel_tag} "
         f"on Linux x86-64, as {' or '.join(names)}. It has of {minor}: "
-        f"{', '.join(near) or 'nothing'}."
+        f"{', '.join(nearest) or 'nothing'}."
     )
 
 

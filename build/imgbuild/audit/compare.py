@@ -175,17 +175,17 @@ def _locked_hashes(image: Image, locks: Mapping[str, Lock]) -> tuple[str, ...]:
 
 def _compare_variant(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
     if image.variant == "gpu":
-        wrong, which = not _is_gpu(facts), "with CUDA, usually tensorflow-gpu"
+        wrong, expected = not _is_gpu(facts), "with CUDA, usually tensorflow-gpu"
     else:
         wrong = bool(facts.libraries or facts.cuda_build)
-        which = "without CUDA; there is none if tensorflow-cpu lacks this release"
+        expected = "without CUDA; there is none if tensorflow-cpu lacks this release"
     if wrong:
         evidence = (
             f"it loads {' '.join(facts.libraries) or 'no GPU library'}, and its build_info.py says "
             f"is_cuda_build = {facts.cuda_build}"
         )
         place = ("tensorflow", image.tensorflow, "distribution", image.variant)
-        change = f"name the distribution that is built {which}"
+        change = f"name the distribution that is built {expected}"
         yield Contradiction(image.variant, _subject(image), place, evidence, change)
 
 
@@ -211,8 +211,8 @@ def compare_rules(artifacts: Sequence[Artifact]) -> Iterator[Contradiction]:
     fresh = {artifact.facts.sha256: artifact.facts for artifact in artifacts if artifact.facts}
     evidence = Evidence({**matrix.evidence.facts, **fresh})
     for fault in find_rule_faults(matrix.with_evidence(evidence)):
-        names, _, what = fault.message.rstrip(".").partition(": ")
-        yield Contradiction("rule", names, fault.location, what, "change the pin")
+        names, _, sentence = fault.message.rstrip(".").partition(": ")
+        yield Contradiction("rule", names, fault.location, sentence, "change the pin")
 
 
 def compare_locks(

@@ -14,6 +14,7 @@ from imgbuild.text import aligned, counted
 if TYPE_CHECKING:
     from imgbuild.audit.audit import AuditResult
     from imgbuild.audit.compare import Artifact
+    from imgbuild.audit.reachability import OtherInput
     from imgbuild.yaml_file import Location
 
 _WIDTH = 100
@@ -117,10 +118,6 @@ def _place(place: "Location | str", position: "Callable[[Location], str]") -> st
 
 def _as_json(result: "AuditResult", position: "Callable[[Location], str]") -> dict[str, Any]:
     """Return everything that the text says; sizes in bytes, times in seconds."""
-    inputs = [
-        {**{key: getattr(item, key) for key in _INPUT}, "seconds": round(item.seconds, 2)}
-        for item in result.inputs
-    ]
     contradictions = [
         {**vars(contradiction), "place": _place(contradiction.place, position)}
         for contradiction in result.contradictions
@@ -131,12 +128,17 @@ def _as_json(result: "AuditResult", position: "Callable[[Location], str]") -> di
         "wheels": [*map(_artifact_json, wheels)],
         "sdists": [*map(_artifact_json, sources)],
         "locks": result.locks,
-        "inputs": inputs,
+        "inputs": [*map(_input_json, result.inputs)],
         "contradictions": contradictions,
         "unread": result.unread,
         "bytes_read": result.bytes_read,
         "seconds": round(result.seconds, 2),
     }
+
+
+def _input_json(item: "OtherInput") -> dict[str, Any]:
+    document = {key: getattr(item, key) for key in _INPUT}
+    return {**document, "seconds": round(item.seconds, 2)}
 
 
 def _artifact_json(artifact: "Artifact") -> dict[str, Any]:

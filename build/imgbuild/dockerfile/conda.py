@@ -164,15 +164,13 @@ def _read_repodata(channel: str, sites: "Sites") -> str:
     if not packed:
         answer = sites.get(f"{channel}/repodata.json", limit=_LIMIT)
     if answer.status != 200:
-        what = f"{shown(answer.url)} answered {answer.status}."
-        raise MachineError(f"{what} Name a mirror that has it (docs/guide.md).")
+        reason = f"{shown(answer.url)} answered {answer.status}."
+        raise MachineError(f"{reason} Name a mirror that has it (docs/guide.md).")
     try:
         content = unpack_bz2(answer.body, _LIMIT) if packed else answer.body
     except (OSError, EOFError, ValueError) as error:
-        where = f"{channel}/repodata.json.bz2"
-        raise MachineError(
-            f"{where} is not the packed index of a conda channel: {error}."
-        ) from error
+        url = f"{channel}/repodata.json.bz2"
+        raise MachineError(f"{url} is not the packed index of a conda channel: {error}.") from error
     return content.decode("utf-8", "replace")
 
 

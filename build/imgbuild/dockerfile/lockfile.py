@@ -75,8 +75,8 @@ def read_lock_text(path: Path, advice: str = MAKE_LOCK) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (FileNotFoundError, UnicodeDecodeError) as error:
-        what = getattr(error, "strerror", "not UTF-8 text")
-        raise InputError(f"{path.name}: {what}.{advice}") from error
+        reason = getattr(error, "strerror", "not UTF-8 text")
+        raise InputError(f"{path.name}: {reason}.{advice}") from error
     except OSError as error:
         advice = f"Make {path} a file that this user may read, or restore it from git."
         raise InputError(f"{path.name}: {error.strerror}. {advice}") from error
@@ -100,9 +100,9 @@ def parse_lock(text: str, name: str) -> Lock:
         distribution = canonicalize_name(match[1]) if match else ""
         if not match or not digests or distribution in versions:
             number = text.count("\n", 0, line.start()) + 1
-            again = f"{distribution} is in this lock already"
-            what = again if digests else "not an exact requirement with its sha256"
-            raise InputError(f"{name}:{number}: {what}.")
+            duplicate = f"{distribution} is in this lock already"
+            reason = duplicate if digests else "not an exact requirement with its sha256"
+            raise InputError(f"{name}:{number}: {reason}.")
         versions[distribution], hashes[distribution] = match[2], digests
         entries[distribution] = line[0]
         if comment := _DEPENDENTS.match(text, line.end()):

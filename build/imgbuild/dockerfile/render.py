@@ -42,16 +42,18 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
     except Exception as error:  # whatever the code in a template raises
         # Jinja puts the templates' own lines into the traceback, for every kind of error.
         frames = extract_tb(error.__traceback__)
-        where = "Dockerfile.j2"
+        position = "Dockerfile.j2"
         for frame in frames:
             path = Path(frame.filename)
             if path.is_relative_to(templates):
-                where = f"{path.relative_to(templates)}:{frame.lineno}"
-        what = " ".join(f"{type(error).__name__}: {error}".split())
+                position = f"{path.relative_to(templates)}:{frame.lineno}"
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
         if not os.access(templates, os.R_OK | os.X_OK):  # Jinja says that there is no template
-            what = "you may not read this folder"
+            reason = "you may not read this folder"
         note = version_note(templates.parents[1])
-        raise InputError(f"images/templates/{where}: {what} (for {image.name}).{note}") from error
+        raise InputError(
+            f"images/templates/{position}: {reason} (for {image.name}).{note}"
+        ) from error
     return Dockerfile(text.rstrip("\n") + "\n")
 
 

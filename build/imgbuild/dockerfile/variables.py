@@ -154,7 +154,7 @@ def _system_packages(image: Image) -> Variables:
     return {
         "os_packages": sorted({*packages.runtime, git}),
         "python_packages": image.python.packages if image.python.origin == "apt" else (),
-        "mpi_packages": sorted(apt_mpi.runtime) if apt_mpi else (),
+        "mpi_packages": sorted(apt_mpi.runtime) if apt_mpi else [],
         "mpi_build_packages": apt_mpi.build if apt_mpi else (),
         "mpi_without": apt_mpi.without if apt_mpi else (),
         "compiler_packages": sorted({*packages.compiler} - unneeded),

@@ -142,9 +142,9 @@ def read_evidence(path: Path) -> Evidence:
     except (FileNotFoundError, NotADirectoryError):
         return Evidence()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        why = getattr(error, "strerror", None) or "not what `imgbuild audit --write` writes"
+        reason = getattr(error, "strerror", None) or "not what `imgbuild audit --write` writes"
         raise InputError(
-            f"{path} cannot be used as evidence: {why}. Restore it from git; or remove it, and "
+            f"{path} cannot be used as evidence: {reason}. Restore it from git; or remove it, and "
             "`imgbuild audit --write` reads the wheels again."
         ) from error
     return Evidence(facts)

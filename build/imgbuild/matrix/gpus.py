@@ -129,8 +129,8 @@ def compatibility(
     # 450.80 counts as the 450.80.02 that it stands for.
     installed = Version(driver).release if driver else ()
     if cuda and installed < Version(cuda.driver).release[: len(installed)]:
-        why = f"driver {driver} is too old for {release}, which needs {cuda.driver}"
-        return KernelSupport.NOTHING, why
+        reason = f"driver {driver} is too old for {release}, which needs {cuda.driver}"
+        return KernelSupport.NOTHING, reason
     if support is None or driver is None:
         return None, "nvidia-smi does not tell enough; docs/gpus.md has cards by name"
     if support is KernelSupport.NATIVE:

@@ -84,13 +84,13 @@ class Image:
     @property
     def titled_locks(self) -> dict[str, str]:
         """All locks of the Python package index that it is built with, by what each is called."""
-        named = {
+        names = {
             "lock": self.lock_name,
             "build lock": self.build_lock_name,
             "MPI lock": self.mpi_lock_name,
             "CUDA lock": self.cuda_lock_name,
         }
-        return {title: name for title, name in named.items() if name}
+        return {title: name for title, name in names.items() if name}
 
     @property
     def lock_names(self) -> tuple[str, ...]:

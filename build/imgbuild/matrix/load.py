@@ -75,7 +75,7 @@ def _find_broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 -
     tables: dict[str, Any] = document if isinstance(document, dict) else {}
     references = dict(_REFERENCES)
     for place in _PINNED:
-        references |= {(*place, pin): named for pin, named in _PINS.items()}
+        references |= {(*place, pin): reference for pin, reference in _PINS.items()}
     for pattern, (table, kind) in references.items():
         prefix = "miniconda-" if pattern[-1] == "miniconda" else ""
         known = tables.get(table, {} if table == "cuda" else None)  # that one may be left out
@@ -85,8 +85,8 @@ def _find_broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 -
             without = pattern[-1] == "horovod" and value == NONE
             if f"{prefix}{value}" not in known and not without:
                 listed = ", ".join(name for name in known if name.startswith(prefix)) or "none"
-                what = f"no {kind} {prefix + value!r} in the matrix; there are: {listed}"
-                yield Fault(at, what)
+                message = f"no {kind} {prefix + value!r} in the matrix; there are: {listed}"
+                yield Fault(at, message)
 
 
 def _find_names(document: Any, pattern: Location) -> Iterator[tuple[Location, str]]:  # noqa: ANN401
@@ -124,8 +124,8 @@ def _find_image_faults(matrix: Matrix) -> Iterator[Fault]:
                 yield Fault(("images", index), f"{error} (for the {variant} variant)")
                 continue
             if first.setdefault(name, index) != index or variant in row.variants[:place]:
-                what = f"{name} is already image {first[name] + 1} of the list"
-                yield Fault(("images", index), what)
+                message = f"{name} is already image {first[name] + 1} of the list"
+                yield Fault(("images", index), message)
 
 
 def _find_default_faults(matrix: Matrix) -> Iterator[Fault]:
@@ -134,8 +134,8 @@ def _find_default_faults(matrix: Matrix) -> Iterator[Fault]:
     minors = dict.fromkeys(map(minor_of, releases))
     if version and version not in {*releases, *minors}:
         listed = ", ".join(minors)
-        what = f"no image of TensorFlow {version!r} in the matrix; there are: {listed}"
-        yield Fault(("defaults", "tensorflow"), what)
+        message = f"no image of TensorFlow {version!r} in the matrix; there are: {listed}"
+        yield Fault(("defaults", "tensorflow"), message)
 
 
 def _find_upstream_faults(matrix: Matrix, keyrings: Path) -> Iterator[Fault]:
@@ -143,17 +143,17 @@ def _find_upstream_faults(matrix: Matrix, keyrings: Path) -> Iterator[Fault]:
     systems = dict.fromkeys(image.os_name for image in all_images(matrix) if image.apt_cuda)
     for name in systems:
         if matrix.operating_systems[name].nvidia is None:
-            what = f"missing key 'nvidia', NVIDIA's name of {name}: it has GPU images"
-            yield Fault(("operating_systems", name), what)
+            message = f"missing key 'nvidia', NVIDIA's name of {name}: it has GPU images"
+            yield Fault(("operating_systems", name), message)
     for name in dict.fromkeys(NVIDIA.values()) if systems else ():
         upstream = matrix.upstreams.get(name)
         if upstream is None or upstream.url is None or upstream.keyring is None:
-            what = f"upstreams.{name} needs a url and a keyring: there are GPU images"
-            yield Fault(("upstreams", name), what)
+            message = f"upstreams.{name} needs a url and a keyring: there are GPU images"
+            yield Fault(("upstreams", name), message)
     for name, upstream in matrix.upstreams.items():
         if upstream.keyring and not (keyrings / upstream.keyring.file).is_file():
-            what = f"there is no {upstream.keyring.file} in images/files/keyrings"
-            yield Fault(("upstreams", name, "keyring", "file"), what)
+            message = f"there is no {upstream.keyring.file} in images/files/keyrings"
+            yield Fault(("upstreams", name, "keyring", "file"), message)
 
 
 def _find_layer_faults(matrix: Matrix) -> Iterator[Fault]:
@@ -162,8 +162,8 @@ def _find_layer_faults(matrix: Matrix) -> Iterator[Fault]:
     for name, packages in matrix.package_layers.items():
         for index, package in enumerate(packages):
             if seen.setdefault(package, name) != name:
-                what = f"{package} is in the layer {seen[package]} already"
-                yield Fault(("package_layers", name, index), what)
+                message = f"{package} is in the layer {seen[package]} already"
+                yield Fault(("package_layers", name, index), message)
 
 
 def _find_alias_faults(matrix: Matrix) -> Iterator[Fault]:

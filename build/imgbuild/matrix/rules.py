@@ -193,8 +193,9 @@ def _location(image: Image, broken: BrokenRule) -> Location:
 
 
 def _same_major_newer_minor(version: str, other: str) -> bool:
-    mine, least = (*numbers(version), 0, 0), (*numbers(other), 0, 0)
-    return mine[0] == least[0] and mine[1] >= least[1]
+    major, minor, *_ = (*numbers(version), 0, 0)
+    least_major, least_minor, *_ = (*numbers(other), 0, 0)
+    return major == least_major and minor >= least_minor
 
 
 #: Whether a value fits a fact, by a rule's ``check``; and which values would, by the fact and its

@@ -76,9 +76,9 @@ def _check_options(images: tuple["Image", ...], matrix: "Matrix", selection: Sel
     versions = {LATEST, *releases, *(image.minor for image in images)}
     for version in selection.tensorflow:
         if version not in versions:
-            near = ", ".join(_nearest(version, releases))
-            what = f"--tf {version!r}: no such TensorFlow in the matrix"
-            raise InputError(f"{what}. Nearest: {near}; `imgbuild list` has them all.")
+            nearest = ", ".join(_nearest(version, releases))
+            message = f"--tf {version!r}: no such TensorFlow in the matrix"
+            raise InputError(f"{message}. Nearest: {nearest}; `imgbuild list` has them all.")
     flavours = sorted({image.mpi.flavour for image in images})
     options = ((selection.stack, "--stack", [*matrix.stacks]), (selection.mpi, "--mpi", flavours))
     for value, option, known in options:
@@ -91,7 +91,8 @@ def _nearest(version: str, known: Sequence[str]) -> list[str]:
     numbers = [int(number) for number in re.findall(r"\d{1,9}", version)]
 
     def distance(version: str) -> list[int]:
-        return [abs(int(a) - b) for a, b in zip(version.split("."), numbers, strict=False)]
+        pairs = zip(version.split("."), numbers, strict=False)
+        return [abs(int(part) - number) for part, number in pairs]
 
     return sorted(dict.fromkeys(known), key=distance)[:_NEAR]
 
@@ -153,14 +154,14 @@ def _no_image_error(
     selection: Selection, version: str | None, variant: str | None, images: list["Image"]
 ) -> InputError:
     """Return the error: it names what there is of the version, or of which kinds any image is."""
-    options = (("", variant), ("stack ", selection.stack), ("mpi ", selection.mpi))
-    asked = " ".join(f"--{option}{value}" for option, value in options if value)
+    pairs = (("", variant), ("stack ", selection.stack), ("mpi ", selection.mpi))
+    options = " ".join(f"--{option}{value}" for option, value in pairs if value)
     kinds = (
         image.name if version not in {None, LATEST} else image.name.split("-", 2)[2]
         for image in images
     )
-    what = f"No image of TensorFlow {version}" if version not in {None, LATEST} else "No image"
-    return InputError(f"{what} fits {asked}. There are: {', '.join(dict.fromkeys(kinds))}.")
+    message = f"No image of TensorFlow {version}" if version not in {None, LATEST} else "No image"
+    return InputError(f"{message} fits {options}. There are: {', '.join(dict.fromkeys(kinds))}.")
 
 
 def find_image(matrix: "Matrix", text: str) -> "Image":
@@ -190,15 +191,15 @@ def find_image(matrix: "Matrix", text: str) -> "Image":
     names: dict[str, str] = {}
     for image in family:
         names |= {name.lower(): name for name in (image.name, *image.aliases)}
-    near = [names[name] for name in difflib.get_close_matches(text.lower(), names, _NEAR, 0.0)]
+    nearest = [names[name] for name in difflib.get_close_matches(text.lower(), names, _NEAR, 0.0)]
     if known:  # of another version: first the images whose version is nearest
         images = [image for image in family if variant in {None, image.variant}]
         minor = _nearest(version, [image.minor for image in images])[0]
         first = default_image([image for image in images if image.minor == minor])[0].name
-        near = [first, *(name for name in near if name != first)]
+        nearest = [first, *(name for name in nearest if name != first)]
     raise InputError(
-        f"{text!r}: no such image in the matrix. Most similar: {', '.join(near)}; `imgbuild list` "
-        "has them all."
+        f"{text!r}: no such image in the matrix. Most similar: {', '.join(nearest)}; "
+        "`imgbuild list` has them all."
     )
 
 
