@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from imgbuild.audit.audit import audit_offline, audit_online, list_artifacts, write_evidence
 from imgbuild.audit.compare import Artifact
-from imgbuild.audit.package_index import OfferedFile, index_url, read_project
+from imgbuild.audit.package_index import OfferedFile, find_index_url, read_project_page
 from imgbuild.build.source_metadata import MetadataReader
 from imgbuild.catalog.page import PAGES, readme_texts
 from imgbuild.dockerfile.lockfile import read_lock
@@ -24,7 +24,7 @@ from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix, Variant
 from imgbuild.matrix.new_row import NewRow
-from imgbuild.matrix.rules import numbers
+from imgbuild.matrix.rules import parse_numbers
 from imgbuild.project import Project
 from imgbuild.sites import Sites
 
@@ -41,11 +41,11 @@ def add_version(
     CheckFailedError: no packages satisfy its lock, or its wheel is not what it should be.
     MachineError: the index cannot be reached.
     """
-    client, index = sites.client(), index_url(sites)
+    client, index = sites.client(), find_index_url(sites)
 
     @cache
     def page(name: str) -> Page:
-        return read_project(client, index, name)
+        return read_project_page(client, index, name)
 
     beside = {"tensorboard": _newest_release("tensorboard", row.version, page("tensorboard"))}
     if row.release.tf_keras:
@@ -75,12 +75,12 @@ def _select_images(matrix: Matrix, row: NewRow) -> tuple[Image, ...]:
 
 def _newest_release(project: str, version: str, page: Page) -> str:
     """Return the newest release with TensorFlow's minor version, else the newest before it."""
-    limit = numbers(minor_of(version))
+    limit = parse_numbers(minor_of(version))
     releases = _list_releases(project, page)
-    older = [release for release in releases if numbers(minor_of(release)) <= limit]
+    older = [release for release in releases if parse_numbers(minor_of(release)) <= limit]
     if not older:
         raise InputError(f"The package index has no {project} {minor_of(version)}.")
-    return max(older, key=numbers)
+    return max(older, key=parse_numbers)
 
 
 def _list_releases(project: str, page: Page) -> Iterator[str]:
@@ -113,7 +113,9 @@ def _no_wheel(row: NewRow, names: Iterable[str], page: Callable[[str], Page]) ->
     known = set[str]()
     for name in names:
         known.update(_list_releases(name, page(name)))
-    nearest = sorted((release for release in known if minor_of(release) == minor), key=numbers)
+    nearest = sorted(
+        (release for release in known if minor_of(release) == minor), key=parse_numbers
+    )
     return InputError(
         f"The package index has no wheel of TensorFlow {row.version} for {row.wheel_tag} "
         f"on Linux x86-64, as {' or '.join(names)}. It has of {minor}: "

@@ -18,7 +18,7 @@ from imgbuild.audit.compare import (
     compare_locks,
     compare_rules,
 )
-from imgbuild.audit.package_index import OfferedFile, RemoteFile, index_url, read_project
+from imgbuild.audit.package_index import OfferedFile, RemoteFile, find_index_url, read_project_page
 from imgbuild.audit.reachability import OtherInput, check_input, compare_inputs
 from imgbuild.audit.wheels import read_wheel
 from imgbuild.dockerfile.lockfile import Lock
@@ -180,11 +180,11 @@ def _read_pages(
     artifacts: Iterable[Artifact], locks: Mapping[str, Lock], client: HttpClient, sites: Sites
 ) -> dict[str, dict[str, OfferedFile]]:
     """Return the files of the artifacts' and the locks' projects, by project."""
-    index = index_url(sites)
+    index = find_index_url(sites)
     names = {canonicalize_name(artifact.distribution) for artifact in artifacts}
     projects = sorted(names.union(*(lock.versions for lock in locks.values())))
     try:
-        pages = in_parallel(partial(read_project, client, index), projects, _PAGES_AT_ONCE)
+        pages = in_parallel(partial(read_project_page, client, index), projects, _PAGES_AT_ONCE)
     except MachineError as error:
         raise MachineError(
             f"The Python package index cannot be read: {error} Set another one as "

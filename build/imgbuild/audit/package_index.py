@@ -33,7 +33,7 @@ class OfferedFile:
     yanked: str | None = None
 
 
-def index_url(sites: Sites) -> str:
+def find_index_url(sites: Sites) -> str:
     """Return the index: the mirror, else that of uv's and pip's variables, else uv's default.
 
     InputError: the address is none. Only the help of uv says its default; uv's version is pinned.
@@ -55,7 +55,7 @@ def index_url(sites: Sites) -> str:
     return url.rstrip("/")
 
 
-def read_project(client: HttpClient, index: str, name: str) -> dict[str, OfferedFile]:
+def read_project_page(client: HttpClient, index: str, name: str) -> dict[str, OfferedFile]:
     """Return the files of a project by name; none if the index has no such project.
 
     The page is read as HTML (PEP 503), the form that every index has. It is a MachineError if the

@@ -15,7 +15,7 @@ from imgbuild.files import read_named
 from imgbuild.matrix.gpus import GENERATIONS, gpu_support
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.rules import numbers
+from imgbuild.matrix.rules import parse_numbers
 
 if TYPE_CHECKING:  # what it reads from is slow to import, and the README's table needs none of it
     from imgbuild.catalog.entries import Catalog, CatalogEntry
@@ -38,7 +38,7 @@ def catalog_page(
     ``documented``: the documentation's site is beside it. The default of the matrix is first.
     """
     entries = sorted(catalog.entries, key=lambda one: one.image.name)
-    entries.sort(key=lambda one: numbers(one.image.tensorflow), reverse=True)
+    entries.sort(key=lambda one: parse_numbers(one.image.tensorflow), reverse=True)
     ordered = sorted(entries, key=lambda one: not _is_default(one.image))
     groups = groupby(ordered, key=_title)
     versions: dict[tuple[str, ...], list[CatalogEntry]] = {}
@@ -84,7 +84,7 @@ def _is_default(image: Image) -> bool:
 
 def images_table(matrix: Matrix) -> str:
     """Return the table of images in Markdown: a row a minor of TensorFlow, a column a stack."""
-    ordered = sorted(all_images(matrix), key=lambda one: numbers(one.tensorflow))
+    ordered = sorted(all_images(matrix), key=lambda one: parse_numbers(one.tensorflow))
     groups = groupby(ordered, key=lambda one: one.minor)
     rows = [(minor, [*same]) for minor, same in groups]
     return _rendered("readme.md.j2", groups=rows, stacks=matrix.stacks, support=gpu_support)

@@ -418,15 +418,15 @@ def parse_metadata(text: str, name: str, version: str) -> PackageMetadata:
         if (own_name, Version(str(headers.get("Version", "")))) != (name, Version(version)):
             raise ValueError(f"it says that it is {own_name} {headers.get('Version')}")
         python = str(SpecifierSet(str(headers.get("Requires-Python", ""))))
-        requires = tuple(map(index_requirement, _values(headers.get_all("Requires-Dist"))))
-        extras = _values(headers.get_all("Provides-Extra"))
+        requires = tuple(map(index_requirement, _clean_headers(headers.get_all("Requires-Dist"))))
+        extras = _clean_headers(headers.get_all("Provides-Extra"))
         extras = [str(canonicalize_name(extra, validate=True)) for extra in extras]
     except (InvalidSpecifier, InvalidVersion, MessageError) as error:
         raise ValueError(str(error)) from None
     return PackageMetadata(requires, python, tuple(extras))
 
 
-def _values(headers: Iterable[object] | None) -> list[str]:
+def _clean_headers(headers: Iterable[object] | None) -> list[str]:
     return [" ".join(str(header).split()) for header in headers or ()]
 
 

@@ -175,7 +175,7 @@ def _cuda(image: Image, layers: Sequence[PackageLayer]) -> Variables:
         return {
             "cuda_layer": names[0] if names else None,
             "cuda_compilers": [f"g++-{cuda.compiler}"],
-            "capabilities": _numbers(cuda.kernels),
+            "capabilities": _join_capabilities(cuda.kernels),
         }
     if image.apt_cuda is None:
         return {"cuda_layer": None}
@@ -193,11 +193,11 @@ def _cuda(image: Image, layers: Sequence[PackageLayer]) -> Variables:
             if site.keyring  # as the matrix is loaded, each has one
         ],
         "cuda_layer": None,
-        "capabilities": _numbers(image.wheel.native),
+        "capabilities": _join_capabilities(image.wheel.native),
     }
 
 
-def _numbers(capabilities: Iterable[str]) -> str:
+def _join_capabilities(capabilities: Iterable[str]) -> str:
     return ",".join(capability.replace(".", "") for capability in capabilities)
 
 

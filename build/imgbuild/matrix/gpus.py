@@ -82,10 +82,10 @@ def unsupported_gpus(image: Image) -> str | None:
     """Return a sentence on the GPUs that are too new for the image; None without CUDA."""
     if image.cuda is None:
         return None
-    newest = _numbers(image.cuda.newest)
+    newest = _parse_capability(image.cuda.newest)
     newer, compiled = [], []
     for generation, support in gpu_support(image):
-        if support is KernelSupport.NOTHING and _numbers(generation.capability) > newest:
+        if support is KernelSupport.NOTHING and _parse_capability(generation.capability) > newest:
             newer.append(generation.name)
         elif support is KernelSupport.PTX:
             compiled.append(generation.name)
@@ -100,19 +100,19 @@ def unsupported_gpus(image: Image) -> str | None:
 
 
 def kernel_support(capability: str, wheel: WheelFacts, cuda: Cuda) -> KernelSupport:
-    device = _numbers(capability)
-    for native in map(_numbers, wheel.native):
+    device = _parse_capability(capability)
+    for native in map(_parse_capability, wheel.native):
         if native[0] == device[0] and native[1] <= device[1]:
             return KernelSupport.NATIVE
-    known = device <= _numbers(cuda.newest)
-    if known and any(_numbers(ptx) <= device for ptx in wheel.ptx):
+    known = device <= _parse_capability(cuda.newest)
+    if known and any(_parse_capability(ptx) <= device for ptx in wheel.ptx):
         return KernelSupport.PTX
     return KernelSupport.NOTHING
 
 
 def ptx_warning(capability: str) -> str:
     """Return what PTX alone means for a GPU."""
-    refused = capability and _numbers(capability) >= _REFUSES_PTX
+    refused = capability and _parse_capability(capability) >= _REFUSES_PTX
     return f"{_COMPILED}; {_REPORTED}" if refused else _COMPILED
 
 
@@ -123,7 +123,7 @@ def compatibility(
     cuda, release = image.cuda, f"CUDA {image.version_of('cuda')}"
     support = kernel_support(capability, image.wheel, cuda) if cuda and capability else None
     if cuda and capability and support is KernelSupport.NOTHING:
-        if _numbers(capability) > _numbers(cuda.newest):
+        if _parse_capability(capability) > _parse_capability(cuda.newest):
             return support, f"{release} knows no capability above {cuda.newest}"
         return support, f"the wheels have no code for capability {capability}"
     # 450.80 counts as the 450.80.02 that it stands for.
@@ -148,7 +148,7 @@ def driver_cuda(image: Image) -> str:
     return f"{release.split('.')[0]}.0" if Version(release or "0") >= Version("11") else release
 
 
-def _numbers(capability: str) -> tuple[int, int]:
+def _parse_capability(capability: str) -> tuple[int, int]:
     major, minor = capability.split(".")
     return int(major), int(minor)
 

@@ -14,7 +14,7 @@ from imgbuild.errors import InputError
 from imgbuild.matrix.images import minor_of
 from imgbuild.matrix.model import Matrix, Row, TensorFlow, Variant
 from imgbuild.matrix.pins import resolve_pin
-from imgbuild.matrix.rules import admits, numbers
+from imgbuild.matrix.rules import admits, parse_numbers
 from imgbuild.yaml_file import Location, read_document
 
 _BUDGET = re.compile(r",? *\n? *budget: \{[^}]*\}")
@@ -77,7 +77,7 @@ class NewRow:
                 "version again."
             )
         same: str = self.like.horovod.version
-        return same if same in fitting else max(fitting, key=numbers)
+        return same if same in fitting else max(fitting, key=parse_numbers)
 
     def text(self, beside: Mapping[str, str], distributions: Mapping[Variant, str]) -> str:
         """Return the text of the matrix with the release and its row, or in place of older ones.
@@ -101,7 +101,7 @@ class NewRow:
         if new not in self.matrix.tensorflow:
             before = _nearest(self.matrix.tensorflow, new)
             place = _lines_of(lines, document.marks, ("tensorflow", before))
-            at = place.stop if numbers(before) < numbers(new) else place.start
+            at = place.stop if parse_numbers(before) < parse_numbers(new) else place.start
             edits.append((slice(at, at), self._release(beside, distributions)))
         kept = {row.tensorflow for row in self.matrix.images if not self._is_replaced(row)}
         if self.replaces and old not in kept:
@@ -147,7 +147,7 @@ def new_row(
     if version in by_version:
         raise InputError(f"{path.name} has TensorFlow {version} on {stack} already.")
     same = [name for name in by_version if minor_of(name) == minor_of(version)]
-    if same and numbers(same[0]) > numbers(version):
+    if same and parse_numbers(same[0]) > parse_numbers(version):
         raise InputError(
             f"{path.name} has TensorFlow {same[0]} on {stack}, which is newer than {version}. A "
             "stack has one release of each minor version: change its row by hand if you want the "
@@ -164,8 +164,8 @@ def new_row(
 
 def _nearest(versions: Mapping[str, object], version: str) -> str:
     """Return the next older release, else the oldest."""
-    older = [known for known in versions if numbers(known) < numbers(version)]
-    return max(older, key=numbers) if older else min(versions, key=numbers)
+    older = [known for known in versions if parse_numbers(known) < parse_numbers(version)]
+    return max(older, key=parse_numbers) if older else min(versions, key=parse_numbers)
 
 
 def _lines_of(

@@ -39,7 +39,7 @@ class BrokenRule:
     required: str
 
     @property
-    def is_of_a_table(self) -> bool:
+    def blames_table(self) -> bool:
         """Whether a table of the matrix is wrong, not the pin: the rule itself has the minimum."""
         return self.rule.minimum is not None
 
@@ -95,7 +95,7 @@ def find_working_value(matrix: Matrix, pins: Pins, broken: BrokenRule) -> str | 
 
     def works(value: str) -> bool:
         for other in find_broken_rules(matrix, {**pins, component: value}):
-            if other.rule.judges == component and not other.is_of_a_table:
+            if other.rule.judges == component and not other.blames_table:
                 return False
         return True
 
@@ -111,12 +111,12 @@ def _name_and_place(value: str) -> tuple[str, int]:
     """Return a number beside the name that is larger for a newer version."""
     name = _VERSION.sub("", value)
     place = 0
-    for index, number in enumerate(numbers(value.removeprefix(name))[:6]):
+    for index, number in enumerate(parse_numbers(value.removeprefix(name))[:6]):
         place += number * 10_000 ** (5 - index)
     return name, place
 
 
-def numbers(version: str) -> tuple[int, ...]:
+def parse_numbers(version: str) -> tuple[int, ...]:
     """Return the numbers of a version, without zeros at the end: 2.10 is newer than 2.9."""
     parts = [int(number) for number in re.findall(r"[0-9]+", version)]
     while parts and not parts[-1]:
@@ -186,15 +186,15 @@ def _wheel_fact(matrix: Matrix, pins: Pins, name: str) -> object:
 
 def _location(image: Image, broken: BrokenRule) -> Location:
     component = broken.rule.judges
-    if broken.is_of_a_table and component in TABLES:
+    if broken.blames_table and component in TABLES:
         field = str(broken.rule.value).split(".")[1:]
         return (TABLES[component], broken.pin, *field)
     return locate_pin(image.matrix, image.row, component)
 
 
 def _same_major_newer_minor(version: str, other: str) -> bool:
-    major, minor, *_ = (*numbers(version), 0, 0)
-    least_major, least_minor, *_ = (*numbers(other), 0, 0)
+    major, minor, *_ = (*parse_numbers(version), 0, 0)
+    least_major, least_minor, *_ = (*parse_numbers(other), 0, 0)
     return major == least_major and minor >= least_minor
 
 
@@ -204,7 +204,10 @@ COMPARISONS: Mapping[Check, tuple[Callable[[str, Value], bool], str]] = {
     "equal": (lambda value, fact: (value,) == fact, "{0}"),
     "one-of": (lambda value, fact: value in fact, "one of: {0}"),
     "range": (lambda value, fact: admits(fact[0], value), "a version in {0}"),
-    "at-least": (lambda value, fact: numbers(value) >= numbers(fact[0]), "at least {0}"),
+    "at-least": (
+        lambda value, fact: parse_numbers(value) >= parse_numbers(fact[0]),
+        "at least {0}",
+    ),
     "same-major-minor-at-least": (
         lambda value, fact: _same_major_newer_minor(value, fact[0]),
         "{1} or newer of the same major number",

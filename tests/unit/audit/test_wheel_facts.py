@@ -15,7 +15,7 @@ from fake_wheel import CPU, GPU_11_2, FakeWheel
 from faulty_server import FaultyServer, Reply
 
 from imgbuild.audit import package_index, wheels
-from imgbuild.audit.package_index import OfferedFile, RemoteFile, index_url, read_project
+from imgbuild.audit.package_index import OfferedFile, RemoteFile, find_index_url, read_project_page
 from imgbuild.audit.wheels import PIECE, Library, compute_capabilities, read_wheel
 from imgbuild.errors import InputError, MachineError
 from imgbuild.http import HttpClient
@@ -32,31 +32,31 @@ def test_the_index_is_the_mirror_or_that_of_uv_and_pip(monkeypatch: pytest.Monke
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setitem(sys.modules, "pip", None)  # an environment of uv's or pipx's has none
-    assert re.fullmatch(r"https://[a-z.]+/simple", index_url(Sites()))
+    assert re.fullmatch(r"https://[a-z.]+/simple", find_index_url(Sites()))
     with monkeypatch.context() as other:
         other.setattr(package_index, "find_uv_bin", lambda: "echo")
         with pytest.raises(InputError, match="set UV_DEFAULT_INDEX"):
-            index_url(Sites())
+            find_index_url(Sites())
     monkeypatch.setenv("PIP_INDEX_URL", "https://c/simple")
-    assert index_url(Sites()) == "https://c/simple"
+    assert find_index_url(Sites()) == "https://c/simple"
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://user:secret@[::1")
     with pytest.raises(InputError, match=r"UV_DEFAULT_INDEX, .*: Invalid IPv6 URL"):
-        index_url(Sites())
+        find_index_url(Sites())
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://a/simple/")
-    assert index_url(Sites()) == "https://a/simple"
+    assert find_index_url(Sites()) == "https://a/simple"
     mirror = Settings.model_validate({"mirrors": {"python-index": "https://m/simple"}})
-    assert index_url(Sites({}, mirror)) == "https://m/simple"
+    assert find_index_url(Sites({}, mirror)) == "https://m/simple"
 
 
 def test_a_page_lists_files_with_their_sha256(server: FaultyServer, client: HttpClient) -> None:
     index = f"{server.url}/simple"
     server.project("x", f'href="../../f/x-1.whl#sha256={SHA}" data-yanked="bad">x', 'href="/y">y')
     file = OfferedFile("x-1.whl", f"{server.url}/f/x-1.whl", SHA, "bad")
-    assert read_project(client, index, "x") == {"x-1.whl": file}
-    assert read_project(client, index, "absent") == {}
+    assert read_project_page(client, index, "x") == {"x-1.whl": file}
+    assert read_project_page(client, index, "absent") == {}
     server.give("/simple/y/", Reply(b"<html>sign in</html>", kind="text/html"))
     with pytest.raises(MachineError, match=r"200 with text/html, and lists no file"):
-        read_project(client, index, "y")
+        read_project_page(client, index, "y")
 
 
 Read = Callable[[Reply | FakeWheel], WheelFacts]

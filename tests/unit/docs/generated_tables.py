@@ -16,7 +16,7 @@ from imgbuild.dockerfile.labels import DESCRIPTIONS, EXTENSION_DESCRIPTIONS
 from imgbuild.matrix.gpus import GENERATIONS, gpu_support
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.rules import numbers
+from imgbuild.matrix.rules import parse_numbers
 from imgbuild.matrix.tags import planned_tags
 from imgbuild.settings import Settings
 from imgbuild.yaml_file import models_in
@@ -67,7 +67,9 @@ def _stacks(matrix: Matrix) -> str:
 
 
 def _minors(images: Iterable[Image], variant: str) -> str:
-    found = sorted((i for i in images if i.variant == variant), key=lambda i: numbers(i.tensorflow))
+    found = sorted(
+        (i for i in images if i.variant == variant), key=lambda i: parse_numbers(i.tensorflow)
+    )
     return _versions([i.minor for i in found])
 
 
