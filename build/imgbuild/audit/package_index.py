@@ -19,7 +19,7 @@ from imgbuild.sites import Sites
 #: One request of this many bytes; a wheel has up to 500 MB, of which some MB are read.
 BLOCK = 1 << 20
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
-#: What the help of uv says of ``--default-index``.
+#: The default of ``--default-index`` in the help of uv.
 _DEFAULT = re.compile(r"default package index\s+\(by\s+default:\s+<(https://\S+?)>\)")
 
 

@@ -64,7 +64,7 @@ _LEA = re.compile(rb"[\x48-\x4f]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](....)", r
 _ENTRY = re.compile(rb"([\x01\x02])\0\x01\x01[\x40-\xa0]\0\0\0.{20}([\x1e-\x7f])\0\0\0", re.DOTALL)
 #: An entry's first bytes may be the last ones of a piece.
 _ENTRY_BYTES, PIECE = 32, 4 << 20
-#: What reading something else than such a wheel ends in.
+#: The errors of reading something else than such a wheel.
 _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, struct.error, ValueError, LookupError),
     *(ArithmeticError, AttributeError, TypeError),  # pyelftools, of wrong sections
@@ -226,7 +226,7 @@ def _find_gpu_libraries(wheel: zipfile.ZipFile, library: Library) -> tuple[set[s
 def _cuda_release(libraries: set[str], said: str) -> str:
     """Return the CUDA release: from 11 on the libraries of all minor releases have one name.
 
-    What build_info.py says is not used before: 2.2 says 10 and loads 10.1.
+    Before, build_info.py is not used: that of 2.2 says 10, and 2.2 loads 10.1.
     """
     start = "libcudart.so."
     versions = [name.removeprefix(start) for name in libraries if name.startswith(start)]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from imgbuild.matrix.model import Variant
     from imgbuild.matrix.new_row import NewRow
 
-#: What is taken over from another row, or is the newest that fits.
+#: Pins that come from another row, or are the newest that fit.
 _JUDGED = ("tensorboard", "horovod", "python")
 
 

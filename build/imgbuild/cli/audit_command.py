@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from imgbuild.yaml_file import Location
 
 _WIDTH = 100
-#: What JSON has of an input that is no Python package, beside its seconds.
+#: The fields of an input in JSON, beside its seconds.
 _INPUT = ("name", "url", "sha256", "state", "detail", "bytes_read")
 _HEADER = (
     "artifact", "version", "size", "state", "CUDA", "cuDNN", "compiler", "ABI", "glibc", "read", "s"

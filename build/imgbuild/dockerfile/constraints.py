@@ -117,7 +117,7 @@ def _version(specifier: Specifier) -> Version:
 def companion_bounds(image: Image, packages: Iterable[str]) -> dict[str, str]:
     """Return the versions of companions that work with an image, which has ``packages``.
 
-    Of a companion without such a release it is `NONE`.
+    A companion without such a release has `NONE`.
     """
     bounds: dict[str, str] = {}
     for companion in image.matrix.companions:

@@ -36,7 +36,7 @@ SNAPSHOT = f"{NAMESPACE}.snapshot."
 EXTENDS = f"{NAMESPACE}.extends"
 #: Which suites of its base an extension had to pass: `short`, `all` or `none`.
 TESTED = f"{NAMESPACE}.tested"
-#: What OCI defines itself.
+#: The labels that OCI defines itself.
 OCI = "org.opencontainers.image"
 BASE_DIGEST = f"{OCI}.base.digest"
 BASE_NAME = f"{OCI}.base.name"

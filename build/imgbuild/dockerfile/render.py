@@ -30,7 +30,7 @@ DOCKERFILE = "Dockerfile"
 #: Beside the Dockerfile.
 CONSTRAINTS = "constraints.txt"
 _SHA256_BYTES = 32
-#: Of a line with packages, variables or labels; longer lines are long words.
+#: The width of a line with packages, variables or labels; longer lines are long words.
 WIDTH = 130
 
 

@@ -1,4 +1,4 @@
-"""What locks must satisfy by the matrix, which of it a lock does not, and resolving with uv."""
+"""The requirements of locks by the matrix: check that locks satisfy them, and resolve with uv."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -44,7 +44,7 @@ _parse = cache(Requirement)
 
 @dataclass(frozen=True)
 class LockRequest:
-    """What to resolve: requirements (installed) and constraints (only narrowing).
+    """Packages to resolve: requirements (installed) and constraints (only narrowing).
 
     ``alone``: nothing that the requirements depend on is installed. ``provided`` are distributions
     that another one of the lock stands for: they are left out. ``platform`` is uv's name of one.

@@ -54,7 +54,7 @@ _FORM = ("--no-header", "--no-annotate", "--generate-hashes", "--no-emit-index-u
 _UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connection refused")
 _NO_WHEEL = re.compile(r"Wheels are required for `([A-Za-z0-9._-]+)`")
 _NO_SOURCE = re.compile(r"A source distribution is required for `([A-Za-z0-9._-]+)`")
-#: What uv prints of its settings (``--show-settings``).
+#: The settings that uv prints (``--show-settings``).
 _BUILD_OPTIONS = re.compile(
     r"build_options: BuildOptions \{\s*"
     r"no_binary: (?:None|All|Packages\(\s*\[([^\]]*)\],?\s*\)),\s*no_build: All,\s*\}"

@@ -3,7 +3,7 @@
 from imgbuild.matrix.images import Image
 from imgbuild.sources import Source
 
-#: What a source is for, and the component that is made from it.
+#: The use of a source, and the component that is made from it.
 _COMPONENTS = {"cpython": "python", "miniconda": "miniconda", "mpi": "mpi"}
 
 

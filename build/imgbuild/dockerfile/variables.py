@@ -47,10 +47,10 @@ LIBFABRIC_ENVIRONMENT = (
 )
 #: Where an MPI of the package index lies.
 MPI_ROOT = "/opt/impi"
-#: What an image starts as its first process: it forwards signals and collects orphans. From the
-#: lock, since Ubuntu 16.04 and 18.04 have no such package. It ends with 2 where there is no such
-#: command; env, which as-user ends as, becomes the command, or ends with 127 (126: it cannot be
-#: run), as shells do.
+#: The first process of a container: it forwards signals and collects orphans. It is in the lock
+#: because Ubuntu 16.04 and 18.04 have no such package. It ends with 2 if there is no such command.
+#: as-user becomes env, which becomes the command or ends with 127, or 126 if the command cannot be
+#: run, as shells do.
 INIT = (f"{PREFIX}/bin/dumb-init", "--", "/usr/local/bin/as-user")
 
 #: The versions of the packages that stay, for pip and uv.
@@ -59,9 +59,9 @@ CONSTRAINTS = f"{PREFIX}/constraints.txt"
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 #: Where `pip install --user` puts scripts of the users that an image has; as-user adds others'.
 USER_PATH = ("/root/.local/bin", "/home/mpiuser/.local/bin")
-#: What NVIDIA's container runtime reads: all devices, the libraries for computing, and the CUDA
-#: release that a driver must know for the container to start. The folders are those that other
-#: runtimes mount the driver at. Source: NVIDIA container toolkit, "Environment variables".
+#: NVIDIA's container runtime reads these: all devices, the libraries for computing, and the CUDA
+#: release that a driver must know for the container to start. Other runtimes mount the driver at
+#: the folders. Source: NVIDIA container toolkit, "Environment variables".
 GPU_ENVIRONMENT = (
     ("LD_LIBRARY_PATH", "/usr/local/nvidia/lib:/usr/local/nvidia/lib64"),
     ("NVIDIA_VISIBLE_DEVICES", "all"),

@@ -10,7 +10,7 @@ from imgbuild.matrix.evidence import WheelTag
 from imgbuild.yaml_file import Section
 
 Flavour = Literal["openmpi", "intelmpi", "no-mpi"]
-#: That of an image without MPI, which has no Horovod either.
+#: The flavour of an image without MPI, which has no Horovod either.
 WITHOUT_MPI: Final = "no-mpi"
 
 
@@ -99,7 +99,7 @@ Mpi = Annotated[AptMpi | SourceMpi | IndexMpi, Field(discriminator="origin")]
 
 @dataclass(frozen=True)
 class NoMpi:
-    """What an image without MPI has in its place."""
+    """Stands for the MPI of an image without MPI."""
 
     flavour: Flavour = WITHOUT_MPI
     version: str = ""

@@ -1,4 +1,4 @@
-"""What ``imgbuild audit --write`` read out of wheels and source distributions: evidence.json."""
+"""evidence.json: the facts that ``imgbuild audit --write`` read out of wheels and sources."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -20,16 +20,16 @@ from imgbuild.yaml_file import Section
 #: Raise it when the facts change their meaning: then everything is read anew.
 SCHEMA = 2
 WheelTag = Literal["cp36", "cp37", "cp38", "cp39", "cp310", "cp311", "cp312", "cp313", "cp314"]
-#: What the old platform tags promise of the C library: PEP 513, PEP 571, PEP 599.
+#: The C library that old platform tags promise: PEP 513, PEP 571, PEP 599.
 _LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
 
-#: What `Version` can read; the file may say anything. Nothing is that of a wheel without it.
+#: A text that `Version` can read, because the file may say anything. Empty: the wheel has none.
 _Numbers = Annotated[str, Field(pattern=r"^([0-9]{1,4}(\.[0-9]{1,4})*)?$")]
 _Capability = Annotated[str, Field(pattern=r"^(sm|compute)_[0-9]{2,3}$")]
 
 
 class Facts(Section):
-    """What a source distribution is. ``size`` is in bytes."""
+    """The facts about a source distribution. ``size`` is in bytes."""
 
     sha256: str
     file: str
@@ -39,7 +39,7 @@ class Facts(Section):
 
 
 class WheelFacts(Facts):
-    """What a TensorFlow wheel is, read out of the wheel.
+    """The facts about a TensorFlow wheel, read out of the wheel.
 
     ``pythons`` are the tags that its release has wheels for. ``libraries`` are the GPU libraries
     that it loads, such as ``libcudnn.so.7``: they are needed at import, or opened when first used.

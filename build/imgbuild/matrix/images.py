@@ -119,7 +119,7 @@ class Image:
 
     @property
     def wheel(self) -> WheelFacts:
-        """What was read out of its TensorFlow wheel; InputError if nothing was."""
+        """The facts about its TensorFlow wheel; InputError if it was not read."""
         tag = self.python.wheel_tag
         wheel = self.matrix.evidence.wheel(self.distribution, self.tensorflow, tag)
         if wheel is None:

@@ -16,8 +16,8 @@ from imgbuild.matrix.tags import find_tag_faults
 from imgbuild.project import Project
 from imgbuild.yaml_file import Fault, Location, check, read_document
 
-#: What names an entry of a table, by its place, in which ``*`` is every key or index: the table,
-#: and what an entry is called. The pins are those of rows, stacks and operating systems.
+#: Values that name an entry of a table, by their place, in which ``*`` is every key or index: the
+#: table, and what an entry is called. Rows, stacks and operating systems have the pins.
 _OS = ("operating_systems", "operating system")
 _REFERENCES: dict[Location, tuple[str, str]] = {
     ("defaults", "stack"): ("stacks", "stack"),

@@ -311,14 +311,14 @@ class Matrix(Section):
     accepted: tuple[Accepted, ...] = ()
     images: tuple[Row, ...] = Field(min_length=1)
     aliases: dict[scalars.Name, tuple[scalars.Alias, ...]] = Field(default_factory=dict)
-    #: Of ``images/evidence.json``, no part of this file.
+    #: The content of ``images/evidence.json``, no part of this file.
     _evidence: Evidence = PrivateAttr(default_factory=Evidence)
 
     __hash__ = object.__hash__  # of this very matrix
 
     @property
     def evidence(self) -> Evidence:
-        """What was read out of the wheels."""
+        """The facts that were read out of the wheels."""
         return self._evidence
 
     def with_evidence(self, evidence: Evidence) -> Self:

@@ -22,7 +22,7 @@ _BUDGET = re.compile(r",? *\n? *budget: \{[^}]*\}")
 
 @dataclass(frozen=True)
 class NewRow:
-    """What a release is added by: the row that it is like, which it replaces if of its minor."""
+    """A release to add, and the row that it is like, which it replaces if of the same minor."""
 
     matrix: Matrix
     path: Path
@@ -41,12 +41,12 @@ class NewRow:
 
     @property
     def release(self) -> TensorFlow:
-        """What was decided of the release that it is like."""
+        """The entry of the release that it is like."""
         return self.matrix.tensorflow[self.like.tensorflow]
 
     @property
     def distributions(self) -> dict[Variant, list[str]]:
-        """What the index may have each variant as, the likeliest first."""
+        """The names that the index may have each variant under, the likeliest first."""
         before = self.release.distribution
         distributions = {}
         for variant in self.variants:
@@ -64,7 +64,7 @@ class NewRow:
 
     @property
     def horovod(self) -> str:
-        """That of the row it is like, else the newest that fits; InputError if none does."""
+        """The version of the row it is like, else the newest that fits; InputError if none does."""
         fitting = [
             name
             for name, horovod in self.matrix.horovod.items()

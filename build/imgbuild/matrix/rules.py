@@ -45,7 +45,7 @@ class BrokenRule:
 
     @property
     def sentence(self) -> str:
-        """What is wrong and why, with the rule's name and source."""
+        """The fault and its reason, with the rule's name and source."""
         subject = f"{self.rule.judges} {self.pin}"
         if self.rule.value:
             subject += f", {self.rule.value} {self.value},"

@@ -12,7 +12,7 @@ SCHEMA_NAME = "matrix.schema.json"
 def version_note(checkout: Path) -> str:
     """Return a paragraph if another version of imgbuild wrote the checkout's generated files.
 
-    What that version allows, and this one does not, are then no faults of the user's.
+    Its files may have values that only that version allows, which are no faults of the user's.
     """
     with suppress(OSError, ValueError):
         if (checkout / "images" / SCHEMA_NAME).read_text(encoding="utf-8") != schema_text():

@@ -14,7 +14,7 @@ from imgbuild.yaml_file import Fault, Location
 if TYPE_CHECKING:  # which has its tags from here
     from imgbuild.matrix.images import Image
 
-#: What a registry takes as a tag. Source: OCI Distribution Specification 1.1, "Pulling manifests".
+#: The form of a tag. Source: OCI Distribution Specification 1.1, "Pulling manifests".
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 LONGEST_TAG = 128
 #: A release as a part of a tag: a day and a number.
@@ -26,7 +26,7 @@ PLACEHOLDER = "RELEASE"
 RECORD_SUFFIX = ".record"
 #: Before the input digest, in the tag by which an image is found.
 INPUT_PREFIX = "input-"
-#: Of the tags under which pushes send an image before it has its immutable tag.
+#: The beginning of the tags under which pushes send an image before it has its immutable tag.
 PUSH_PREFIX = "push-"
 #: The tags with suite results and Horovod wheels, which earlier versions wrote, begin so.
 VERDICTS_PREFIX, WHEEL_PREFIX = "verdicts-", "wheel-"
