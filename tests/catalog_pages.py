@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from imgbuild.catalog.entries import Catalog, CatalogEntry, KnownImage, SuiteLine
+from imgbuild.catalog.entries import CatalogEntry, SuiteLine
 from imgbuild.catalog.page import catalog_page
-from imgbuild.cli.show_command import described
+from imgbuild.cli.show_command import image_facts
 from imgbuild.cli.size_command import instruction
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.matrix.images import Image, all_images
@@ -68,19 +68,26 @@ def release(image: Image, name: str = "20261120.1", **changes: Any) -> Record:
 def entry(image: Image, locks: Path) -> CatalogEntry:
     """Return an image of the matrix; of two there is more to say."""
     plain = CatalogEntry(
-        image, described(image, locks), read_lock(locks / image.lock_name).versions
+        image, image_facts(image, locks), read_lock(locks / image.lock_name).versions
     )
     if image.name == BUILT:
-        return replace(plain, known=KnownImage(SUITES, LAYERS))
+        return replace(plain, absence="", suites=SUITES, layers=LAYERS)
     if image.name == PUBLISHED:
-        passed = KnownImage(SUITES[:1], LAYERS, "20261120.1")
-        releases = (release(image), release(image, "20261101.1"))
-        return replace(plain, known=passed, releases=releases, moving=(f"{image.minor}-gpu",))
+        return replace(
+            plain,
+            absence="",
+            suites=SUITES[:1],
+            layers=LAYERS,
+            releases=(release(image), release(image, "20261101.1")),
+            moving=(f"{image.minor}-gpu",),
+        )
     return plain
 
 
 def page(entries: Sequence[CatalogEntry], repository: str | None = REPOSITORY) -> str:
-    return catalog_page(Catalog(entries, repository, engine=True), instruction, documented=True)
+    return catalog_page(
+        entries, instruction, repository=repository, has_engine=True, documented=True
+    )
 
 
 def sample_page(root: Path) -> str:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from imgbuild.catalog.comparison import differing
+from imgbuild.differences import changed_values
 from imgbuild.unpacking import LimitedMember, stream_members
 
 #: Where Debian's package manager has what is installed.
@@ -76,7 +76,7 @@ def file_differences(
         return None
     changed: dict[str, Differences] = {}
     for path in sorted({*old.files, *new.files}):
-        differences = differing(old.files.get(path, {}), new.files.get(path, {}))
+        differences = changed_values(old.files.get(path, {}), new.files.get(path, {}))
         if differences:
             changed[path] = differences
     return changed

@@ -17,7 +17,7 @@ from imgbuild.build.context import BuildContext, BuildOptions, Log, open_context
 from imgbuild.build.display import BuildDisplay
 from imgbuild.build.prepare import prepare, require_disk_space
 from imgbuild.build.targets import image_target
-from imgbuild.catalog.comparison import differing
+from imgbuild.differences import changed_values
 from imgbuild.dockerfile.labels import (
     BASE,
     BASE_DIGEST,
@@ -168,7 +168,7 @@ def reproduce(
             substituted=tuple(substituted),
             layers=layers,
             packages=packages,
-            configuration=differing(old, new),
+            configuration=changed_values(old, new),
         )
 
 
@@ -348,7 +348,7 @@ def _compare_layers(
         step = steps.get(new or old) or Layer(None, 0, "")
         layers.append(ComparedLayer(step.made_by, step.size, old == new, differences))
     packages = [_latest_packages(old_files), _latest_packages(new_files)]
-    return tuple(layers), differing(*packages) if all(packages) else {}
+    return tuple(layers), changed_values(*packages) if all(packages) else {}
 
 
 def _latest_packages(layers: Sequence[LayerFiles | None]) -> Mapping[str, str]:

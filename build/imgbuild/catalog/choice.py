@@ -8,6 +8,7 @@ from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from imgbuild.engine.gpus import find_gpus
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import family_base
 from imgbuild.extend.conda_file import read_conda_file
@@ -33,32 +34,11 @@ _LONGEST = 2000
 
 
 @dataclass(frozen=True)
-class RequirementFile:
-    """The lines of a file, and the versions of Python that it admits if it is one of conda."""
-
-    path: Path
-    lines: tuple[RequirementLine, ...]
-    python: SpecifierSet
-    is_conda: bool
-
-    @property
-    def for_gpus(self) -> bool:
-        """Whether the file names TensorFlow's distribution for GPUs."""
-        return any(line.name == "tensorflow-gpu" for line in self.lines)
-
-    def extend_command(self, fit: "Fit") -> str:
-        """Return the command that adds the rest of the file to an image."""
-        option = "--conda-file" if self.is_conda else "--requirements"
-        words = ["imgbuild extend", fit.image.name, option, shlex.quote(str(self.path))]
-        return " ".join([*words, *(["--keep-image"] if fit.differing else []), "-t me/train:1"])
-
-
-@dataclass(frozen=True)
 class Fit:
-    """An image that will run, and what that means for the lines of a file.
+    """An image that will run, and the lines of a file that need something else than it has.
 
-    ``differing`` are the lines that the image does not fulfil, with the reason. ``added`` are the
-    packages that it does not have.
+    ``code`` is the kind of code that it has for the GPUs. ``differing`` are the lines that the
+    image does not fulfil, with the reason. ``added`` are the packages that it does not have.
     """
 
     image: Image
@@ -69,7 +49,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Requirements:
-    """What an image must support.
+    """What an image must support: GPUs, versions of Python, and the lines of the file ``path``.
 
     ``no_gpu`` says why this machine cannot run images for GPUs.
     """
@@ -77,6 +57,8 @@ class Requirements:
     gpus: tuple[Gpu, ...] = ()
     no_gpu: str = ""
     python: SpecifierSet = field(default_factory=SpecifierSet)
+    path: Path | None = None
+    is_conda: bool = False
     lines: tuple[RequirementLine, ...] = ()
 
     def judge(self, image: Image, project: Project) -> "Fit | tuple[str, str]":
@@ -94,7 +76,7 @@ class Requirements:
                 differing.append((line, verdict.reason))
             elif _lacks(facts, line):
                 added.append(line.name)
-        return Fit(image, self.code(image), tuple(differing), tuple(dict.fromkeys(added)))
+        return Fit(image, self._gpu_code(image), tuple(differing), tuple(dict.fromkeys(added)))
 
     def _refusals(self, image: Image, facts: ImageFacts) -> Iterator[tuple[str, str]]:
         """Yield why an image will not run, and the version that it has of what is required."""
@@ -114,37 +96,43 @@ class Requirements:
             if other and line.name in TENSORFLOW_NAMES:
                 yield f"{line.place} wants {line.text}", facts.tensorflow
 
-    def code(self, image: Image) -> str:
+    def _gpu_code(self, image: Image) -> str:
         """Return the kind of code that an image has for the GPUs."""
-        known = [gpu.capability for gpu in self.gpus if gpu.capability]
-        kinds = (kernel_support(one, image.wheel, image.cuda) for one in known if image.cuda)
+        if not image.cuda:
+            return "-"
+        capabilities = (gpu.capability for gpu in self.gpus if gpu.capability)
+        kinds = (kernel_support(capability, image.wheel, image.cuda) for capability in capabilities)
         return ", ".join(dict.fromkeys(map(str, kinds))) or "-"
 
+    def best_fit(self, fits: Sequence[Fit]) -> Fit | None:
+        """Return the fit of the newest TensorFlow for which the fewest lines differ.
 
-def best_fit(fits: Sequence[Fit], file: RequirementFile | None) -> Fit | None:
-    """Return the fit of the newest TensorFlow for which the fewest lines differ, by the defaults.
+        Of several images of it, the defaults decide. If the file names TensorFlow for GPUs, an
+        image for GPUs is preferred.
+        """
+        if any(line.name == "tensorflow-gpu" for line in self.lines):
+            fits = [fit for fit in fits if fit.image.cuda] or fits
+        fewest = min((len(fit.differing) for fit in fits), default=0)
+        minors = {fit.image.minor for fit in fits if len(fit.differing) == fewest}
+        images = [fit.image for fit in fits if fit.image.minor in minors]
+        default = default_image(newest_images(images))[0] if images else None
+        return next((fit for fit in fits if fit.image is default), None)
 
-    If the file names TensorFlow for GPUs, an image for GPUs is preferred.
-    """
-    if file and file.for_gpus:
-        fits = [fit for fit in fits if fit.image.cuda] or fits
-    fewest = min((len(fit.differing) for fit in fits), default=0)
-    minors = {fit.image.minor for fit in fits if len(fit.differing) == fewest}
-    images = [fit.image for fit in fits if fit.image.minor in minors]
-    default = default_image(newest_images(images))[0] if images else None
-    return next((fit for fit in fits if fit.image is default), None)
+    def extend_command(self, fit: Fit) -> str:
+        """Return the command that adds the rest of the file to an image."""
+        option = "--conda-file" if self.is_conda else "--requirements"
+        words = ["imgbuild extend", fit.image.name, option, shlex.quote(str(self.path))]
+        return " ".join([*words, *(["--keep-image"] if fit.differing else []), "-t me/train:1"])
 
 
 def gpus_here() -> tuple[tuple[Gpu, ...], str]:
     """Return the GPUs of this machine, each kind once, or why there are none."""
-    from imgbuild.doctor.gpu_checks import find_gpus  # noqa: PLC0415 - brings all of doctor
-
     gpus, problem = find_gpus()
     known = (gpu._replace(capability=gpu.capability or gpu_capability(gpu.name)) for gpu in gpus)
     return tuple(dict.fromkeys(known)), "" if gpus else problem or "this machine has no nvidia-smi"
 
 
-def gpu_called(model: str | None, driver: str | None) -> Gpu:
+def find_gpu(model: str | None, driver: str | None) -> Gpu:
     """Return a GPU by its model or compute capability, behind a driver; None: any."""
     if driver and not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})*", driver):
         raise InputError(f"--driver {driver!r} is no version: give 450.80.02, or 450.80.")
@@ -155,9 +143,8 @@ def gpu_called(model: str | None, driver: str | None) -> Gpu:
 def python_range(text: str) -> SpecifierSet:
     """Return the versions that ``3.6``, ``3.6.15`` or ``>=3.8`` means."""
     number = re.fullmatch(r"[0-9]+(\.[0-9]+)?(\.[0-9]+)?", text)
-    shown = text[:_LONGEST]
-    wrong = InputError(f"--python {shown!r} is no version: give 3.6, 3.6.15 or >=3.8.")
-    if shown != text:
+    wrong = InputError(f"--python {text[:_LONGEST]!r} is no version: give 3.6, 3.6.15 or >=3.8.")
+    if len(text) > _LONGEST:
         raise wrong
     try:
         return SpecifierSet(f"=={text}{'' if number[2] else '.*'}" if number else text)
@@ -165,26 +152,26 @@ def python_range(text: str) -> SpecifierSet:
         raise wrong from None
 
 
-def read_requirements(path: Path) -> RequirementFile:
+def read_requirements(path: Path) -> Requirements:
     """Return the lines of a requirements file, with those that it includes, or of a conda file.
 
-    Other lines of options are not read. InputError: a line is no requirement, or the file is one of
-    another tool.
+    A conda file also gives the versions of Python. Other lines of options are not read.
+
+    InputError: a line is no requirement, or the file is one of another tool.
     """
     text = read_named(path, f"--requirements {path}", "Name a requirements file or a conda file.")
     if not is_conda_file(text):
-        return RequirementFile(path, tuple(_asked(path)), SpecifierSet(), is_conda=False)
+        return Requirements(path=path, lines=tuple(_requirement_lines(path)))
     conda = read_conda_file(path, "", lambda _: None)
-    listed = (*conda.requirements, *conda.pip_lines)
     lines = tuple(
-        RequirementLine(place, text, path.parent)
-        for place, text in listed
-        if not text.startswith("-")
+        RequirementLine(place, line, path.parent)
+        for place, line in (*conda.requirements, *conda.pip_lines)
+        if not line.startswith("-")
     )
-    return RequirementFile(path, lines, conda.python, is_conda=True)
+    return Requirements(python=conda.python, path=path, is_conda=True, lines=lines)
 
 
-def _asked(path: Path) -> Iterator[RequirementLine]:
+def _requirement_lines(path: Path) -> Iterator[RequirementLine]:
     """Yield the lines that ask for a package, as their writer meant them."""
     for line in read_lines(path):
         if line.constrains or line.text.startswith("-"):

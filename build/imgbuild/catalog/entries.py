@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -46,17 +46,24 @@ class SuiteLine(NamedTuple):
 
 
 @dataclass(frozen=True)
-class KnownImage:
-    """An image that exists: the engine's, or, with ``release``, the published one.
+class CatalogEntry:
+    """An image of the matrix, and what is known of it if it is built here or published.
 
-    ``layers`` are the lowest first; those of a registry are packed.
+    ``facts`` are what ``show --json`` prints of it. ``absence`` is a sentence if it is neither
+    built here nor published. ``layers`` are the lowest first; those of a registry are packed.
+    ``releases`` are the newest first, and ``moving`` the tags that point to the first.
     """
 
-    suites: tuple[SuiteLine, ...]
-    layers: tuple[Layer, ...]
-    release: str | None = None
+    image: Image
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    absence: str = NOT_BUILT
+    suites: tuple[SuiteLine, ...] = ()
+    layers: tuple[Layer, ...] = ()
     #: The latest scan on this machine.
     scan: Scan | None = None
+    releases: tuple[Record, ...] = ()
+    moving: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -67,24 +74,8 @@ class KnownImage:
     def tested(self) -> bool:
         """Whether no suite failed, has changed or lacks a result; one without GPUs is skipped."""
         bad = {"", "failed", "timed out"}
-        fine = all(one.current and one.verdict not in bad for one in self.suites)
-        return fine and any(one.passed for one in self.suites)
-
-
-@dataclass(frozen=True)
-class CatalogEntry:
-    """One image; ``known`` is a sentence if it is neither published nor built here.
-
-    ``shown`` is what ``show --json`` prints of it. ``releases`` are the newest first, and
-    ``moving`` the tags that point to the first.
-    """
-
-    image: Image
-    shown: Mapping[str, Any]
-    packages: Mapping[str, str]
-    known: KnownImage | str = NOT_BUILT
-    releases: tuple[Record, ...] = ()
-    moving: tuple[str, ...] = ()
+        fine = all(suite.current and suite.verdict not in bad for suite in self.suites)
+        return fine and any(suite.passed for suite in self.suites)
 
     @property
     def unsupported(self) -> tuple[str, ...]:
@@ -94,119 +85,144 @@ class CatalogEntry:
     @property
     def gpus(self) -> tuple[str, ...]:
         """The compute capabilities that it has code for."""
-        generations = self.shown["gpu"]["generations"] if self.shown["gpu"] else ()
-        return tuple(one["capability"] for one in generations if one["service"] != "nothing")
-
-
-@dataclass(frozen=True)
-class Catalog:
-    """All images; the repository whose records were read; whether an engine was asked."""
-
-    entries: Sequence[CatalogEntry]
-    repository: str | None
-    engine: bool
+        gpu = self.facts["gpu"]
+        generations = gpu["generations"] if gpu else ()
+        return tuple(
+            generation["capability"]
+            for generation in generations
+            if generation["service"] != "nothing"
+        )
 
 
 def read_catalog(
     project: Project,
-    shown: Sequence[tuple[Image, Mapping[str, Any]]],
+    facts: Sequence[tuple[Image, Mapping[str, Any]]],
     repository: str | None,
     log: Log,
-) -> Catalog:
-    """Return what is known of images; ``repository`` is by default the settings'.
+) -> tuple[list[CatalogEntry], str | None, bool]:
+    """Return what is known of images, the repository that was read, and whether there is an engine.
+
+    ``repository`` is by default the settings'.
 
     MachineError: a repository is named and does not answer.
     """
     settings, suites = project.settings, read_suites(project.suites)
-    images = tuple(image for image, _ in shown)
+    entries = []
+    for image, image_facts in facts:
+        packages = read_lock(project.locks / image.lock_name).versions
+        entries.append(CatalogEntry(image, image_facts, packages))
     # What is built from stand-ins is no image of the matrix.
-    built = None if settings.standin else built_images(project, images, suites, log)
-    published, known = PublishedRepository("", (), {}), {**(built or {})}
+    built = None if settings.standin else add_built(entries, project, suites, log)
+    entries = built or entries
+    name = None
     if repository or settings.publishing.repository:
         with closing(connect(repository, settings, log, "--published")) as registry:
             published = read_published(registry)
-            latest = {record.image: record for record in published.whole}  # the latest is the last
-            read = partial(published_image, registry=registry, suites=suites)
-            known |= zip(latest, in_parallel(read, [*latest.values()], 8), strict=True)
-        for text in published.faults():
-            log(f"note: {text}")
-    entries = []
-    for image, one in shown:
-        found = known.get(image.name, NOT_BUILT)
-        if isinstance(found, KnownImage):
-            found = with_stages(found, render_dockerfile(image, project.templates).chain)
-        packages = read_lock(project.locks / image.lock_name).versions
-        records = tuple(one for one in published.whole[::-1] if one.image == image.name)
-        moving = published.moving(records[0]) if records else ()
-        entries.append(CatalogEntry(image, one, packages, found, records, moving))
-    return Catalog(entries, published.name or None, built is not None)
+            add = partial(_add_published, published=published, registry=registry, suites=suites)
+            entries = in_parallel(add, entries, 8)
+        name = published.name
+        for fault in published.faults():
+            log(f"note: {fault}")
+    for index, entry in enumerate(entries):
+        if entry.layers:
+            chain = render_dockerfile(entry.image, project.templates).chain
+            entries[index] = replace(entry, layers=name_stages(entry.layers, chain))
+    return entries, name, built is not None
 
 
-def built_images(
-    project: Project, images: tuple[Image, ...], suites: tuple[Suite, ...], log: Log
-) -> dict[str, KnownImage | str] | None:
-    """Return what the engine has of these images; None without an engine.
-
-    Of an image that was built from other inputs, it is a sentence.
-    """
-    known: dict[str, KnownImage | str] = {}
+def add_built(
+    entries: Sequence[CatalogEntry], project: Project, suites: Iterable[Suite], log: Log
+) -> list[CatalogEntry] | None:
+    """Return the entries with what the engine has of their images; None without an engine."""
+    images = tuple(entry.image for entry in entries)
+    known = {entry.image.name: entry for entry in entries}
     try:
         with open_context(project, images, BuildOptions(), log) as context:
             for item in context.plan(test=False):
                 name = item.image.name
                 if item.image_id:
                     keys = context.suite_keys[name]
-                    own = tuple(suite for suite in suites if suite.name in keys)
-                    lines = suite_lines(own, context.store.document(item.image_id), keys)
-                    layers = measure(name, item.image_id, context.engine).layers
-                    scan = read_scan(item.image_id, context.state)
-                    known[name] = KnownImage(lines, layers, scan=scan)
+                    own = [suite for suite in suites if suite.name in keys]
+                    known[name] = replace(
+                        known[name],
+                        absence="",
+                        suites=suite_lines(own, context.store.document(item.image_id), keys),
+                        layers=measure(name, item.image_id, context.engine).layers,
+                        scan=read_scan(item.image_id, context.state),
+                    )
                 elif item.reason not in {NEVER_BUILT, NO_RECORD}:
-                    known[name] = OTHER_INPUTS
+                    known[name] = replace(known[name], absence=OTHER_INPUTS)
     except MachineError as error:
         log(f"note: images that are built here are not shown as such. {error}")
         return None
-    return known
+    return [*known.values()]
 
 
-def published_image(
-    record: Record, registry: RegistryClient, suites: Iterable[Suite]
-) -> KnownImage:
-    """Return a published image, with the suites of its day.
+def _add_published(
+    entry: CatalogEntry,
+    *,
+    published: PublishedRepository,
+    registry: RegistryClient,
+    suites: Iterable[Suite],
+) -> CatalogEntry:
+    """Return the entry with the latest release of its image in place of the one built here."""
+    name = entry.image.name
+    releases = [record for record in published.whole if record.image == name]
+    if not releases:
+        return entry
+    releases.reverse()
+    return replace(
+        entry,
+        absence="",
+        suites=recorded_suites(releases[0], suites),
+        layers=packed_layers(releases[0], registry),
+        scan=None,
+        releases=tuple(releases),
+        moving=published.moving(releases[0]),
+    )
 
-    It has no layers where manifest or configuration do not say them.
-    """
-    lines = suite_lines([one for one in suites if one.name in record.report], record.report)
-    known = KnownImage(lines, (), record.release)
+
+def packed_layers(record: Record, registry: RegistryClient) -> tuple[Layer, ...]:
+    """Return the layers of a published image; none if its manifest and configuration disagree."""
     try:
         manifest = registry.manifest(record.digest)
-        sizes = manifest.sizes()[1:] if manifest else ()
-        content = registry.blob(manifest.config_digest, LARGEST_DOCUMENT) if manifest else b"{}"
-        config = parse_strict_json(content)
-        history = config.get("history", ())
-        steps = [str(one.get("created_by", "")) for one in history if not one.get("empty_layer")]
-        layers = tuple(Layer(None, *pair) for pair in zip(sizes, steps, strict=True))
+        if manifest is None:
+            return ()
+        config = parse_strict_json(registry.blob(manifest.config_digest, LARGEST_DOCUMENT))
+        steps = [
+            str(step.get("created_by", ""))
+            for step in config.get("history", ())
+            if not step.get("empty_layer")
+        ]
+        sizes = manifest.sizes()[1:]
+        return tuple(Layer(None, size, step) for size, step in zip(sizes, steps, strict=True))
     except (CheckFailedError, AttributeError, KeyError, TypeError, ValueError):
-        return known
-    return replace(known, layers=layers)
+        return ()
 
 
-def with_stages(known: KnownImage, chain: Iterable[Stage]) -> KnownImage:
-    """Return the image with the stages that its layers are copied from.
+def name_stages(layers: Sequence[Layer], chain: Iterable[Stage]) -> tuple[Layer, ...]:
+    """Return the layers with the stages that they are copied from.
 
     A history does not say them, the Dockerfile's stages do: where their last copies are the same,
     they are the same steps.
     """
-    lines = [one.line for stage in chain for one in stage.instructions]
-    copies = [line for line in lines if line.startswith("COPY ")]
-    layers = [*known.layers]
+    copies = []
+    for stage in chain:
+        lines = (instruction.line for instruction in stage.instructions)
+        copies += [line for line in lines if line.startswith("COPY ")]
+    named = [*layers]
     indices = [index for index, layer in enumerate(layers) if layer.made_by.startswith("COPY ")]
     indices = indices[-len(copies) :] if copies else []
     steps = [layers[index].made_by.removesuffix("# buildkit").strip() for index in indices]
     if steps == [_FLAGS.sub("", line) for line in copies]:
         for index, line in zip(indices, copies, strict=True):
-            layers[index] = layers[index]._replace(made_by=line.replace(" --link", ""))
-    return replace(known, layers=tuple(layers))
+            named[index] = named[index]._replace(made_by=line.replace(" --link", ""))
+    return tuple(named)
+
+
+def recorded_suites(record: Record, suites: Iterable[Suite]) -> tuple[SuiteLine, ...]:
+    """Return a line for each suite that ran before the image was published."""
+    return suite_lines([suite for suite in suites if suite.name in record.report], record.report)
 
 
 def suite_lines(

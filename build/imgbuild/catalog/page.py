@@ -2,7 +2,7 @@
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from os.path import lexists
 from pathlib import Path
@@ -18,7 +18,7 @@ from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rules import parse_numbers
 
 if TYPE_CHECKING:  # what it reads from is slow to import, and the README's table needs none of it
-    from imgbuild.catalog.entries import Catalog, CatalogEntry
+    from imgbuild.catalog.entries import CatalogEntry
 
 #: It says who wrote the page: another's file is never replaced.
 GENERATOR = '<meta name="generator" content="imgbuild catalog">'
@@ -31,41 +31,49 @@ _VERSIONS = ("tensorflow", "python", "cuda", "cudnn", "nccl", "horovod")
 
 
 def catalog_page(
-    catalog: "Catalog", instruction: Callable[[str], str], *, documented: bool = False
+    entries: "Sequence[CatalogEntry]",
+    instruction: Callable[[str], str],
+    *,
+    repository: str | None,
+    has_engine: bool,
+    documented: bool = False,
 ) -> str:
     """Return the page; ``instruction`` shortens the step that made a layer.
 
-    ``documented``: the documentation's site is beside it. The default of the matrix is first.
+    ``repository`` is the one whose records were read, and ``has_engine`` whether an engine was
+    asked. ``documented``: the documentation's site is beside it. The default of the matrix is
+    first.
     """
-    entries = sorted(catalog.entries, key=lambda one: one.image.name)
-    entries.sort(key=lambda one: parse_numbers(one.image.tensorflow), reverse=True)
-    ordered = sorted(entries, key=lambda one: not _is_default(one.image))
+    entries = sorted(entries, key=lambda entry: entry.image.name)
+    entries.sort(key=lambda entry: parse_numbers(entry.image.tensorflow), reverse=True)
+    ordered = sorted(entries, key=lambda entry: not _is_default(entry.image))
     groups = groupby(ordered, key=_title)
     versions: dict[tuple[str, ...], list[CatalogEntry]] = {}
     gpus: dict[str, list[CatalogEntry]] = {}  # together those that serve the same GPUs
-    for one in entries:
-        row = tuple(one.image.keys.get(name, "") for name in _VERSIONS)
-        versions.setdefault(row, []).append(one)
-        if one.shown["gpu"]:
-            gpus.setdefault(str(one.shown["gpu"]), []).append(one)
+    for entry in entries:
+        row = tuple(entry.image.keys.get(name, "") for name in _VERSIONS)
+        versions.setdefault(row, []).append(entry)
+        if entry.facts["gpu"]:
+            gpus.setdefault(str(entry.facts["gpu"]), []).append(entry)
     code = {name: (_FOLDER / f"page.{name}").read_text("utf-8") for name in ("css", "js")}
-    return _rendered(
+    # How a Content-Security-Policy names a style or script.
+    hashes = {}
+    for name, text in code.items():
+        digest = hashlib.sha256(text.encode()).digest()
+        hashes[name] = f"sha256-{b64encode(digest).decode()}"
+    return _render(
         "page.html.j2",
         instruction=instruction,
         generator=GENERATOR,
         code=code,
-        # How a Content-Security-Policy names a style or script.
-        hashes={
-            name: f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-            for name, text in code.items()
-        },
+        hashes=hashes,
         groups=[(title, [*same]) for title, same in groups],
         entries=entries,
         versions=versions,
         gpus=[*gpus.values()],
         generations=GENERATIONS,
-        repository=catalog.repository,
-        engine=catalog.engine,
+        repository=repository,
+        engine=has_engine,
         documented=documented,
     )
 
@@ -84,10 +92,10 @@ def _is_default(image: Image) -> bool:
 
 def images_table(matrix: Matrix) -> str:
     """Return the table of images in Markdown: a row a minor of TensorFlow, a column a stack."""
-    ordered = sorted(all_images(matrix), key=lambda one: parse_numbers(one.tensorflow))
-    groups = groupby(ordered, key=lambda one: one.minor)
+    ordered = sorted(all_images(matrix), key=lambda image: parse_numbers(image.tensorflow))
+    groups = groupby(ordered, key=lambda image: image.minor)
     rows = [(minor, [*same]) for minor, same in groups]
-    return _rendered("readme.md.j2", groups=rows, stacks=matrix.stacks, support=gpu_support)
+    return _render("readme.md.j2", groups=rows, stacks=matrix.stacks, support=gpu_support)
 
 
 def with_images_table(path: Path, table: str) -> str:
@@ -105,16 +113,20 @@ def with_images_table(path: Path, table: str) -> str:
 
 def readme_texts(root: Path, matrix: Matrix) -> dict[Path, str]:
     """Return the pages of a checkout that have the markers, each with its table."""
-    paths = [path for path in (root / page for page in PAGES) if path.is_file()]
-    marked = [path for path in paths if BEGIN in path.read_text(encoding="utf-8", errors="replace")]
-    return {path: with_images_table(path, images_table(matrix)) for path in marked}
+    texts = {}
+    for page in PAGES:
+        path = root / page
+        if path.is_file() and BEGIN in path.read_text(encoding="utf-8", errors="replace"):
+            texts[path] = with_images_table(path, images_table(matrix))
+    return texts
 
 
 def page_file(folder: Path) -> Path:
     """Return the file that the page becomes; InputError if something else has its place."""
     page, what = folder / "index.html", f"--output {folder}"
     try:
-        there = next(one for one in (folder.absolute(), *folder.absolute().parents) if lexists(one))
+        folders = (folder.absolute(), *folder.absolute().parents)
+        there = next(filter(lexists, folders))
         if not there.is_dir():
             raise InputError(f"{what}: {there} is no folder. Name one; the page is its index.html.")
         text = (
@@ -133,7 +145,7 @@ def page_file(folder: Path) -> Path:
     return page
 
 
-def _rendered(name: str, **values: Any) -> str:  # noqa: ANN401 - what the template shows
+def _render(name: str, **values: Any) -> str:  # noqa: ANN401 - what the template shows
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=select_autoescape(["html.j2"]),  # Markdown is no HTML

@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from imgbuild.cli.options import PROJECT, echo, info, option, repository
+from imgbuild.cli.options import PROJECT, echo, info, option
+from imgbuild.cli.options import repository as repository_option
 from imgbuild.project import Project
 from imgbuild.text import counted
 
 
 def catalog(
     output: Path = option("--output DIR", "Folder for index.html.", default=Path("catalog")),
-    published: str | None = repository("--published", "The repository of published images."),
+    published: str | None = repository_option("--published", "The repository of published images."),
     readme: Path | None = option(
         "--readme FILE", "Write only the table of images, between the markers of FILE."
     ),
@@ -23,7 +24,7 @@ def catalog(
     """
     from imgbuild.catalog.entries import read_catalog
     from imgbuild.catalog.page import catalog_page, images_table, page_file, with_images_table
-    from imgbuild.cli.show_command import described
+    from imgbuild.cli.show_command import image_facts
     from imgbuild.cli.size_command import instruction
     from imgbuild.files import write_text
     from imgbuild.matrix.images import all_images
@@ -34,10 +35,16 @@ def catalog(
         write_text(readme, with_images_table(readme, images_table(matrix)))
         return
     page = page_file(output)
-    shown = [(image, described(image, checkout.locks)) for image in all_images(matrix)]
-    found = read_catalog(checkout, shown, published, info)
-    documented = (output / "docs" / "index.html").is_file()
-    write_text(page, catalog_page(found, instruction, documented=documented))
-    known = sum(not isinstance(one.known, str) for one in found.entries)
-    images = counted(len(found.entries), "image")
+    facts = [(image, image_facts(image, checkout.locks)) for image in all_images(matrix)]
+    entries, repository, has_engine = read_catalog(checkout, facts, published, info)
+    text = catalog_page(
+        entries,
+        instruction,
+        repository=repository,
+        has_engine=has_engine,
+        documented=(output / "docs" / "index.html").is_file(),
+    )
+    write_text(page, text)
+    known = sum(not entry.absence for entry in entries)
+    images = counted(len(entries), "image")
     echo(f"{page}: {images}, {known} of them published or built here.")

@@ -1,7 +1,6 @@
 """``imgbuild diff``: in what two images differ."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from imgbuild.project import Project
 from imgbuild.text import aligned, wrapped
 
 if TYPE_CHECKING:
-    from imgbuild.catalog.comparison import ComparedImage, Value
+    from imgbuild.catalog.comparison import Sections, Value
 
 
 def diff(
@@ -28,32 +27,37 @@ def diff(
     its name, tag or alias, such as 2.2-gpu; with a release of it, 2.2-gpu@20261120.1 or
     2.2-gpu@published; or the reference of an image in the engine or a registry, such as me/train:1.
     """
-    from imgbuild.catalog.comparison import ImageFinder, differing
+    from imgbuild.catalog.comparison import SECTIONS, ImageFinder, differing
 
     log = cache(info)  # of both images the same
     finder = ImageFinder(checkout, source, log)
-    images = finder.find(first), finder.find(second)
-    a, b = (asdict(image) for image in images)
-    different = {name: differing(a[name], b[name]) for name in a if name != "title"}
-    result, text = {"a": a, "b": b, "differing": different}, "\n".join(_lines(*images)).rstrip()
-    print_result(result, [text], as_json=as_json)
+    a, b = finder.find(first), finder.find(second)
+    different = {name: differing(a[name], b[name]) for name in SECTIONS}
+    text = "\n".join(_lines(a, b)).rstrip()
+    print_result({"a": a, "b": b, "differing": different}, [text], as_json=as_json)
 
 
-def _lines(first: "ComparedImage", second: "ComparedImage") -> Iterator[str]:
-    from imgbuild.catalog.comparison import differing
+def _lines(first: "Sections", second: "Sections") -> Iterator[str]:
+    from imgbuild.catalog.comparison import SECTIONS
+    from imgbuild.differences import changed_values
 
-    for name in ("pins", "gpus", "packages", "size", "suites"):
-        a, b = getattr(first, name), getattr(second, name)
-        unknown = [f"{i.title} {s}" for i, s in ((first, a), (second, b)) if isinstance(s, str)]
-        if unknown:
+    titles = (str(first["title"]), str(second["title"]))
+    for name in SECTIONS:
+        a, b = first[name], second[name]
+        if isinstance(a, str) or isinstance(b, str):
+            unknown = [
+                f"{title} {section}"
+                for title, section in zip(titles, (a, b), strict=True)
+                if isinstance(section, str)
+            ]
             yield from wrapped(f"{name}: not compared. {'; '.join(unknown)}.", "")
             yield ""
             continue
-        rows = [(key, *map(_shown, pair)) for key, pair in differing(a, b).items()]
-        rows = sorted(rows) if name == "packages" else rows
+        changed = changed_values(a, b)
+        rows = [(key, *map(_value_text, pair)) for key, pair in changed.items()]
         if rows:
-            yield from aligned([(name, first.title, second.title), *rows])
-        same = [f"{key} {_shown(value)}" for key, value in a.items() if b.get(key) == value]
+            yield from aligned([(name, *titles), *(sorted(rows) if name == "packages" else rows)])
+        same = [f"{key} {_value_text(value)}" for key, value in a.items() if key not in changed]
         if same and name == "packages":
             same = [str(len(same))]
         if same:
@@ -61,7 +65,7 @@ def _lines(first: "ComparedImage", second: "ComparedImage") -> Iterator[str]:
         yield from [""] if rows or same else []
 
 
-def _shown(value: "Value | None") -> str:
+def _value_text(value: "Value | None") -> str:
     """Return a value as people read it; a number is bytes."""
     if value is None:
         return "-"

@@ -1,9 +1,8 @@
 """``imgbuild pick``: the images that will run, and why the others will not."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +14,14 @@ from imgbuild.project import Project
 from imgbuild.text import aligned, counted, ranges, wrapped
 
 if TYPE_CHECKING:
-    from imgbuild.catalog.choice import Fit, RequirementFile
+    from imgbuild.catalog.choice import Fit, Requirements
     from imgbuild.matrix.gpus import Gpu
     from imgbuild.matrix.images import Image
 
 #: Of so many images that will run, the lines that differ are listed.
 _DETAILED = 6
+#: The images that will not run by the reason, each with its version of what it lacks.
+Refused = defaultdict[str, list[tuple["Image", str]]]
 
 
 @takes_selection(without="everything")
@@ -51,97 +52,124 @@ def pick(
         raise InputError(
             "--here reads the GPU and driver of this machine: omit --gpu-model and --driver."
         )
-    gpus, no_gpu = choice.gpus_here() if here else ((), "")
-    gpus = (choice.gpu_called(gpu_model, driver),) if gpu_model or driver else gpus
-    file = choice.read_requirements(requirements) if requirements else None
-    versions = choice.python_range(python or ">=0") & (file.python if file else "")
-    need = choice.Requirements(gpus, no_gpu, versions, file.lines if file else ())
+    need = choice.read_requirements(requirements) if requirements else choice.Requirements()
+    need = replace(need, python=choice.python_range(python or ">=0") & need.python)
+    if here:
+        gpus, no_gpu = choice.gpus_here()
+        need = replace(need, gpus=gpus, no_gpu=no_gpu)
+    elif gpu_model or driver:
+        need = replace(need, gpus=(choice.find_gpu(gpu_model, driver),))
+    gpus = need.gpus
     images = select(checkout, selection.without_defaults)
     if selection.cpu and not selection.gpu:
         need = replace(need, gpus=())
-    fits, refused = list[choice.Fit](), defaultdict(list)
-    for image in images:
-        judged = need.judge(image, checkout)
-        if isinstance(judged, choice.Fit):
-            fits.append(judged)
-        else:
-            refused[judged[0]].append((image, judged[1]))
-    best = choice.best_fit(fits, file)
+    fits, refused = _judge_images(images, need, checkout)
+    best = need.best_fit(fits)
     if as_json:
-        others = [
-            {"why": why, "images": {image.name: has for image, has in alike}}
-            for why, alike in refused.items()
-        ]
-        newest = best.image.name if best else None
-        runs = [_as_json(fit, file) for fit in fits]
-        gpu_facts = [one._asdict() for one in gpus]
-        print_json({"gpus": gpu_facts, "run": runs, "newest": newest, "refused": others})
+        print_json(
+            {
+                "gpus": [gpu._asdict() for gpu in gpus],
+                "run": [_fit_json(fit, need) for fit in fits],
+                "newest": best.image.name if best else None,
+                "refused": _refused_json(refused),
+            }
+        )
     else:
-        for gpu in need.gpus:
-            echo(f"GPU: {gpu.name}, capability {gpu.capability}, driver {gpu.driver or 'any'}\n")
         minors = [image.minor for image in images]
-        groups = (_fitting(fits, file), _compiled(fits, need.gpus), _refused(refused, minors))
-        echo("\n".join(chain(*groups)))
-        if file and best:
-            echo("\n".join(_differing(fits, best, file)))
+        lines = [*_fit_lines(fits, need), *_ptx_lines(fits, need.gpus)]
+        lines += _refusal_lines(refused, minors)
+        if best and need.path:
+            lines += _difference_lines(fits, best, need)
         elif best:
-            echo(f"\nThe newest that will run: `imgbuild build {best.image.name}`")
+            lines.append(f"\nThe newest that will run: `imgbuild build {best.image.name}`")
+        echo("\n".join([*_gpu_lines(need.gpus), *lines]))
     if not fits:
         without = " Without a GPU, use an image for CPUs (--cpu)." if need.no_gpu else ""
         raise CheckFailedError(f"No image will run; see the reasons above.{without}")
 
 
-def _as_json(fit: "Fit", file: "RequirementFile | None") -> dict[str, Any]:
-    found = {**fit.image.as_json(), "gpu": fit.code, "would_be_added": [*fit.added]}
-    if file:
-        found["differs"] = [
+def _judge_images(
+    images: "Sequence[Image]", need: "Requirements", project: Project
+) -> "tuple[list[Fit], Refused]":
+    """Return the images that will run, and the others."""
+    from imgbuild.catalog.choice import Fit
+
+    fits, refused = list[Fit](), Refused(list)
+    for image in images:
+        verdict = need.judge(image, project)
+        if isinstance(verdict, Fit):
+            fits.append(verdict)
+        else:
+            why, version = verdict
+            refused[why].append((image, version))
+    return fits, refused
+
+
+def _fit_json(fit: "Fit", need: "Requirements") -> dict[str, Any]:
+    facts = {**fit.image.as_json(), "gpu": fit.code, "would_be_added": [*fit.added]}
+    if need.path:
+        facts["differs"] = [
             {"place": line.place, "line": line.text, "why": why} for line, why in fit.differing
         ]
-        found["extend"] = file.extend_command(fit)
-    return found
+        facts["extend"] = need.extend_command(fit)
+    return facts
 
 
-def _fitting(fits: "Sequence[Fit]", file: "RequirementFile | None") -> Iterator[str]:
+def _refused_json(refused: "Refused") -> list[dict[str, Any]]:
+    groups = []
+    for why, alike in refused.items():
+        groups.append({"why": why, "images": {image.name: version for image, version in alike}})
+    return groups
+
+
+def _gpu_lines(gpus: "Sequence[Gpu]") -> Iterator[str]:
+    for gpu in gpus:
+        yield f"GPU: {gpu.name}, capability {gpu.capability}, driver {gpu.driver or 'any'}\n"
+
+
+def _fit_lines(fits: "Sequence[Fit]", need: "Requirements") -> Iterator[str]:
     """Yield the images that will run, and all that one of them lacks."""
     missing: dict[str, None] = {}
-    differ = ("lines differ",) if file else ()
+    differ = ("lines differ",) if need.path else ()
     rows = [("will run", "python", "cuda", "driver from", "code", *differ)]
     for fit in fits:
         image = fit.image
         cuda, driver = (image.version_of("cuda"), image.cuda.driver) if image.cuda else ("-", "-")
-        count = (str(len(fit.differing)),) if file else ()
+        count = (str(len(fit.differing)),) if need.path else ()
         rows.append((image.name, image.version_of("python"), cuda, driver, fit.code, *count))
         missing.update(dict.fromkeys(fit.added))
-    yield from aligned(rows) if fits else ()
-    yield from ["", *wrapped(f"would be added: {', '.join(missing)}", "")] if missing else ()
+    if fits:
+        yield from aligned(rows)
+    if missing:
+        yield ""
+        yield from wrapped(f"would be added: {', '.join(missing)}", "")
 
 
-def _differing(fits: "Sequence[Fit]", best: "Fit", file: "RequirementFile") -> Iterator[str]:
+def _difference_lines(fits: "Sequence[Fit]", best: "Fit", need: "Requirements") -> Iterator[str]:
     """Yield the lines that differ and the command for each image; of many, for the best one."""
-    shown = fits if len(fits) <= _DETAILED else [best]
-    for fit in shown:
+    detailed = fits if len(fits) <= _DETAILED else [best]
+    for fit in detailed:
         count = len(fit.differing)
         verb = "differs" if count == 1 else "differ"
         yield f"\n{fit.image.name}: {counted(count, 'line')} {verb}"
         yield from aligned([("", line.place, line.text, why) for line, why in fit.differing])
-        yield f"  {file.extend_command(fit)}"
-    if len(shown) < len(fits):
+        yield f"  {need.extend_command(fit)}"
+    if len(detailed) < len(fits):
         yield f"\n{best.image.name} differs in the fewest lines. --tf VERSION shows other images."
 
 
-def _compiled(fits: "Sequence[Fit]", gpus: "Sequence[Gpu]") -> Iterator[str]:
+def _ptx_lines(fits: "Sequence[Fit]", gpus: "Sequence[Gpu]") -> Iterator[str]:
     """Yield what PTX alone means for the GPUs."""
     from imgbuild.matrix.gpus import KernelSupport, kernel_support, ptx_warning
 
     cuda = [(fit.image.wheel, fit.image.cuda) for fit in fits if fit.image.cuda]
-    for one in (gpu.capability for gpu in gpus if gpu.capability):
-        if any(kernel_support(one, *code) is KernelSupport.PTX for code in cuda):
-            yield from ["", *wrapped(f"{KernelSupport.PTX}: {ptx_warning(one)}", "")]
+    for capability in (gpu.capability for gpu in gpus if gpu.capability):
+        if any(kernel_support(capability, *code) is KernelSupport.PTX for code in cuda):
+            yield ""
+            yield from wrapped(f"{KernelSupport.PTX}: {ptx_warning(capability)}", "")
 
 
-def _refused(
-    refused: "Mapping[str, Sequence[tuple[Image, str]]]", minors: Sequence[str]
-) -> Iterator[str]:
+def _refusal_lines(refused: "Refused", minors: Sequence[str]) -> Iterator[str]:
     """Yield each reason with the images that it is true of, by kind and range of versions."""
     every = sorted({*minors}, key=lambda minor: [int(number) for number in minor.split(".")])
     for why, alike in refused.items():
@@ -151,5 +179,5 @@ def _refused(
         kinds = defaultdict(list)
         for image, _ in alike:
             kinds[image.name.split("-", 2)[2]].append(image.minor)
-        texts = (f"{kind} {ranges(found, every)}" for kind, found in kinds.items())
+        texts = (f"{kind} {ranges(named, every)}" for kind, named in kinds.items())
         yield from wrapped(f"{len(alike)} will not run: {'; '.join(texts)}")

@@ -22,11 +22,11 @@ GPU_TITLE = (
 @takes_selection()
 def show(selection: Selection, as_json: bool = JSON, checkout: Project = PROJECT) -> None:
     """Show the pins of an image, each with its reason, and its GPUs."""
-    shown = [described(image, checkout.locks) for image in select(checkout, selection)]
-    print_result(shown, ["\n\n".join(map(image_text, shown))], as_json=as_json)
+    facts = [image_facts(image, checkout.locks) for image in select(checkout, selection)]
+    print_result(facts, ["\n\n".join(map(image_text, facts))], as_json=as_json)
 
 
-def described(image: "Image", locks: Path) -> dict[str, Any]:
+def image_facts(image: "Image", locks: Path) -> dict[str, Any]:
     """Return the image's pins with sources and reasons, its locks and its GPUs."""
     from imgbuild.dockerfile.conda import conda_packages
     from imgbuild.matrix.tags import planned_tags
@@ -36,18 +36,18 @@ def described(image: "Image", locks: Path) -> dict[str, Any]:
         for url, sha256 in conda_packages(image.version_of("python"), image.python, locks).items()
     ]
     apt = list(image.apt_cuda.runtime) if image.apt_cuda else []
+    pins = []
+    for pin in image.pins:
+        facts = asdict(pin)
+        del facts["key"]
+        facts["packages"] = packages if pin.component == "python" else []
+        facts["apt"] = apt if pin.component == "cuda" else []
+        pins.append(facts)
     return {
         **image.as_json(),
         "aliases": list(image.aliases),
         "published": asdict(planned_tags(image)),
-        "pins": [
-            {
-                **{name: value for name, value in asdict(pin).items() if name != "key"},
-                "packages": packages if pin.component == "python" else [],
-                "apt": apt if pin.component == "cuda" else [],
-            }
-            for pin in image.pins
-        ],
+        "pins": pins,
         "without_horovod": None if image.horovod else image.row.horovod.why,
         "lock": f"images/locks/{image.lock_name}",
         "provides": dict.fromkeys(image.provided, image.distribution),
@@ -99,10 +99,9 @@ def image_text(image: dict[str, Any]) -> str:
     if gpu:
         lines += ["", f"minimum driver {gpu['minimum_driver']}"]
         lines += [*wrapped(f"source: {gpu['minimum_driver_source']}", INDENT), "", *GPU_TITLE]
-        lines += [
-            f"{INDENT}{g['generation']:<10} {g['capability']:<5} {g['service']:<15} {g['examples']}"
-            for g in gpu["generations"]
-        ]
+        for facts in gpu["generations"]:
+            line = f"{facts['generation']:<10} {facts['capability']:<5} {facts['service']:<15}"
+            lines.append(f"{INDENT}{line} {facts['examples']}")
         lines += wrapped(gpu["not_served"] or "", INDENT)
     return "\n".join(line.rstrip() for line in lines)
 
@@ -120,8 +119,12 @@ def _pin_lines(pin: dict[str, Any], mpi: str) -> list[str]:
     if pin["apt"]:
         notes.append(f"packages: {' '.join(pin['apt'])}")
     if packages := pin["packages"]:
-        unlocked = [one["url"].rsplit("/", 1)[1] for one in packages if not one["locked"]]
+        unlocked = [
+            package["url"].rsplit("/", 1)[1] for package in packages if not package["locked"]
+        ]
         count = f"{len(packages) - len(unlocked)} of {len(packages)}"
         notes.append(f"{count} packages have a recorded sha256")
         notes += [f"unlocked {name}" for name in unlocked]
-    return [*lines, *(line for note in notes for line in wrapped(note, INDENT))]
+    for note in notes:
+        lines += wrapped(note, INDENT)
+    return lines

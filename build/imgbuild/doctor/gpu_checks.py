@@ -1,6 +1,5 @@
 """Check the GPUs of this machine, and say which images of the matrix run on them, and how."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from glob import glob
@@ -8,16 +7,13 @@ from glob import glob
 from imgbuild.doctor.checks import Finding, Status, ask_check
 from imgbuild.doctor.host_system import as_root, install_command
 from imgbuild.engine.discovery import DEFAULT_HOST
+from imgbuild.engine.gpus import SECONDS, find_gpus
 from imgbuild.engine.types import EngineVersion
 from imgbuild.matrix.gpus import Gpu, KernelSupport, compatibility
 from imgbuild.matrix.images import Image
-from imgbuild.process import find_program, run
+from imgbuild.process import run
 from imgbuild.text import ranges
 
-#: It takes a second or two where the driver is not kept loaded; a broken GPU lets it hang.
-SECONDS = 10.0
-#: On PATH, or where WSL has the driver of Windows.
-_PROGRAMS = ("nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi")
 #: Where the Container Device Interface has its devices, by its specification.
 CDI_FILES = ("/etc/cdi/*", "/var/run/cdi/*")
 _WAYS = {
@@ -31,31 +27,7 @@ _VERBS = {
     KernelSupport.NOTHING: "do not run",
     None: "may run",
 }
-_VERSION = re.compile(r"\d+(\.\d+)+")
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/"
-
-
-def find_gpus() -> tuple[list[Gpu], str]:
-    """Return the GPUs, or why none can be listed; neither where there is no nvidia-smi.
-
-    A GPU in parts (MIG) is listed once: its parts have its capability.
-    """
-    program = next(filter(None, map(find_program, _PROGRAMS)), None)
-    if program is None:
-        return [], ""
-    query = "--query-gpu=name,driver_version"
-    command = [program, f"{query},compute_cap", "--format=csv,noheader"]
-    result = run(command, timeout=SECONDS)
-    if "not a valid field" in result.output:  # an old one does not know compute_cap
-        result = run([program, query, command[-1]], timeout=SECONDS)
-    gpus, rows = [], [line.split(",") for line in result.output.splitlines()]
-    if not result.ok or min(map(len, rows), default=0) < 2:
-        return [], result.last(1)
-    for name, *cells in rows:
-        # It has words such as [N/A] for what it cannot tell.
-        known = [_VERSION.fullmatch(cell.strip()) for cell in cells]
-        gpus.append(Gpu(name.strip(), *(match[0] if match else None for match in known[:2])))
-    return gpus, ""
 
 
 def check_gpus(

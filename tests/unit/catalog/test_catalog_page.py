@@ -18,10 +18,10 @@ from catalog_pages import BUILT, LAYERS, PUBLISHED, REPOSITORY, SUITES, entry, p
 from catalog_pages import release as record
 from imgbuild.catalog.entries import (
     CatalogEntry,
-    KnownImage,
-    published_image,
+    name_stages,
+    packed_layers,
+    recorded_suites,
     suite_lines,
-    with_stages,
 )
 from imgbuild.catalog.page import page_file
 from imgbuild.dockerfile.stages import Dockerfile
@@ -102,8 +102,7 @@ def test_the_last_scan_and_retired_releases(of: Callable[[str], CatalogEntry]) -
     finding = SecurityFinding("openssl", "openssl", "1", "2", "open")
     scan = Scan(BUILT, "sha256:1", "2026-11-25", (finding,), "not asked: no network", (), ())
     retired = record(of(BUILT).image, retired="2026-11-24", retired_reason="a hole in OpenSSL")
-    known = KnownImage(SUITES, LAYERS, scan=scan)
-    text = said([replace(of(BUILT), known=known, releases=(retired,))])
+    text = said([replace(of(BUILT), scan=scan, releases=(retired,))])
     for part in (
         "2026-11-25: 1 missing security fix",
         "not asked: no network",
@@ -115,14 +114,15 @@ def test_the_last_scan_and_retired_releases(of: Callable[[str], CatalogEntry]) -
 
 def test_text_of_the_matrix_is_text(of: Callable[[str], CatalogEntry]) -> None:
     one, evil = of(CPU), '<script>alert("1")</script>\'"&'
-    pins = [{**pin, "why": evil, "source": f"https://x/{evil}"} for pin in one.shown["pins"]]
-    shown = {**one.shown, "pins": pins}
+    pins = [{**pin, "why": evil, "source": f"https://x/{evil}"} for pin in one.facts["pins"]]
+    facts = {**one.facts, "pins": pins}
     suites = (SUITES[0]._replace(skipped=(evil,), suite=replace(SUITES[0].suite, proves=evil)),)
-    known = KnownImage(suites, (Layer(None, 10**8, evil),), release=evil)
-    releases = (record(one.image, tag=evil, digest=evil),)
+    layers = (Layer(None, 10**8, evil),)
+    releases = (record(one.image, evil, tag=evil, digest=evil),)
     changed = replace(
-        one, shown=shown, known=known, releases=releases, moving=(evil,), packages={evil: evil}
+        one, facts=facts, absence="", suites=suites, layers=layers, packages={evil: evil}
     )
+    changed = replace(changed, releases=releases, moving=(evil,))
     text = page([changed], repository=evil)
     assert text.count("<script") == 1
     assert text.count("</script") == 1
@@ -139,11 +139,13 @@ def test_the_same_page_twice_and_every_id_once(of: Callable[[str], CatalogEntry]
     assert 0 < len({*ids}) == len(ids)
 
 
-def test_an_image_is_tested_when_nothing_failed_is_missing_or_has_changed() -> None:
+def test_an_image_is_tested_when_nothing_failed_is_missing_or_has_changed(
+    of: Callable[[str], CatalogEntry],
+) -> None:
     passed, failed, skipped, changed, missing = SUITES
-    assert KnownImage((passed, skipped), ()).tested
+    assert replace(of(BUILT), suites=(passed, skipped)).tested
     for others in ((passed, failed), (passed, changed), (passed, missing), (skipped,)):
-        assert not KnownImage(others, ()).tested
+        assert not replace(of(BUILT), suites=others).tested
 
 
 def test_suites_of_a_report() -> None:
@@ -159,22 +161,21 @@ def test_layers_of_a_published_image() -> None:
     registry = MemoryRegistry()
     history = [{"created_by": "A"}, {"empty_layer": True}, {"created_by": "B"}]
     image = registry.add_image("1", [b"one", b"three"], history=history)
-    digest, suites = image.digest, read_suites(ROOT / "tests" / "image")
-    found = published_image(replace(RECORD, digest=digest), registry, suites)
-    assert found.layers == (Layer(None, 3, "A"), Layer(None, 5, "B"))
-    assert [one.suite.name for one in found.suites] == ["pins"]
+    published = replace(RECORD, digest=image.digest)
+    assert packed_layers(published, registry) == (Layer(None, 3, "A"), Layer(None, 5, "B"))
+    lines = recorded_suites(published, read_suites(ROOT / "tests" / "image"))
+    assert [line.suite.name for line in lines] == ["pins"]
     for damaged in (b"1", b"no JSON", b'{"history": [1]}'):
         registry.blobs[image.config_digest] = damaged
-        assert published_image(replace(RECORD, digest=digest), registry, suites).layers == ()
+        assert packed_layers(published, registry) == ()
 
 
 def test_copied_layers_are_named_by_the_stages_that_they_are_from() -> None:
     text = "FROM x AS a\nFROM a AS below\nCOPY --link --from=a /opt/python /opt/python\n"
     chain = Dockerfile(f"{text}FROM below AS final\nCOPY --link --from=b /out/ /\n").chain
-    steps = [one.made_by for one in with_stages(KnownImage((), LAYERS), chain).layers]
+    steps = [layer.made_by for layer in name_stages(LAYERS, chain)]
     assert steps[1::2] == ["COPY --from=a /opt/python /opt/python", "COPY --from=b /out/ /"]
-    other = KnownImage((), LAYERS[:3])
-    assert with_stages(other, chain) == other
+    assert name_stages(LAYERS[:3], chain) == LAYERS[:3]
 
 
 def _write(page: Path, content: bytes) -> None:

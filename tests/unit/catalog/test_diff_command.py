@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +91,14 @@ def test_json_has_all_of_both_and_what_differs() -> None:
 
 def test_what_is_built_here(monkeypatch: pytest.MonkeyPatch) -> None:
     suite = entries.SuiteLine(Suite("pins", "", None, ""), "passed")
-    known = entries.KnownImage((suite,), (Layer(None, 5_000_000, "RUN"),))
-    built = {"tf-2.2-cpu-debian": known}
-    monkeypatch.setattr(comparison, "built_images", lambda *_: built)
+    layer = Layer(None, 5_000_000, "RUN")
+
+    def add(asked: list[entries.CatalogEntry], *_: object) -> list[entries.CatalogEntry]:
+        if asked[0].image.name != NAME:
+            return asked
+        return [replace(asked[0], absence="", suites=(suite,), layers=(layer,))]
+
+    monkeypatch.setattr(comparison, "add_built", add)
     text = run("2.2", "2.3")
     assert "unpacked  5.0 MB             -\n" in text
     assert "suites: not compared. tf-2.3-cpu-debian is not built here.\n" in text

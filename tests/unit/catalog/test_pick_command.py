@@ -10,7 +10,7 @@ from conftest import ROOT
 from packaging.version import Version
 from project_copy import command
 
-from imgbuild.doctor import gpu_checks
+from imgbuild.catalog import choice
 from imgbuild.errors import InputError
 from imgbuild.matrix.gpus import Gpu
 
@@ -169,7 +169,7 @@ def test_python_and_readable_groups() -> None:
 def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     listed: list[tuple[list[Gpu], str]] = [([], ""), ([], "no driver"), ([], "")]
     listed[2] = ([Gpu("NVIDIA A100-SXM4-40GB", "470.1"), Gpu("T4", "470.1", "7.5")] * 2, "")
-    monkeypatch.setattr(gpu_checks, "find_gpus", lambda: listed.pop(0))
+    monkeypatch.setattr(choice, "find_gpus", lambda: listed.pop(0))
     answer = found("--here")
     assert "tf-2.2-cpu-debian" in answer["run"]
     newest = max(map(Version, (one["tensorflow"] for one in answer["run"].values())))

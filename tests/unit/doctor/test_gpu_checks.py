@@ -10,7 +10,9 @@ from fake_engine import VERSION
 
 from imgbuild.doctor import gpu_checks
 from imgbuild.doctor.checks import Finding, Status
-from imgbuild.doctor.gpu_checks import check_gpus, find_gpus
+from imgbuild.doctor.gpu_checks import check_gpus
+from imgbuild.engine import gpus
+from imgbuild.engine.gpus import find_gpus
 from imgbuild.engine.types import EngineVersion
 from imgbuild.matrix.gpus import Gpu
 from imgbuild.matrix.images import Image
@@ -24,7 +26,7 @@ WITH_RUNTIME, WITH_CDI = replace(VERSION, gpus="nvidia"), replace(VERSION, gpus=
 
 @pytest.fixture(autouse=True)
 def _no_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_checks, "_PROGRAMS", ("nvidia-smi",))
+    monkeypatch.setattr(gpus, "_PROGRAMS", ("nvidia-smi",))
     monkeypatch.setattr(gpu_checks, "CDI_FILES", ())
 
 
@@ -111,6 +113,7 @@ def test_a_driver_that_does_not_work(
 def test_a_driver_that_hangs_or_cannot_even_be_killed(
     program: Program, found: Found, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(gpus, "SECONDS", 0.2)
     monkeypatch.setattr(gpu_checks, "SECONDS", 0.2)
     program("nvidia-smi", "while :; do :; done")
     assert find_gpus() == ([], "no answer within 0 s")
