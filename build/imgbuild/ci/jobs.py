@@ -47,23 +47,6 @@ class JobOptions:
 
 
 @dataclass(frozen=True)
-class ListedImage:
-    """One image, why it is listed, and the digest that a build here will find.
-
-    ``digest`` is None if the image's base was never made.
-    """
-
-    image: Image
-    digest: str | None
-    reason: str
-    shard: str | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        found = {**_facts(self.image), "input_digest": self.digest, "reason": self.reason}
-        return found if self.shard is None else {**found, "shard": self.shard}
-
-
-@dataclass(frozen=True)
 class Job:
     """One job of CI: a shard such as ``1/4``, or a single image."""
 
@@ -85,21 +68,14 @@ class Job:
         return any(image.variant == "gpu" for image in self.images)
 
 
-@dataclass(frozen=True)
-class JobList:
-    """The images that CI has to build, and the jobs that build them."""
-
-    listed: tuple[ListedImage, ...]
-    jobs: tuple[Job, ...]
-
-
 def select_jobs(
     project: Project, images: tuple[Image, ...], options: JobOptions, log: Callable[[str], None]
-) -> JobList:
-    """Return the images that the options leave, compared with the registry.
+) -> tuple[list[dict[str, Any]], list[Job]]:
+    """Return the facts of each image that CI has to build, and the jobs that build them.
 
-    ``--outdated`` is ``--missing``, and the images whose latest release lacks security fixes of
-    its system.
+    The facts say why an image is listed, and the input digest that a build here will find: None if
+    the image's base was never made. ``--outdated`` is ``--missing``, and the images whose latest
+    release lacks security fixes of its system.
 
     InputError: a Dockerfile or lock is not the current one, or no repository is named.
     MachineError: the registry does not answer.
@@ -130,27 +106,42 @@ def select_jobs(
             settings = make_bases(images, settings, engine, log)
     inputs = prepare_inputs(images, settings, project)
     if options.missing:
-        for os_name, base in inputs.bases.items():
-            require_made(base, os_name)
+        _require_bases(inputs)
     digests = _digests(images, project, inputs)
     reasons = dict.fromkeys(digests, SELECTED)
     if options.missing:
-        reasons = {
-            name: outdated.get(name, NOT_PUBLISHED)
-            for name, digest in digests.items()
-            if name in outdated or digest is None or input_tag(digest) not in published
-        }
+        reasons = _reasons_to_build(digests, published, outdated)
     candidates = [image for image in images if image.name in reasons]
-    jobs = _jobs(candidates, project, options, earlier)
-    shard_of = {image.name: job.shard for job in jobs for image in job.images}
-    listed = [
-        ListedImage(image, digests[image.name], reasons[image.name], shard_of[image.name])
-        for image in images
-        if image.name in shard_of
-    ]
+    jobs = _deal_out(candidates, project, options, earlier)
+    shard_of: dict[str, str | None] = {}
+    for job in jobs:
+        shard_of |= dict.fromkeys((image.name for image in job.images), job.shard)
+    built = [image for image in images if image.name in shard_of]
+    listed: list[dict[str, Any]] = []
+    for image in built:
+        name, shard = image.name, shard_of[image.name]
+        facts = {**_facts(image), "input_digest": digests[name], "reason": reasons[name]}
+        listed.append({**facts, "shard": shard} if shard else facts)
     if options.shard:  # a job an image, as every list without --shards
-        jobs = [Job((one.image,)) for one in listed]
-    return JobList(tuple(listed), tuple(jobs))
+        jobs = [Job((image,)) for image in built]
+    return listed, jobs
+
+
+def _require_bases(inputs: BuildInputs) -> None:
+    for os_name, base in inputs.bases.items():
+        require_made(base, os_name)
+
+
+def _reasons_to_build(
+    digests: Mapping[str, str | None], published: Container[str], outdated: Mapping[str, str]
+) -> dict[str, str]:
+    reasons = {}
+    for name, digest in digests.items():
+        if name in outdated:
+            reasons[name] = outdated[name]
+        elif digest is None or input_tag(digest) not in published:
+            reasons[name] = NOT_PUBLISHED
+    return reasons
 
 
 def _digests(
@@ -168,18 +159,21 @@ def _digests(
     return digests
 
 
-def _jobs(
+def _deal_out(
     images: Sequence[Image], project: Project, options: JobOptions, earlier: Mapping[str, float]
 ) -> list[Job]:
     """Return a job an image, or a job a shard; with ``--shard`` that shard alone."""
     number, count = options.shard or (None, options.shards)
     if count is None:
         return [Job((image,)) for image in images]
-    dealt = enumerate(shards(images, project, count, earlier), 1)
-    return [Job(shard, f"{i}/{count}") for i, shard in dealt if number in {None, i}]
+    jobs = []
+    for index, shard in enumerate(divide_images(images, project, count, earlier), 1):
+        if number in {None, index}:
+            jobs.append(Job(shard, f"{index}/{count}"))
+    return jobs
 
 
-def shards(
+def divide_images(
     images: Sequence[Image], project: Project, count: int, earlier: Mapping[str, float]
 ) -> list[tuple[Image, ...]]:
     """Return at most ``count`` shards, none of them empty, in the order of their first images.
@@ -187,9 +181,12 @@ def shards(
     ``earlier`` are the seconds of earlier builds by name. The order of the images is kept in each.
     """
     order = {image.name: number for number, image in enumerate(images)}
-    works = estimated_works(images, project, earlier)
-    dealt = [sorted(order[work.name] for work in part) for part in divide(works, count) if part]
-    return [tuple(images[number] for number in part) for part in sorted(dealt)]
+    shards = []
+    for part in divide(estimated_works(images, project, earlier), count):
+        if part:
+            numbers = sorted(order[work.name] for work in part)
+            shards.append(tuple(images[number] for number in numbers))
+    return sorted(shards, key=lambda shard: order[shard[0].name])
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -197,8 +194,8 @@ def parse_shard(text: str) -> tuple[int, int]:
 
     InputError: it is no such pair, or the number is greater than the count.
     """
-    found = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text, re.ASCII)
-    number, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text, re.ASCII)
+    number, count = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= number <= count <= MOST_SHARDS:
         raise InputError(
             f"--shard {text!r}: give NUMBER/COUNT, the number from 1 to the count and the count at "
@@ -207,34 +204,30 @@ def parse_shard(text: str) -> tuple[int, int]:
     return number, count
 
 
-def json_text(found: JobList) -> str:
-    return json.dumps([one.as_json() for one in found.listed], indent=2)
-
-
-def github_text(found: JobList) -> str:
+def github_text(jobs: Sequence[Job]) -> str:
     """Return a job matrix for ``fromJSON`` on one line, as ``$GITHUB_OUTPUT`` takes it.
 
     InputError: there are more jobs than GitHub runs.
     """
-    if len(found.jobs) > GITHUB_JOBS:
+    if len(jobs) > GITHUB_JOBS:
         raise InputError(
-            f"These are {len(found.jobs)} jobs, and a matrix of GitHub Actions generates at most "
+            f"These are {len(jobs)} jobs, and a matrix of GitHub Actions generates at most "
             f'{GITHUB_JOBS} (docs.github.com, "Actions limits"). Put several images into a job '
             "with --shards N, or select fewer."
         )
-    jobs = [
+    entries = [
         {
             **({"shard": job.shard} if job.shard else _facts(job.images[0])),
             "images": job.names,
             "names": job.options,
             "gpu": job.has_gpu,
         }
-        for job in found.jobs
+        for job in jobs
     ]
-    return json.dumps({"include": jobs}, separators=(",", ":"))
+    return json.dumps({"include": entries}, separators=(",", ":"))
 
 
-def gitlab_text(found: JobList) -> str:
+def gitlab_text(jobs: Sequence[Job]) -> str:
     """Return the jobs of a child pipeline, in YAML; each extends the author's ``.imgbuild``.
 
     They are no ``parallel:matrix``: that makes the variables part of a job's name, which may have
@@ -243,19 +236,17 @@ def gitlab_text(found: JobList) -> str:
     """
     import yaml  # noqa: PLC0415 - for this format alone
 
-    jobs = {
+    pipeline: dict[str, Any] = {}
+    for job in jobs:
         # "images 1/4" would be taken for the first of four equal jobs, and shown grouped with them.
-        f"shard {job.shard.replace('/', ' of ')}" if job.shard else job.names: {
-            "extends": GITLAB_TEMPLATE,
-            "variables": {
-                "IMGBUILD_IMAGES": job.names,
-                "IMGBUILD_NAMES": job.options,
-                "IMGBUILD_GPU": "true" if job.has_gpu else "false",
-            },
+        title = f"shard {job.shard.replace('/', ' of ')}" if job.shard else job.names
+        variables = {
+            "IMGBUILD_IMAGES": job.names,
+            "IMGBUILD_NAMES": job.options,
+            "IMGBUILD_GPU": "true" if job.has_gpu else "false",
         }
-        for job in found.jobs
-    }
-    text = yaml.safe_dump(jobs or GITLAB_NOTHING, sort_keys=False, width=1_000_000)
+        pipeline[title] = {"extends": GITLAB_TEMPLATE, "variables": variables}
+    text = yaml.safe_dump(pipeline or GITLAB_NOTHING, sort_keys=False, width=1_000_000)
     return str(text).rstrip("\n")
 
 

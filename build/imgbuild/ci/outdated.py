@@ -1,7 +1,6 @@
 """Find published images that lack security fixes, by the packages that their records list."""
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import groupby
+from collections.abc import Callable, Mapping
 
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.matrix.images import Image
@@ -27,30 +26,33 @@ def outdated_images(
 
     CheckFailedError: an archive cannot be reached. MachineError: there is no engine.
     """
-    latest = {one.image: one for one in read_published(registry).whole}
+    latest = {record.image: record for record in read_published(registry).whole}
     known = [image for image in images if image.name in latest and latest[image.name].system]
-    found: dict[str, str] = {}
-    if known:
-        with open_context(project, tuple(known), BuildOptions(), log) as context:
-            for os_name, same in groupby(
-                sorted(context.images, key=lambda one: one.os_name), lambda one: one.os_name
-            ):
-                names = [image.name for image in same]
+    reasons: dict[str, str] = {}
+    if not known:
+        return reasons
+    with open_context(project, tuple(known), BuildOptions(), log) as context:
+        names_by_system: dict[str, list[str]] = {}
+        for image in context.images:
+            names_by_system.setdefault(image.os_name, []).append(image.name)
+        for os_name, names in sorted(names_by_system.items()):
+            packages: dict[str, str] = {}
+            for name in names:
                 # As old as can be, so that apt names the newest version of every package.
-                packages = {name: "0" for one in names for name in latest[one].system}
-                status = make_status(packages)
-                updates = find_updates(f"updates-{os_name}", os_name, status, context)
-                fixes = {one.package: one.available for one in updates if one.security}
-                for name in names:
-                    if lacking := [*_lacking(latest[name], fixes)]:
-                        found[name] = f"published without security fixes of {_listed(lacking)}"
-    return found
+                packages |= dict.fromkeys(latest[name].system, "0")
+            status = make_status(packages)
+            updates = find_updates(f"updates-{os_name}", os_name, status, context)
+            fixes = {update.package: update.available for update in updates if update.security}
+            for name in names:
+                if lacking := _lacking_fixes(latest[name], fixes):
+                    reasons[name] = f"published without security fixes of {_brief(lacking)}"
+    return reasons
 
 
-def _lacking(record: Record, fixes: Mapping[str, str]) -> Iterable[str]:
-    return (name for name, version in record.system.items() if fixes.get(name, version) != version)
+def _lacking_fixes(record: Record, fixes: Mapping[str, str]) -> list[str]:
+    return [name for name, version in record.system.items() if fixes.get(name, version) != version]
 
 
-def _listed(names: list[str]) -> str:
+def _brief(names: list[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"

@@ -1,18 +1,14 @@
 """``imgbuild matrix``: list the images that CI has to build, as its jobs."""
 
-from enum import StrEnum
+from typing import Literal
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
+from imgbuild.cli.options import echo, flag, info, option, print_json, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project
 
-
-class Format(StrEnum):
-    JSON = "json"
-    GITHUB = "github"
-    GITLAB = "gitlab"
+Format = Literal["json", "github", "gitlab"]
 
 
 @takes_selection()
@@ -22,7 +18,7 @@ def matrix(
         "--format",
         "json: all facts about each image; github: one line for fromJSON; gitlab: jobs of a "
         "child pipeline.",
-        default=Format.JSON,
+        default="json",
     ),
     missing: bool = flag(
         "--missing",
@@ -68,11 +64,18 @@ def matrix(
         images = tuple(image for image in images if image.variant != "gpu")
     if not images:
         raise InputError("--without-gpu leaves nothing: only GPU images are selected.")
-    job_options = jobs.JobOptions(missing, outdated, source, part, shards, make_bases)
-    selected = jobs.select_jobs(checkout, images, job_options, info)
-    text = {
-        Format.JSON: jobs.json_text,
-        Format.GITHUB: jobs.github_text,
-        Format.GITLAB: jobs.gitlab_text,
-    }
-    echo(text[form](selected))
+    job_options = jobs.JobOptions(
+        missing=missing,
+        outdated=outdated,
+        repository=source,
+        shard=part,
+        shards=shards,
+        make_bases=make_bases,
+    )
+    listed, ci_jobs = jobs.select_jobs(checkout, images, job_options, info)
+    if form == "github":
+        echo(jobs.github_text(ci_jobs))
+    elif form == "gitlab":
+        echo(jobs.gitlab_text(ci_jobs))
+    else:
+        print_json(listed)

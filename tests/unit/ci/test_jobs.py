@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,15 +15,12 @@ from imgbuild.ci.jobs import (
     GITHUB_JOBS,
     NOT_PUBLISHED,
     Job,
-    JobList,
     JobOptions,
-    ListedImage,
+    divide_images,
     github_text,
     gitlab_text,
-    json_text,
     parse_shard,
     select_jobs,
-    shards,
 )
 from imgbuild.doctor.diagnosis import write_settings
 from imgbuild.errors import InputError, MachineError
@@ -40,7 +38,6 @@ from imgbuild.settings import Settings, base_setting
 ONE, TWO, GPU = "tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.2-gpu-ubuntu"
 WHERE = "registry.test/team/app"
 MISSING = JobOptions(missing=True, repository=WHERE)
-NOTHING = JobList((), ())
 MADE = Base("imgbuild/base:debian-12-b", f"sha256:{'b' * 64}", BOOTSTRAPPED, Path("/base"))
 
 
@@ -105,13 +102,15 @@ def _images(checkout: Checkout, *names: str) -> tuple[Image, ...]:
     return select_images(load_matrix(checkout.project.matrix), Selection(names=names))
 
 
-def _chosen(checkout: Checkout, options: JobOptions, *names: str) -> JobList:
+def _chosen(
+    checkout: Checkout, options: JobOptions, *names: str
+) -> tuple[list[dict[str, Any]], list[Job]]:
     return select_jobs(checkout.project, _images(checkout, *names), options, print)
 
 
 def _reasons(checkout: Checkout, options: JobOptions, *names: str) -> dict[str, str]:
-    listed = _chosen(checkout, options, *names).listed
-    return {one.image.name: one.reason for one in listed}
+    listed, _ = _chosen(checkout, options, *names)
+    return {image["name"]: image["reason"] for image in listed}
 
 
 def _publish(checkout: Checkout, registry: MemoryRegistry, *names: str) -> None:
@@ -136,6 +135,7 @@ def test_missing_is_by_digest_and_outdated_is_what_lacks_security_fixes_too(
     assert found == {ONE: "no openssl", GPU: NOT_PUBLISHED}
     _publish(checkout, registry, GPU)
     assert _reasons(checkout, MISSING) == {}
+    assert run("--missing", "--from", WHERE, "--name", GPU, project=checkout.root) == "[]\n"
     assert registry.closed
 
 
@@ -143,8 +143,8 @@ def test_bases_are_made_once_and_without_a_registry(
     checkout: Checkout, registry: MemoryRegistry, made: list[str]
 ) -> None:
     """So that a job can make them before it logs in, and makes none while it is logged in."""
-    found = _chosen(checkout, JobOptions(make_bases=True), ONE, GPU)
-    assert all(str(one.digest).startswith("sha256:") for one in found.listed)
+    listed, _ = _chosen(checkout, JobOptions(make_bases=True), ONE, GPU)
+    assert all(image["input_digest"].startswith("sha256:") for image in listed)
     assert (made, registry.calls) == (["debian-12"], [])
     _publish(checkout, registry, ONE)
     assert _reasons(checkout, MISSING, ONE, TWO) == {TWO: NOT_PUBLISHED}
@@ -158,23 +158,22 @@ def test_bases_are_made_once_and_without_a_registry(
 
 
 def test_each_shard_finds_the_part_that_all_shards_list(checkout: Checkout) -> None:
-    every = _chosen(checkout, JobOptions(shards=2))
-    assert [job.shard for job in every.jobs] == ["1/2", "2/2"]
-    for number, job in enumerate(every.jobs, 1):
-        part = _chosen(checkout, JobOptions(shard=(number, 2)))
-        expected = [(image, job.shard) for image in job.images]
-        assert [(one.image, one.shard) for one in part.listed] == expected
-        assert [one for one in every.listed if one.shard == job.shard] == [*part.listed]
-        assert [one.images for one in part.jobs] == [(image,) for image in job.images]
-    assert _chosen(checkout, JobOptions(shard=(4, 4))) == NOTHING
-    assert len(_chosen(checkout, JobOptions(shards=4)).jobs) == 3
+    listed, jobs = _chosen(checkout, JobOptions(shards=2))
+    assert [job.shard for job in jobs] == ["1/2", "2/2"]
+    for number, job in enumerate(jobs, 1):
+        part, part_jobs = _chosen(checkout, JobOptions(shard=(number, 2)))
+        assert [image["name"] for image in part] == [image.name for image in job.images]
+        assert part == [image for image in listed if image["shard"] == job.shard]
+        assert [single.images for single in part_jobs] == [(image,) for image in job.images]
+    assert _chosen(checkout, JobOptions(shard=(4, 4))) == ([], [])
+    assert len(_chosen(checkout, JobOptions(shards=4))[1]) == 3
 
 
 @pytest.mark.parametrize("count", [1, 3, 100])
 def test_each_image_is_in_exactly_one_shard(
     images: dict[str, Image], project: Project, count: int
 ) -> None:
-    found = shards([*images.values()], project, count, {})
+    found = divide_images([*images.values()], project, count, {})
     assert sorted(image.name for shard in found for image in shard) == sorted(images)
     order = [*images]
     places = [[order.index(image.name) for image in shard] for shard in found]
@@ -190,10 +189,10 @@ def test_shards_are_dealt_by_the_times_in_records(
     names = ("tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.6-cpu-debian", "tf-2.7-cpu-debian")
     times = dict.fromkeys(names, 10.0) | {names[1]: 900.0}
     monkeypatch.setattr("imgbuild.publish.record.read_build_seconds", lambda _: times)
-    every = _chosen(checkout, replace(MISSING, shards=2), *names)
-    assert sorted(len(job.images) for job in every.jobs) == [1, 3]
-    part = _chosen(checkout, replace(MISSING, shard=(1, 2)), *names)
-    assert len(part.jobs) == 2
+    _, jobs = _chosen(checkout, replace(MISSING, shards=2), *names)
+    assert sorted(len(job.images) for job in jobs) == [1, 3]
+    _, part = _chosen(checkout, replace(MISSING, shard=(1, 2)), *names)
+    assert len(part) == 2
 
 
 @pytest.mark.parametrize(
@@ -206,26 +205,28 @@ def test_a_wrong_shard_is_refused(text: str) -> None:
 
 
 @pytest.fixture
-def single(images: dict[str, Image]) -> JobList:
-    return JobList((), tuple(Job((images[name],)) for name in (ONE, GPU)))
+def single(images: dict[str, Image]) -> list[Job]:
+    return [Job((images[name],)) for name in (ONE, GPU)]
 
 
 @pytest.fixture
-def sharded(images: dict[str, Image]) -> JobList:
-    return JobList((), (Job((images[ONE], images[GPU]), "1/4"), Job((images[TWO],), "2/4")))
+def sharded(images: dict[str, Image]) -> list[Job]:
+    return [Job((images[ONE], images[GPU]), "1/4"), Job((images[TWO],), "2/4")]
 
 
-def test_json_says_all_that_is_known(images: dict[str, Image]) -> None:
-    one = ListedImage(images[ONE], None, NOT_PUBLISHED, "1/4")
-    (found,) = json.loads(json_text(JobList((one,), ())))
+@pytest.mark.usefixtures("made")
+def test_json_says_all_that_is_known(checkout: Checkout, images: dict[str, Image]) -> None:
+    ((found,), _) = _chosen(checkout, JobOptions(shard=(1, 1)), ONE)
     facts = {"name": ONE, "variant": "cpu", "stack": "debian", "mpi": images[ONE].mpi_name}
     assert facts.items() <= found.items()
-    assert (found["input_digest"], found["reason"], found["shard"]) == (None, one.reason, "1/4")
-    assert json_text(NOTHING) == "[]"
+    assert (found["input_digest"], found["reason"], found["shard"]) == (None, "selected", "1/1")
+    assert json.loads(run("--name", ONE, project=checkout.root)) == [
+        {key: value for key, value in found.items() if key != "shard"}
+    ]
 
 
 def test_github_has_one_entry_an_image_or_a_shard_on_one_line(
-    single: JobList, sharded: JobList
+    single: list[Job], sharded: list[Job]
 ) -> None:
     text = github_text(single)
     assert "\n" not in text
@@ -236,17 +237,17 @@ def test_github_has_one_entry_an_image_or_a_shard_on_one_line(
         {"shard": "1/4", "images": f"{ONE} {GPU}", "names": names, "gpu": True},
         {"shard": "2/4", "images": TWO, "names": f"--name {TWO}", "gpu": False},
     ]
-    assert github_text(NOTHING) == '{"include":[]}'
+    assert github_text([]) == '{"include":[]}'
 
 
-def test_more_jobs_than_github_runs(single: JobList) -> None:
-    jobs = single.jobs[:1] * GITHUB_JOBS
-    assert len(json.loads(github_text(JobList((), jobs)))["include"]) == 256
+def test_more_jobs_than_github_runs(single: list[Job]) -> None:
+    jobs = single[:1] * GITHUB_JOBS
+    assert len(json.loads(github_text(jobs))["include"]) == 256
     with pytest.raises(InputError, match=r"257 .*256.*--shards"):
-        github_text(JobList((), (*jobs, jobs[0])))
+        github_text([*jobs, jobs[0]])
 
 
-def test_gitlab_has_one_job_an_image_or_a_shard(single: JobList, sharded: JobList) -> None:
+def test_gitlab_has_one_job_an_image_or_a_shard(single: list[Job], sharded: list[Job]) -> None:
     assert [*yaml.safe_load(gitlab_text(single))] == [ONE, GPU]
     first, second = yaml.safe_load(gitlab_text(sharded)).items()
     variables = {
@@ -258,7 +259,7 @@ def test_gitlab_has_one_job_an_image_or_a_shard(single: JobList, sharded: JobLis
     assert second[1]["variables"]["IMGBUILD_GPU"] == "false"
     # GitLab takes no pipeline without a job.
     nothing = {"nothing to build": {"extends": ".imgbuild", "script": ["true"]}}
-    assert yaml.safe_load(gitlab_text(NOTHING)) == nothing
+    assert yaml.safe_load(gitlab_text([])) == nothing
 
 
 def run(*options: str, project: Path = ROOT, **env: str) -> str:
@@ -278,10 +279,10 @@ def test_github_without_gpus_and_a_drifted_dockerfile(checkout: Checkout) -> Non
 
 
 def test_digest_is_unknown_until_base_is_made(checkout: Checkout, made: list[str]) -> None:
-    (unmade,) = _chosen(checkout, JobOptions(), ONE).listed
-    assert (unmade.digest, unmade.reason, made) == (None, "selected", [])
-    (listed,) = _chosen(checkout, JobOptions(make_bases=True), ONE).listed
-    assert str(listed.digest).startswith("sha256:")
+    ((unmade,), _) = _chosen(checkout, JobOptions(), ONE)
+    assert (unmade["input_digest"], unmade["reason"], made) == (None, "selected", [])
+    ((listed,), _) = _chosen(checkout, JobOptions(make_bases=True), ONE)
+    assert listed["input_digest"].startswith("sha256:")
 
 
 @pytest.mark.parametrize(
