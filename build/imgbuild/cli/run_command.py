@@ -2,11 +2,10 @@
 
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import replace
-from enum import StrEnum
 from itertools import takewhile
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import typer
 import typer.core
@@ -24,30 +23,23 @@ if TYPE_CHECKING:
     from imgbuild.training.training_job import TrainingJob
 
 
-class JobFormat(StrEnum):
-    DOCKER = "docker"
-    COMPOSE = "compose"
-    MPIJOB = "mpijob"
-    TFJOB = "tfjob"
-    SLURM = "slurm"
-    DEVCONTAINER = "devcontainer"
+JobFormat = Literal["docker", "compose", "mpijob", "tfjob", "slurm", "devcontainer"]
 
-
-_EVERY = frozenset(JobFormat)
-_KUBERNETES = {JobFormat.MPIJOB, JobFormat.TFJOB}
-_ELSEWHERE = {*_KUBERNETES, JobFormat.SLURM}
-#: Who can express the options that not every format can.
-_TAKEN_BY = {
-    "--exec": {JobFormat.DOCKER},
-    "--nodes": _EVERY - {JobFormat.DOCKER, JobFormat.DEVCONTAINER},
-    "--ps": {JobFormat.COMPOSE, JobFormat.TFJOB},
-    "-np": _EVERY - {JobFormat.TFJOB, JobFormat.DEVCONTAINER},
+_EVERY: frozenset[str] = frozenset(get_args(JobFormat))
+_KUBERNETES = {"mpijob", "tfjob"}
+_ELSEWHERE = {*_KUBERNETES, "slurm"}
+#: The formats that can express an option, for options that not every format can.
+_FORMATS = {
+    "--exec": {"docker"},
+    "--nodes": _EVERY - {"docker", "devcontainer"},
+    "--ps": {"compose", "tfjob"},
+    "-np": _EVERY - {"tfjob", "devcontainer"},
     "--user": _EVERY - _ELSEWHERE,
-    "--shm-size": _EVERY - {JobFormat.SLURM},
-    "--time-limit": _EVERY - {JobFormat.DEVCONTAINER},
-    "--port": {JobFormat.DOCKER, JobFormat.DEVCONTAINER},
+    "--shm-size": _EVERY - {"slurm"},
+    "--time-limit": _EVERY - {"devcontainer"},
+    "--port": {"docker", "devcontainer"},
     "--tensorboard": _EVERY - _ELSEWHERE,
-    "a program": _EVERY - {JobFormat.DEVCONTAINER},
+    "a program": _EVERY - {"devcontainer"},
 }
 
 
@@ -74,7 +66,7 @@ def run(
     form: JobFormat = option(
         "--format",
         "docker is a command line; the others are files for these tools.",
-        default=JobFormat.DOCKER,
+        default="docker",
     ),
     execute: bool = flag("--exec", "Run it, to its end; exit with the code of the program."),
     ranks: int | None = option(
@@ -133,106 +125,138 @@ def run(
 
     The folder of the code is mounted at /work, where the program starts as the user that you are.
     """
-    from imgbuild.training import training_job as training
+    from imgbuild.training.training_job import TrainingJob
 
     names = (*takewhile("--".__ne__, words or ()),)
     command = (words or [])[len(names) + 1 :]
+    _check_format(
+        form,
+        {
+            "--exec": execute,
+            "--nodes": nodes > 1,
+            "--ps": servers,
+            "-np": ranks,
+            "--user": user,
+            "--shm-size": shm_size,
+            "--time-limit": time_limit,
+            "--port": ports,
+            "--tensorboard": tensorboard,
+            "a program": command,
+        },
+    )
     selection = replace(selection, names=selection.names + names)
-    container = (user, shm_size, time_limit, ports, tensorboard)
-    values = (execute, nodes > 1, servers, ranks, *container, command)
-    for (name, formats), value in zip(_TAKEN_BY.items(), values, strict=True):
-        if value and form not in formats:
-            able = " or ".join(one for one in JobFormat if one in formats)
-            raise InputError(f"{name}: --format {form} cannot express it. Give --format {able}.")
-    reference, gpu, flavour, known = _image(checkout, image, selection)
+    reference, has_gpu, flavour, planned = _find_image(checkout, image, selection)
     if form in _ELSEWHERE and not has_registry(reference):
         raise InputError(
             f"--format {form}: other machines would look for {reference} on Docker Hub, where it "
             "is another's. Push it first (`imgbuild push --to REGISTRY/REPOSITORY`), then name it "
             "as it is there: --image REGISTRY/REPOSITORY:TAG."
         )
-    tasks = servers or form == JobFormat.TFJOB
-    count = ranks or (1 if tasks else nodes)
-    if known and not known.horovod and (count > 1 or form == JobFormat.MPIJOB):
+    has_tasks = servers or form == "tfjob"
+    count = ranks or (1 if has_tasks else nodes)
+    if planned and not planned.horovod and (count > 1 or form == "mpijob"):
         raise InputError(
-            f"{known.name} has no MPI to start ranks with: run one process, TensorFlow's own tasks "
-            "(--ps, --format tfjob), or an image with MPI (imgbuild list)."
+            f"{planned.name} has no MPI to start ranks with: run one process, TensorFlow's own "
+            "tasks (--ps, --format tfjob), or an image with MPI (imgbuild list)."
         )
-    planned = training.TrainingJob(
+    has_ssh = form in _KUBERNETES or (nodes > 1 and not has_tasks)
+    training_job = TrainingJob.from_options(
         name=job,
         image=reference,
-        command=tuple(command),
-        code=Path(training.parse_folder(code, "--code")),
+        command=command,
         mpi=flavour,
-        gpus=None if gpus == "none" else gpus or ("all" if gpu else None),
         ranks=count,
         nodes=nodes,
         servers=servers,
-        user=_user(user, form in _KUBERNETES or (nodes > 1 and not tasks)),
-        shm_bytes=training.parse_size(shm_size)
-        if shm_size
-        else training.shared_memory(-(-count // nodes)),
-        seconds=round(seconds("--time-limit", time_limit) or 0),
-        further=tuple(map(training.parse_mount, mount or ())),
-        overrides=tuple(map(training.parse_variable, env or ())),
-        checkpoints=checkpoints and training.parse_source(checkpoints, "--checkpoints"),
+        gpus=gpus or ("all" if has_gpu else None),
+        user=_choose_user(user, has_ssh=has_ssh),
+        seconds=seconds("--time-limit", time_limit),
+        code=code,
+        mounts=mount or (),
+        variables=env or (),
+        checkpoints=checkpoints,
+        shm_size=shm_size,
         tensorboard=tensorboard,
-        ports=tuple(ports or ()),
+        ports=ports or (),
+        has_program=form != "devcontainer",
     )
-    training.check_job(planned, runs=form != JobFormat.DEVCONTAINER)
-    if form != JobFormat.DOCKER:
-        echo(_file(form, planned))
-        return
+    if execute:
+        raise typer.Exit(_execute(training_job, planned, checkout))
+    echo(_text(form, training_job, checkout))
+
+
+def _check_format(form: JobFormat, options: Mapping[str, object]) -> None:
+    """Raise InputError if an option has a value that the format cannot express."""
+    for option_name, value in options.items():
+        formats = _FORMATS[option_name]
+        if value and form not in formats:
+            able = " or ".join(name for name in get_args(JobFormat) if name in formats)
+            raise InputError(
+                f"{option_name}: --format {form} cannot express it. Give --format {able}."
+            )
+
+
+def _docker_client(host: str | None) -> tuple[str, ...]:
+    """Return the words that call the engine: one that the settings do not name docker finds."""
+    return ("docker", "-H", host) if host else ("docker",)
+
+
+def _execute(job: "TrainingJob", planned: "Image | None", project: Project) -> int:
+    """Run the job to its end; return the exit code of the program.
+
+    ``planned`` is its image if that is one of the matrix.
+    """
     from imgbuild.engine.client import open_engine
     from imgbuild.process import find_program
     from imgbuild.registry.signing import require_trusted, trust_of
     from imgbuild.suites.results import ReportStore
-    from imgbuild.training.docker_run import docker_script, run_job
+    from imgbuild.training.docker_run import run_job
 
-    settings = checkout.settings
-    engine_settings = settings.engine
-    host = engine_settings.host  # an engine that the settings do not name the client finds itself
-    client = ("docker", "-H", host) if host else ("docker",)
-    if not execute:
-        echo(docker_script(planned, client))
-        return
+    settings = project.settings
+    client = _docker_client(settings.engine.host)
     if find_program(client[0]) is None:
         raise MachineError(
             "--exec: there is no docker client on PATH. Install one (Debian: docker-cli)."
         )
-    if known or trust_of(settings):
+    if planned or trust_of(settings):
         store = ReportStore(state_dir() / "reports")
-        with open_engine(engine_settings) as engine:
-            stored = engine.need(reference, known)  # Docker would look for it elsewhere
-        if known:
-            store.require_own(stored.id, known)
-        made_here, verified_by = store.was_made_here(stored.id), store.verified_by(stored.id)
+        with open_engine(settings.engine) as engine:
+            stored = engine.need(job.image, planned)  # Docker would look for it elsewhere
+        if planned:
+            store.require_own(stored.id, planned)
         require_trusted(
-            stored.digests, reference, settings, made_here=made_here, verified_by=verified_by
+            stored.digests,
+            job.image,
+            settings,
+            made_here=store.was_made_here(stored.id),
+            verified_by=store.verified_by(stored.id),
         )
-        planned = replace(planned, image=stored.id)  # what was checked, whatever the name means
+        job = replace(job, image=stored.id)  # what was checked, whatever the name means
     # A name of its own: what is removed at the end is this run's.
-    own = replace(planned, name=f"{planned.name}-{secrets.token_hex(3)}")
-    raise typer.Exit(run_job(own, client, info))
+    own = replace(job, name=f"{job.name}-{secrets.token_hex(3)}")
+    return run_job(own, client, info)
 
 
-def _file(form: JobFormat, job: "TrainingJob") -> str:
+def _text(form: JobFormat, job: "TrainingJob", project: Project) -> str:
     from imgbuild.training.batch_script import batch_text
     from imgbuild.training.compose_file import compose_text
     from imgbuild.training.devcontainer import devcontainer_text
+    from imgbuild.training.docker_run import docker_script
     from imgbuild.training.kubeflow import mpijob_text, tfjob_text
 
+    if form == "docker":
+        return docker_script(job, _docker_client(project.settings.engine.host))
     texts = {
-        JobFormat.COMPOSE: compose_text,
-        JobFormat.MPIJOB: mpijob_text,
-        JobFormat.TFJOB: tfjob_text,
-        JobFormat.SLURM: batch_text,
-        JobFormat.DEVCONTAINER: devcontainer_text,
+        "compose": compose_text,
+        "mpijob": mpijob_text,
+        "tfjob": tfjob_text,
+        "slurm": batch_text,
+        "devcontainer": devcontainer_text,
     }
     return texts[form](job).rstrip()
 
 
-def _image(
+def _find_image(
     project: Project, reference: str | None, selection: Selection
 ) -> "tuple[str, bool, Flavour, Image | None]":
     """Return the image's reference, whether it is for GPUs, its MPI; and it, if the matrix's."""
@@ -253,12 +277,12 @@ def _image(
     return reference, selection.gpu, "intelmpi" if selection.mpi == "intelmpi" else "openmpi", None
 
 
-def _user(user: str | None, several: bool) -> str | None:
+def _choose_user(user: str | None, *, has_ssh: bool) -> str | None:
     """Return who runs the program: the caller, who then owns what it writes; None for root.
 
-    On several nodes it is MPI's plain user, whom ssh knows.
+    If ssh connects nodes, it is MPI's plain user, whom ssh knows.
     """
-    if several:
+    if has_ssh:
         if user and user.split(":")[0] != "1000":
             raise InputError(f"--user {user}: ssh between nodes knows the user 1000 alone.")
         return "1000:1000"

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 
 from imgbuild.errors import InputError
-from imgbuild.training.training_job import WORK, TrainingJob
+from imgbuild.training.training_job import WORK, TrainingJob, shell_command
 
 _HEADER = """\
 # The image as a file, once:
@@ -53,9 +53,9 @@ def _lines(job: TrainingJob) -> Iterator[str]:
     lines = [("apptainer", "exec", *(["--nv"] if job.gpus else [])), *binds, ("--pwd", WORK)]
     # On one node mpirun of the image starts the ranks; on several Slurm does, and tells Debian's
     # Open MPI, which is built for PMIx alone (`ompi_info`), about them.
-    command = job.command if job.nodes > 1 else job.launched()
+    command = job.command if job.nodes > 1 else job.launch_command()
     start = [("srun", "--mpi=pmix")] if job.nodes > 1 else []
-    yield " \\\n    ".join(shlex.join(line) for line in [*start, *lines, (file,), command])
+    yield shell_command([*start, *lines, (file,), command])
 
 
 def _allocation(job: TrainingJob) -> Iterator[str]:

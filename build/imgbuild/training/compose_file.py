@@ -14,7 +14,7 @@ from imgbuild.training.training_job import (
     TENSORBOARD_PORT,
     WORK,
     TrainingJob,
-    size_words,
+    docker_size,
 )
 
 Service = dict[str, Any]
@@ -39,22 +39,24 @@ def compose_text(job: TrainingJob) -> str:
     """Return the file; the comment at its beginning says how to run it."""
     main = "chief" if job.servers else "train"
     services = _tasks(job) if job.servers else _nodes(job)
-    volumes = {one.source: {"external": True, "name": one.source} for one in job.volumes}
+    volumes = {}
+    for volume in job.volumes:
+        volumes[volume.source] = {"external": True, "name": volume.source}
     if job.tensorboard:
         services["tensorboard"] = _board(job)
         _wait(services[main], "tensorboard", "service_started")
     if prepare := _prepare(job):
-        volumes |= {_KEY_VOLUME: {}} if _several(job) else {}
+        volumes |= {_KEY_VOLUME: {}} if _has_ssh(job) else {}
         for service in services.values():
             _wait(service, "prepare", "service_completed_successfully")
         services = {"prepare": prepare, **services}
     document = {"services": services, **({"volumes": volumes} if volumes else {})}
-    create = "".join(f"docker volume create {one.source}\n#   " for one in job.volumes)
+    create = "".join(f"docker volume create {volume.source}\n#   " for volume in job.volumes)
     header = _HEADER.format(create=create, job=job.name, main=main)
-    return header + yaml.safe_dump(_escaped(document), sort_keys=False, width=1_000_000)
+    return header + yaml.safe_dump(_escape_dollars(document), sort_keys=False, width=1_000_000)
 
 
-def _several(job: TrainingJob) -> bool:
+def _has_ssh(job: TrainingJob) -> bool:
     return job.nodes > 1 and not job.servers
 
 
@@ -62,7 +64,7 @@ def _nodes(job: TrainingJob) -> dict[str, Service]:
     """Return the services of an MPI job: all but the first node wait for it with sshd."""
     others = [f"node-{number}" for number in range(1, job.nodes)]
     hosts = ("train", *others) if others else ()
-    train = {**_service(job, "train"), "command": [*job.launched(hosts)]}
+    train = {**_service(job, "train"), "command": [*job.launch_command(hosts)]}
     probe = f": < /dev/tcp/127.0.0.1/{_SSH_PORT}"
     services = {"train": train}
     for name in others:
@@ -81,13 +83,15 @@ def _tasks(job: TrainingJob) -> dict[str, Service]:
     for kind, count in (("worker", job.nodes - 1), ("ps", job.servers)):
         if count:
             names[kind] = [f"{kind}-{number}" for number in range(count)]
-    cluster = {kind: [f"{name}:{_TASK_PORT}" for name in names[kind]] for kind in names}
+    cluster = {}
+    for kind, tasks in names.items():
+        cluster[kind] = [f"{name}:{_TASK_PORT}" for name in tasks]
     services = {}
-    for kind, each in names.items():
-        for number, name in enumerate(each):
+    for kind, tasks in names.items():
+        for number, name in enumerate(tasks):
             config = {"cluster": cluster, "task": {"type": kind, "index": number}}
             variables = {**job.variables, "TF_CONFIG": json.dumps(config)}
-            own = {"environment": variables, "command": [*job.launched()]}
+            own = {"environment": variables, "command": [*job.launch_command()]}
             services[name] = {**_service(job, name), **own}
             if kind != "chief":
                 _wait(services["chief"], name, "service_started")
@@ -95,8 +99,8 @@ def _tasks(job: TrainingJob) -> dict[str, Service]:
 
 
 def _service(job: TrainingJob, name: str) -> Service:
-    mounts = [one.text for one in job.mounts]
-    mounts += [f"{_KEY_VOLUME}:{_KEYS}:ro"] if _several(job) else []
+    mounts = [mount.text for mount in job.mounts]
+    mounts += [f"{_KEY_VOLUME}:{_KEYS}:ro"] if _has_ssh(job) else []
     return {
         **_image(job),
         "hostname": name,
@@ -104,7 +108,7 @@ def _service(job: TrainingJob, name: str) -> Service:
         "working_dir": WORK,
         "volumes": mounts,
         "environment": job.variables,
-        "shm_size": size_words(job.shm_bytes),
+        "shm_size": docker_size(job.shm_bytes),
         "stop_grace_period": f"{SAVE_SECONDS}s",
         **_gpus(job.gpus),
     }
@@ -117,19 +121,19 @@ def _image(job: TrainingJob) -> Service:
 def _gpus(gpus: str | None) -> Service:
     if not gpus:
         return {}
-    which: Service = {"count": int(gpus) if gpus.isdigit() else "all"}
+    selected: Service = {"count": int(gpus) if gpus.isdigit() else "all"}
     if gpus.startswith("device="):
-        which = {"device_ids": gpus.removeprefix("device=").split(",")}
-    devices = [{"driver": "nvidia", **which, "capabilities": ["gpu"]}]
+        selected = {"device_ids": gpus.removeprefix("device=").split(",")}
+    devices = [{"driver": "nvidia", **selected, "capabilities": ["gpu"]}]
     reserved = {"resources": {"reservations": {"devices": devices}}}
     return {"deploy": reserved, "ulimits": {"memlock": -1}}
 
 
 def _board(job: TrainingJob) -> Service:
-    kept = ("image", "pull_policy", "user", "working_dir", "environment")
+    keys = ("image", "pull_policy", "user", "working_dir", "environment")
     return {
-        **{key: value for key, value in _service(job, "").items() if key in kept},
-        "volumes": [one.text for one in job.board_mounts],
+        **{key: value for key, value in _service(job, "").items() if key in keys},
+        "volumes": [mount.text for mount in job.board_mounts],
         "ports": [f"127.0.0.1::{TENSORBOARD_PORT}"],
         "command": [*job.board_command],
     }
@@ -137,12 +141,12 @@ def _board(job: TrainingJob) -> Service:
 
 def _prepare(job: TrainingJob) -> Service:
     """Return what root does first: keys for the nodes, and a volume that the user may write to."""
-    mounts = [one.text for one in job.volumes if one.target == MODEL]
+    mounts = [volume.text for volume in job.volumes if volume.target == MODEL]
     owner = [f"chown {job.user} {MODEL}"] if mounts and job.user else []
-    steps = [*([_MAKE_KEYS] if _several(job) else []), *owner]
+    steps = [*([_MAKE_KEYS] if _has_ssh(job) else []), *owner]
     if not steps:
         return {}
-    mounts += [f"{_KEY_VOLUME}:{_KEYS}"] if _several(job) else []
+    mounts += [f"{_KEY_VOLUME}:{_KEYS}"] if _has_ssh(job) else []
     command = ["sh", "-ec", "\n".join(steps)]
     return {**_image(job), "user": "0", "volumes": mounts, "command": command}
 
@@ -151,10 +155,10 @@ def _wait(service: Service, name: str, condition: str) -> None:
     service.setdefault("depends_on", {})[name] = {"condition": condition}
 
 
-def _escaped(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
+def _escape_dollars(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
     """Return the value with the dollars doubled that Compose would take for variables."""
     if isinstance(value, dict):
-        return {key: _escaped(one) for key, one in value.items()}
+        return {key: _escape_dollars(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_escaped(one) for one in value]
+        return [_escape_dollars(item) for item in value]
     return value.replace("$", "$$") if isinstance(value, str) else value

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from imgbuild.errors import InputError
-from imgbuild.training.docker_run import gpu_options, owner_words
-from imgbuild.training.training_job import TENSORBOARD_PORT, WORK, TrainingJob, size_words
+from imgbuild.training.docker_run import chown_command, gpu_options
+from imgbuild.training.training_job import TENSORBOARD_PORT, WORK, TrainingJob, docker_size
 
 
 def devcontainer_text(job: TrainingJob) -> str:
@@ -13,8 +13,8 @@ def devcontainer_text(job: TrainingJob) -> str:
 
     InputError: a value has ``${``.
     """
-    run = [f"--volume={one.text}" for one in job.mounts[1:]]
-    run += [f"--shm-size={size_words(job.shm_bytes)}", *map("=".join, gpu_options(job))]
+    run = [f"--volume={mount.text}" for mount in job.mounts[1:]]
+    run += [f"--shm-size={docker_size(job.shm_bytes)}", *map("=".join, gpu_options(job))]
     variables = {
         name: f"${{localEnv:{name}}}" if value is None else value
         for name, value in job.variables.items()
@@ -40,7 +40,7 @@ def devcontainer_text(job: TrainingJob) -> str:
         board = ["tensorboard", "--logdir", job.tensorboard, "--port", str(TENSORBOARD_PORT)]
         document["postAttachCommand"] = {"tensorboard": board}
     # What fails ends it, before an image that is not there is looked for elsewhere.
-    there = ("docker", "image", "inspect", "--format={{.Id}}", job.image) if job.only_local else ()
-    if first := owner_words(job, ("docker",)) or there:
+    inspect = ("docker", "image", "inspect", "--format={{.Id}}", job.image)
+    if first := chown_command(job, ("docker",)) or (inspect if job.only_local else ()):
         document["initializeCommand"] = first
     return json.dumps(document, indent=2)

@@ -1,6 +1,5 @@
 """A training job as ``docker run``: the command lines, and running them."""
 
-import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -16,7 +15,8 @@ from imgbuild.training.training_job import (
     WORK,
     Mount,
     TrainingJob,
-    size_words,
+    docker_size,
+    shell_command,
 )
 
 #: What is on one line of a printed command: an option with its value, or a program with its own.
@@ -33,14 +33,14 @@ def docker_script(job: TrainingJob, client: Line) -> str:
 
     ``client`` is the Docker client, with what names its engine.
     """
-    commands = [_train(job, client)]
+    commands = [_training_command(job, client)]
     if job.tensorboard:
-        name, *board = _board(job, client)
-        commands = [((*name, "--detach"), *board), (_port(job, client),), *commands]
+        name, *board = _board_command(job, client)
+        commands = [((*name, "--detach"), *board), (_port_command(job, client),), *commands]
         commands.append(((*client, "stop", _board_name(job)),))
-    if owner := owner_words(job, client):
-        commands.insert(0, (owner,))
-    return "\n".join(" \\\n    ".join(shlex.join(line) for line in lines) for lines in commands)
+    if chown := chown_command(job, client):
+        commands.insert(0, (chown,))
+    return "\n".join(map(shell_command, commands))
 
 
 def run_job(job: TrainingJob, client: Line, log: Callable[[str], None]) -> int:
@@ -51,44 +51,44 @@ def run_job(job: TrainingJob, client: Line, log: Callable[[str], None]) -> int:
 
     MachineError: the engine cannot start TensorBoard, or cannot prepare the volume.
     """
-    if owner := owner_words(job, client):
-        _require(run(owner, timeout=_ENGINE_SECONDS), "the volume cannot be prepared")
+    if chown := chown_command(job, client):
+        _require(run(chown, timeout=_ENGINE_SECONDS), "the volume cannot be prepared")
     with ExitStack() as stack:
         begin = partial(start, leader_first=True, grace=SAVE_SECONDS + _ENGINE_SECONDS)
         if job.tensorboard:
-            stack.callback(_remove, client, _board_name(job))
-            board = _board(job, client)
+            stack.callback(_remove_container, client, _board_name(job))
+            board = _board_command(job, client)
             stack.enter_context(begin([*chain(*board)], output=_ERRORS, errors=_ERRORS))
-            log(f"TensorBoard: http://{_address(job, client)}/")
-        stack.callback(_remove, client, job.name)
-        train = [*chain(*_train(job, client))]
+            log(f"TensorBoard: http://{_board_address(job, client)}/")
+        stack.callback(_remove_container, client, job.name)
+        train = [*chain(*_training_command(job, client))]
         return stack.enter_context(begin(train, output=_OUTPUT, errors=_ERRORS)).wait()
 
 
-def _train(job: TrainingJob, client: Line) -> Lines:
-    limits = (("--shm-size", size_words(job.shm_bytes)), ("--stop-timeout", str(SAVE_SECONDS)))
-    ports = (("--publish", f"127.0.0.1:{one}:{one}") for one in job.ports)
+def _training_command(job: TrainingJob, client: Line) -> Lines:
+    limits = (("--shm-size", docker_size(job.shm_bytes)), ("--stop-timeout", str(SAVE_SECONDS)))
+    ports = (("--publish", f"127.0.0.1:{port}:{port}") for port in job.ports)
     own = (*gpu_options(job), *ports, *limits)
-    return (*_container(job, client, job.name, job.mounts, own), job.launched())
+    return (*_container(job, client, job.name, job.mounts, own), job.launch_command())
 
 
-def _board(job: TrainingJob, client: Line) -> Lines:
+def _board_command(job: TrainingJob, client: Line) -> Lines:
     """Return TensorBoard's command line; the engine chooses a free port of this machine."""
     port = (("--publish", f"127.0.0.1::{TENSORBOARD_PORT}"),)
     container = _container(job, client, _board_name(job), job.board_mounts, port)
     return (*container, job.board_command)
 
 
-def owner_words(job: TrainingJob, client: Line) -> Line:
+def chown_command(job: TrainingJob, client: Line) -> Line:
     """Return what gives the volume of checkpoints, which is root's when it is new, to the user."""
-    kept = [one for one in job.volumes if one.target == MODEL]
-    if not kept or job.user is None:
+    volumes = [volume for volume in job.volumes if volume.target == MODEL]
+    if not volumes or job.user is None:
         return ()
-    root = ("--user", "0", "--volume", kept[0].text)
-    return (*_run(job, client), *root, job.image, "chown", job.user, MODEL)
+    root = ("--user", "0", "--volume", volumes[0].text)
+    return (*_docker_run(job, client), *root, job.image, "chown", job.user, MODEL)
 
 
-def _run(job: TrainingJob, client: Line) -> Line:
+def _docker_run(job: TrainingJob, client: Line) -> Line:
     return (*client, "run", "--rm", *(("--pull", "never") if job.only_local else ()))
 
 
@@ -96,7 +96,7 @@ def _container(
     job: TrainingJob, client: Line, name: str, mounts: Sequence[Mount], own: Lines
 ) -> Iterator[Line]:
     """Yield all before the command; ``own`` are options that the other container has not."""
-    yield (*_run(job, client), "--name", name)
+    yield (*_docker_run(job, client), "--name", name)
     if job.user:
         yield ("--user", job.user)
     for mount in mounts:
@@ -120,21 +120,21 @@ def _board_name(job: TrainingJob) -> str:
     return f"{job.name}-tensorboard"
 
 
-def _port(job: TrainingJob, client: Line) -> Line:
+def _port_command(job: TrainingJob, client: Line) -> Line:
     return (*client, "port", _board_name(job), str(TENSORBOARD_PORT))
 
 
-def _address(job: TrainingJob, client: Line) -> str:
+def _board_address(job: TrainingJob, client: Line) -> str:
     """Return where TensorBoard listens, once the engine has started its container."""
     end = time.monotonic() + _ENGINE_SECONDS
-    port = _port(job, client)
+    port = _port_command(job, client)
     while not (answer := run(port, timeout=_ENGINE_SECONDS)).ok and time.monotonic() < end:
         time.sleep(0.1)
     _require(answer, "TensorBoard was not started")
     return answer.output.split()[0]
 
 
-def _remove(client: Line, name: str) -> None:
+def _remove_container(client: Line, name: str) -> None:
     run([*client, "rm", "--force", "--volumes", name], timeout=_ENGINE_SECONDS)
 
 

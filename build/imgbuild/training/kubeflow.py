@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from imgbuild.errors import InputError
-from imgbuild.training.training_job import MPI_USER, WORK, TrainingJob, size_words
+from imgbuild.training.training_job import MPI_USER, WORK, TrainingJob, docker_size
 
 Resource = dict[str, Any]
 _HEADER = """\
@@ -41,12 +41,12 @@ exec "$@"
 def mpijob_text(job: TrainingJob) -> str:
     """Return the manifest of an MPIJob: a launcher, and a worker for each node."""
     _check(job)
-    start = [*map(_escaped, replace(job, seconds=0).launched(hostfile=True))]
+    start = [*map(_escape_dollars, replace(job, seconds=0).launch_command(hostfile=True))]
     intel = job.mpi == "intelmpi"
     launcher = ["/bin/bash", "-c", _WAIT_FOR_NAMES, "bash", *start] if intel else start
     sshd = ["/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config"]
     ready = {"tcpSocket": {"port": _SSH_PORT}, "initialDelaySeconds": 1, "periodSeconds": 2}
-    worker = {**_container(job, "worker", sshd), **_power(job), "readinessProbe": ready}
+    worker = {**_container(job, "worker", sshd), **_gpu_limit(job), "readinessProbe": ready}
     replicas = {
         "Launcher": _replica(job, 1, _container(job, "launcher", launcher)),
         "Worker": {**_replica(job, job.nodes, worker), "restartPolicy": "Never"},
@@ -66,16 +66,16 @@ def mpijob_text(job: TrainingJob) -> str:
 def tfjob_text(job: TrainingJob) -> str:
     """Return the manifest of a TFJob; the operator tells each pod its part in TF_CONFIG."""
     _check(job)
-    command = [*map(_escaped, replace(job, seconds=0).launched())]
+    command = [*map(_escape_dollars, replace(job, seconds=0).launch_command())]
     # The operator looks for both by name.
     ports = [{"name": "tfjob-port", "containerPort": _TASK_PORT}]
     container = {**_container(job, "tensorflow", command), "ports": ports}
     counts = {"Chief": 1, "Worker": job.nodes - 1, "PS": job.servers}
-    replicas = {
-        kind: _replica(job, count, {**container, **(_power(job) if kind != "PS" else {})})
-        for kind, count in counts.items()
-        if count
-    }
+    replicas = {}
+    for kind, count in counts.items():
+        if count:
+            limit = _gpu_limit(job) if kind != "PS" else {}
+            replicas[kind] = _replica(job, count, {**container, **limit})
     spec = {"runPolicy": _run_policy(job, "All"), "tfReplicaSpecs": replicas}
     parts = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     title = f"{parts}, by Kubeflow's training operator (v1)."
@@ -84,35 +84,39 @@ def tfjob_text(job: TrainingJob) -> str:
 
 def _check(job: TrainingJob) -> None:
     """Raise InputError for what is of this machine, and what a manifest cannot name."""
-    folders = [one for one in job.mounts[1:] if not one.is_volume]
-    names = [one for one in _claims(job) if not _LABEL.fullmatch(one)]
-    taken = [one for one in _claims(job) if one in _OWN]
+    claims = _claims(job)
+    folders = [mount.source for mount in job.mounts[1:] if not mount.is_volume]
+    invalid = [claim for claim in claims if not _LABEL.fullmatch(claim)]
+    taken = [claim for claim in claims if claim in _OWN]
     unset = [name for name, value in job.variables.items() if value is None]
-    for found, problem in (
-        ([one.source for one in folders], "a cluster has no folder of this machine; name a claim"),
-        (names, "a claim's name has lower-case letters, digits and '-'"),
+    for names, problem in (
+        (folders, "a cluster has no folder of this machine; name a claim"),
+        (invalid, "a claim's name has lower-case letters, digits and '-'"),
         (taken, "the manifest has a volume of that name; call the claim otherwise"),
         (unset, "--env without a value cannot be passed on to a cluster; give NAME=VALUE"),
     ):
-        if found:
-            raise InputError(f"{found[0]}: {problem}.")
+        if names:
+            raise InputError(f"{names[0]}: {problem}.")
     if job.gpus and job.gpus.startswith("device="):
         raise InputError(f"--gpus {job.gpus}: Kubernetes chooses the GPUs; give their number.")
 
 
 def _claims(job: TrainingJob) -> list[str]:
     """Return the names of the claims; one may be mounted at several places."""
-    return [*dict.fromkeys(one.source for one in job.volumes)]
+    return [*dict.fromkeys(volume.source for volume in job.volumes)]
 
 
 def _container(job: TrainingJob, name: str, command: Sequence[str]) -> Resource:
     """Return a container with the command as `args`, so that the image's entry point starts it."""
-    mounts = [{"name": "code", "mountPath": WORK, "readOnly": True}]
-    for one in job.volumes:
-        mount = {"name": one.source, "mountPath": one.target}
-        mounts.append({**mount, **({"readOnly": True} if one.read_only else {})})
+    mounts: list[Resource] = [{"name": "code", "mountPath": WORK, "readOnly": True}]
+    for volume in job.volumes:
+        mount: Resource = {"name": volume.source, "mountPath": volume.target}
+        if volume.read_only:
+            mount["readOnly"] = True
+        mounts.append(mount)
     variables = [
-        {"name": name, "value": _escaped(str(value))} for name, value in job.variables.items()
+        {"name": name, "value": _escape_dollars(str(value))}
+        for name, value in job.variables.items()
     ]
     return {
         "name": name,
@@ -125,7 +129,7 @@ def _container(job: TrainingJob, name: str, command: Sequence[str]) -> Resource:
     }
 
 
-def _power(job: TrainingJob) -> Resource:
+def _gpu_limit(job: TrainingJob) -> Resource:
     """Return what a container that trains has: a GPU for each of its ranks, or as many as asked."""
     if not job.gpus:
         return {}
@@ -136,9 +140,11 @@ def _power(job: TrainingJob) -> Resource:
 def _replica(job: TrainingJob, count: int, container: Resource) -> Resource:
     """Return so many pods; a claim's folder becomes writable for their group."""
     group = {"securityContext": {"fsGroup": int(MPI_USER)}} if job.volumes else {}
-    shared = {"medium": "Memory", "sizeLimit": f"{size_words(job.shm_bytes).upper()}i"}
+    shared = {"medium": "Memory", "sizeLimit": f"{docker_size(job.shm_bytes).upper()}i"}
     volumes: list[Resource] = [{"name": "code", "configMap": {"name": f"{job.name}-code"}}]
-    volumes += [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in _claims(job)]
+    volumes += [
+        {"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in _claims(job)
+    ]
     pod = {
         **group,
         "containers": [container],
@@ -163,25 +169,25 @@ def _text(job: TrainingJob, title: str, version: str, kind: str, spec: Resource)
         "metadata": {"name": job.name},
         "spec": spec,
     }
-    return header + yaml.dump(document, Dumper=_Plain, sort_keys=False, width=1_000_000)
+    return header + yaml.dump(document, Dumper=_ManifestDumper, sort_keys=False, width=1_000_000)
 
 
-class _Plain(yaml.SafeDumper):
+class _ManifestDumper(yaml.SafeDumper):
     """Writes what stands twice twice, without anchors, and scripts line by line."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - as in yaml
         return True
 
 
-def _lines(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Plain.add_representer(str, _lines)
+_ManifestDumper.add_representer(str, _represent_text)
 
 
-def _escaped(word: str) -> str:
+def _escape_dollars(word: str) -> str:
     """Return a word in which Kubernetes finds no variable, ``$(NAME)``; it reads ``$$`` as ``$``.
 
     Source: its documentation, "Define Dependent Environment Variables".

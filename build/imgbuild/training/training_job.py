@@ -2,8 +2,9 @@
 
 import os
 import re
+import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from posixpath import normpath
@@ -75,11 +76,62 @@ class TrainingJob:
     user: str | None = None
     shm_bytes: int = _SHM_LEAST
     seconds: int = 0
-    further: tuple[Mount, ...] = ()
-    overrides: tuple[tuple[str, str | None], ...] = ()
+    extra_mounts: tuple[Mount, ...] = ()
+    extra_variables: tuple[tuple[str, str | None], ...] = ()
     checkpoints: str | None = None
     tensorboard: str | None = None
     ports: tuple[int, ...] = ()
+
+    @classmethod
+    def from_options(  # noqa: PLR0913 - the options
+        cls,
+        *,
+        name: str,
+        image: str,
+        command: Sequence[str],
+        mpi: Flavour,
+        ranks: int,
+        nodes: int,
+        servers: int,
+        gpus: str | None,
+        user: str | None,
+        seconds: float | None,
+        code: str,
+        mounts: Iterable[str],
+        variables: Iterable[str],
+        checkpoints: str | None,
+        shm_size: str | None,
+        tensorboard: str | None,
+        ports: Iterable[int],
+        has_program: bool,
+    ) -> "TrainingJob":
+        """Return a job of the options of `imgbuild run`, as their user wrote them.
+
+        ``has_program`` says whether the command must name a program.
+
+        InputError: a value is wrong, or a folder is not there.
+        """
+        job = cls(
+            name=name,
+            image=image,
+            command=tuple(command),
+            code=Path(parse_folder(code, "--code")),
+            mpi=mpi,
+            gpus=None if gpus == "none" else gpus,
+            ranks=ranks,
+            nodes=nodes,
+            servers=servers,
+            user=user,
+            shm_bytes=parse_size(shm_size) if shm_size else shared_memory(-(-ranks // nodes)),
+            seconds=round(seconds or 0),
+            extra_mounts=tuple(map(parse_mount, mounts)),
+            extra_variables=tuple(map(parse_variable, variables)),
+            checkpoints=checkpoints and parse_source(checkpoints, "--checkpoints"),
+            tensorboard=tensorboard,
+            ports=tuple(ports),
+        )
+        check_job(job, has_program=has_program)
+        return job
 
     @property
     def only_local(self) -> bool:
@@ -89,16 +141,16 @@ class TrainingJob:
     @property
     def mounts(self) -> tuple[Mount, ...]:
         kept = (Mount(self.checkpoints, MODEL),) if self.checkpoints else ()
-        return (Mount(str(self.code), WORK), *kept, *self.further)
+        return (Mount(str(self.code), WORK), *kept, *self.extra_mounts)
 
     @property
     def volumes(self) -> tuple[Mount, ...]:
-        return tuple(one for one in self.mounts if one.is_volume)
+        return tuple(mount for mount in self.mounts if mount.is_volume)
 
     @property
     def board_mounts(self) -> tuple[Mount, ...]:
         """What TensorBoard's container has of them: it writes nowhere."""
-        return tuple(replace(one, read_only=True) for one in self.mounts)
+        return tuple(replace(mount, read_only=True) for mount in self.mounts)
 
     @property
     def board_command(self) -> tuple[str, ...]:
@@ -111,14 +163,16 @@ class TrainingJob:
         homeless = self.user is not None and self.user.split(":")[0] != MPI_USER
         home = {"HOME": "/tmp"} if homeless else {}  # noqa: S108
         model = {MODEL_VARIABLE: MODEL} if self.checkpoints else {}
-        return {**home, **model, **dict(self.overrides)}
+        return {**home, **model, **dict(self.extra_variables)}
 
     @property
     def ranks_per_node(self) -> int:
         """How many processes a node has; a task of TF_CONFIG is one, which no rank counts."""
         return max(1, self.ranks // self.nodes)
 
-    def launched(self, hosts: Sequence[str] = (), *, hostfile: bool = False) -> tuple[str, ...]:
+    def launch_command(
+        self, hosts: Sequence[str] = (), *, hostfile: bool = False
+    ) -> tuple[str, ...]:
         """Return the command under what starts its ranks and what ends it in time.
 
         The ranks are on ``hosts``, on those of a host file that MPI's variables name, or here.
@@ -156,7 +210,12 @@ def shared_memory(ranks: int) -> int:
     return max(_SHM_LEAST, ranks * _SHM_OF_RANK)
 
 
-def size_words(size: int) -> str:
+def shell_command(lines: Iterable[Sequence[str]]) -> str:
+    """Return a command for a shell, over several lines."""
+    return " \\\n    ".join(shlex.join(line) for line in lines)
+
+
+def docker_size(size: int) -> str:
     """Return a size in bytes as Docker reads it, such as ``1g``."""
     gib, rest = divmod(size // _MIB, 1024)
     return f"{size // _MIB}m" if rest else f"{gib}g"
@@ -164,10 +223,10 @@ def size_words(size: int) -> str:
 
 def parse_size(text: str) -> int:
     """Return the bytes of ``512m`` or ``2g``; InputError for anything else."""
-    found = _SHM.fullmatch(text)
-    if found is None:
+    match = _SHM.fullmatch(text)
+    if match is None:
         raise InputError(f"--shm-size {text!r}: give MiB or GiB, such as 512m or 2g.")
-    return int(found[1]) * _MIB * (1024 if found[2] == "g" else 1)
+    return int(match[1]) * _MIB * (1024 if match[2] == "g" else 1)
 
 
 def parse_mount(text: str) -> Mount:
@@ -200,7 +259,7 @@ def parse_folder(text: str, option: str) -> str:
     path = Path(os.path.realpath(os.path.expanduser(text)))  # noqa: PTH111 - Path's raises
     if not path.is_dir():
         raise InputError(f"{option} {text!r}: no such folder. Make it, or name another.")
-    if ":" in str(path) or not _shown(str(path)) or "\n" in str(path):
+    if ":" in str(path) or not _is_printable(str(path)) or "\n" in str(path):
         raise InputError(
             f"{option} {text!r}: a path with a colon, which Docker cannot mount, or with what does "
             "not print. Name another."
@@ -219,33 +278,40 @@ def parse_variable(text: str) -> tuple[str, str | None]:
     return name, value if separator else None
 
 
-def check_job(job: TrainingJob, *, runs: bool = True) -> None:
-    """Raise InputError for a value that no tool could take; ``runs``: a program is named."""
+def check_job(job: TrainingJob, *, has_program: bool = True) -> None:
+    """Raise InputError for a value that no tool could take."""
     command = job.command
-    named = any(command[:1]) and not command[0].startswith("-")
-    twice = [one for one, count in Counter(one.target for one in job.mounts).items() if count > 1]
-    board = not (job.tensorboard or "").startswith("-")
+    is_program = any(command[:1]) and not command[0].startswith("-")
+    targets = Counter(mount.target for mount in job.mounts)
+    twice = [target for target, count in targets.items() if count > 1]
+    is_board = not (job.tensorboard or "").startswith("-")
     gpus, user = _GPUS.fullmatch(job.gpus or "all"), _USER.fullmatch(job.user or "0")
-    same = job.ranks == 1 or job.ranks % job.nodes == 0
+    is_even = job.ranks == 1 or job.ranks % job.nodes == 0
     rules: tuple[tuple[object, str], ...] = (
-        (named or not runs, "Name the program to run, after `--`: imgbuild run -- python train.py"),
-        (all(map(_shown, command)), "The command has characters that do not print."),
+        (
+            is_program or not has_program,
+            "Name the program to run, after `--`: imgbuild run -- python train.py",
+        ),
+        (all(map(_is_printable, command)), "The command has characters that do not print."),
         (_NAME.fullmatch(job.name), f"--job {job.name!r}: give a name such as train-1."),
         (_IMAGE.fullmatch(job.image), f"--image {job.image!r}: that is no name of an image."),
         (user, f"--user {job.user!r}: give UID or UID:GID."),
         (gpus, f"--gpus {job.gpus!r}: give all, none, 2, device=0,1."),
         (not twice, f"--mount: {', '.join(twice)} is the target of two; give each its own."),
-        (board, f"--tensorboard {job.tensorboard!r}: name a folder, such as logs."),
+        (is_board, f"--tensorboard {job.tensorboard!r}: name a folder, such as logs."),
         (
             job.servers == 0 or job.ranks == 1,
             "-np counts ranks of MPI, and parameter servers have none: give --nodes.",
         ),
-        (same, f"-np {job.ranks} on --nodes {job.nodes}: give each node the same number of ranks."),
+        (
+            is_even,
+            f"-np {job.ranks} on --nodes {job.nodes}: give each node the same number of ranks.",
+        ),
     )
     for fine, problem in rules:
         if not fine:
             raise InputError(problem)
 
 
-def _shown(word: str) -> bool:
+def _is_printable(word: str) -> bool:
     return word == printable(word)

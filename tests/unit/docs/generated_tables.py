@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from conftest import ROOT
 from pydantic import BaseModel
@@ -168,8 +167,8 @@ def _commands(_: Matrix) -> str:
 
 
 def _option(parameter: Any) -> tuple[str, str]:
-    default = parameter.default
-    kinds = "|".join(type(default)) if isinstance(default, StrEnum) else ""
+    annotation = parameter.type_descriptor.annotation
+    kinds = "|".join(get_args(annotation)) if get_origin(annotation) is Literal else ""
     value = parameter.metavar or kinds or parameter.name.upper()
     spelled = " / ".join((*parameter.opts, *parameter.secondary_opts))
     if not spelled.startswith("-"):
