@@ -6,7 +6,7 @@ from pathlib import Path
 from checkout import Bases, Checkout
 from tensorboard_page import answer
 
-from imgbuild.cli.build_command import usage_lines
+from imgbuild.cli.usage import usage_lines
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import find_image
 from waiting import wait_for

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from imgbuild.extend.additions import empty_wheel
+from imgbuild.extend.additions import write_empty_wheel
 from imgbuild.files import file_sha256
 
 #: Builds anything without a tool of its own (PEP 517), after it has left the file.
@@ -47,7 +47,7 @@ class HostileIndex:
 
     def wheel(self, name: str, version: str, *requires: str) -> Path:
         """Put a wheel into the folder."""
-        empty_wheel(self.folder, name, version, requires)
+        write_empty_wheel(self.folder, name, version, requires)
         return self.folder / f"{name}-{version}-py3-none-any.whl"
 
     def pages(self) -> str:

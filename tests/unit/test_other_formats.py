@@ -7,7 +7,7 @@ import pytest
 
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import BaseImage
-from imgbuild.extend.requirement_files import RequirementReader, read_lines
+from imgbuild.extend.requirement_files import judge_lines, read_lines
 
 #: It takes a tenth of that; exponential or quadratic time would be hours.
 SECONDS = 30
@@ -49,9 +49,9 @@ WAYS = {
 }
 
 
-def reader(folder: Path) -> RequirementReader:
+def read(file: Path) -> tuple[str, ...]:
     base = BaseImage("me/base:1", "me/base:1", "3.6.15", "2.36", "debian-12", {}, ())
-    return RequirementReader(base, folder, lambda _: None)
+    return judge_lines(read_lines(file), base, file.parent, lambda _: None)
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -59,7 +59,7 @@ def reader(folder: Path) -> RequirementReader:
 def test_another_tools_file_names_the_way(tmp_path: Path, kind: str, encoding: str) -> None:
     (tmp_path / "requirements.txt").write_text(FILES[kind], encoding=encoding)
     with pytest.raises(InputError) as error:
-        [*reader(tmp_path).read(read_lines(tmp_path / "requirements.txt"))]
+        read(tmp_path / "requirements.txt")
     assert "requirements.txt: this is a" in str(error.value)
     assert WAYS[kind] in str(error.value)
 
@@ -80,7 +80,7 @@ def test_another_tools_file_names_the_way(tmp_path: Path, kind: str, encoding: s
 def test_a_long_file_is_read_in_linear_time(tmp_path: Path, text: str) -> None:
     (tmp_path / "requirements.txt").write_text(text)
     with suppress(InputError):
-        [*reader(tmp_path).read(read_lines(tmp_path / "requirements.txt"))]
+        read(tmp_path / "requirements.txt")
 
 
 @pytest.mark.parametrize(
@@ -97,5 +97,5 @@ def test_a_long_file_is_read_in_linear_time(tmp_path: Path, text: str) -> None:
 )
 def test_a_requirements_file_is_taken_for_no_other(tmp_path: Path, text: str) -> None:
     (tmp_path / "requirements.txt").write_text(text)
-    found = [*reader(tmp_path).read(read_lines(tmp_path / "requirements.txt"))]
+    found = read(tmp_path / "requirements.txt")
     assert len(found) == len([line for line in text.splitlines() if not line.startswith("#")])

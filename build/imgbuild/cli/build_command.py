@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from imgbuild.build.context import BuildContext
     from imgbuild.build.pull import PullSource
     from imgbuild.build.result import Build, BuildResult
-    from imgbuild.matrix.images import Image
     from imgbuild.plan.plan import PlanItem
     from imgbuild.suites.results import Report
 
@@ -127,6 +126,7 @@ def _plan(context: "BuildContext", source: "PullSource | None", *, as_json: bool
 
 def _build(context: "BuildContext", source: "PullSource | None", *, as_json: bool) -> None:
     from imgbuild.build.run import build_images
+    from imgbuild.cli.usage import usage_lines
 
     made = build_images(context, source)
     rows = [result.as_json() for result in made.results]
@@ -198,41 +198,3 @@ def _idle_line(items: "Sequence[PlanItem]") -> str:
     names = ", ".join(item.image.tags[0] for item in items)
     count = "1 image is" if len(items) == 1 else f"{len(items)} images are"
     return f"Nothing to do: {count} up to date ({names})."
-
-
-def run_words(host: str | None, image: "Image | None") -> str:
-    """Return the words that run an image, or what was built on it, as the caller, in this folder.
-
-    No other than this engine's: Docker Hub has a stranger's by its name.
-    """
-    from imgbuild.engine.discovery import client_words
-
-    gpus = " --gpus all" if image and image.variant == "gpu" else ""
-    user = f'--user "$(id -u):$(id -g)" -e HOME=/tmp{gpus}'
-    return f'{client_words(host)} run --rm --pull never {user} -v "$PWD:/work" -w /work \\\n     '
-
-
-def usage_lines(images: "Sequence[Image]", host: str | None) -> str:
-    """Return how to use the first image, in any folder: one rank, two, TensorBoard."""
-    image, *others = images
-    name, run = image.tags[0], run_words(host, image)
-    ranks = "-np 2 --oversubscribe" if image.mpi.flavour == "openmpi" else "-np 2"
-    horovod = (
-        ""
-        if not image.horovod
-        else f"""
-  {run} {name} mpirun {ranks} \\
-      python -c "import horovod.tensorflow as hvd; hvd.init(); print(hvd.rank(), hvd.size())\""""
-    )
-    lines = f"""
-Use {"them, such as the first" if others else "it"}:
-  {run} {name} python -c "import tensorflow as tf; print(tf.__version__)"{horovod}
-  {run} -p 127.0.0.1:6006:6006 {name} \\
-      tensorboard --logdir . --host 0.0.0.0
-The last shows this folder at http://localhost:6006. Your own program: imgbuild run."""
-    changes = ["their own name in its place (imgbuild list)"] if others else []
-    if {"cpu", "gpu"} == {image.variant for image in images}:
-        changes.append("--gpus all only with those for GPUs")
-    if len({image.mpi.flavour for image in images}) > 1:
-        changes.append("--oversubscribe only with OpenMPI")
-    return f"{lines}\nThe others: {'; '.join(changes)}." if others else lines

@@ -1,5 +1,6 @@
 """``imgbuild extend``: add packages, files and settings to an image."""
 
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,14 +19,14 @@ from imgbuild.user_folders import state_dir
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from imgbuild.build.context import BuildOptions
+    from imgbuild.build.context import BuildContext, BuildOptions
     from imgbuild.build.source_metadata import MetadataReader
     from imgbuild.dockerfile.lockfile import Lock
     from imgbuild.extend.base_image import BaseImage
-    from imgbuild.extend.conda_file import CondaPackages
-    from imgbuild.extend.extended import Extended
     from imgbuild.extend.extension import Extension
+    from imgbuild.matrix.images import Image
     from imgbuild.sources import Source
+    from imgbuild.suites.results import Report
 
 
 @takes_selection(without="everything")
@@ -75,11 +76,14 @@ def extend(
     Packages that do not fit the base's own are refused before anything is built.
     """
     from imgbuild.build.context import BuildOptions
-    from imgbuild.extend.extension import extension_of, read_extension
+    from imgbuild.extend.extension import parse_extension, read_extension
 
-    if wrong := [one for one in env or () if "=" not in one]:
-        raise InputError(f"--env {wrong[0]}: give NAME=VALUE.")
-    variables = dict(one.partition("=")[::2] for one in env or ())
+    variables = {}
+    for text in env or ():
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise InputError(f"--env {text}: give NAME=VALUE.")
+        variables[name] = value
     values: dict[str, object] = {"base": base, "pip": pip, "requirements": requirements}
     values |= {"keep_image": keep_image, "conda_file": conda_file, "apt": apt}
     values |= {"build_apt": build_apt, "env": variables, "copy": copy, "user": user}
@@ -89,13 +93,13 @@ def extend(
             f"--file {file} replaces the other options: write them there. Only --tag, --lock, "
             "--upgrade, --print, --test, --no-test, --jobs and --project can be used with it."
         )
-    extension = read_extension(file) if file else extension_of(set_options)
+    extension = read_extension(file) if file else parse_extension(set_options)
     if tag:
-        extension = extension.model_copy(update={"tag": extension_of({"tag": tag}).tag})
+        extension = extension.model_copy(update={"tag": parse_extension({"tag": tag}).tag})
     if test and no_test:
         raise InputError("Use either --test or --no-test.")
     if test or no_test:
-        choice = extension_of({"test": "none" if no_test else test}).test
+        choice = parse_extension({"test": "none" if no_test else test}).test
         extension = extension.model_copy(update={"test": choice})
     if not extension.tag and not print_only:
         raise InputError("Name the result: --tag NAME:TAG, or `tag` in the file.")
@@ -104,22 +108,30 @@ def extend(
         raise InputError(f"The base is {extension.base}; leave out what selects another: --tf, …")
     name = file.stem if file else (extension.tag or "extend").rpartition("/")[2].partition(":")[0]
     folder = file.absolute().parent if file else Path.cwd()
-    tested = extension.test != "none"
-    builders = tuple(builder or ())
-    build_options = BuildOptions(test=tested, jobs=jobs, builders=builders)
-    lock = lock or folder / f"{name}.lock.txt"
-    extended = (extension, selection, checkout, folder, lock, build_options)
-    _extend(*extended, upgrade=upgrade, print_only=print_only)
+    _extend(
+        extension,
+        selection,
+        checkout,
+        folder=folder,
+        lock_path=lock or folder / f"{name}.lock.txt",
+        build_options=BuildOptions(
+            test=extension.test != "none",
+            jobs=jobs,
+            builders=tuple(builder or ()),
+        ),
+        upgrade=upgrade,
+        print_only=print_only,
+    )
 
 
 def _extend(
     extension: "Extension",
     selection: Selection,
     project: Project,
+    *,
     folder: Path,
     lock_path: Path,
     build_options: "BuildOptions",
-    *,
     upgrade: bool,
     print_only: bool,
 ) -> None:
@@ -129,7 +141,6 @@ def _extend(
     from imgbuild.build.context import open_context
     from imgbuild.build.prepare import provide_archive_base
     from imgbuild.build.source_metadata import MetadataReader
-    from imgbuild.extend.base_image import family_base, referenced_base
     from imgbuild.extend.distributions import distributions_context, find_distributions
     from imgbuild.extend.extended import build_extension, extension_dockerfile, requested_names
     from imgbuild.extend.extension import check_use
@@ -146,19 +157,13 @@ def _extend(
     if len(images) > 1:
         raise InputError(f"One image is extended; {len(images)} are selected.")
     with ExitStack() as stack:
-        base, context = family_base(images[0], project), None
+        context = None
         if extension.base or extension.downloads_apt or not print_only:
             if extension.base or (build_options.test and not print_only):
                 require_docker_client()
             context = stack.enter_context(open_context(project, images, build_options, info))
-            base = family_base(context.images[0], project)
-        if context and extension.base:
-            base = referenced_base(extension.base, context)
-        elif context and not print_only:
-            base = replace(base, id=context.need_own(context.images[0]).id)
-        else:
-            base = _located(base, project)
-        extension, requested = _requested(extension, folder, base)
+        base = _find_base(extension, images[0], project, context, print_only=print_only)
+        extension, requested = _read_requirements(extension, folder, base)
         lock, wheels, distributions = None, wheel_paths(requested), list["Source"]()
         sites = Sites(matrix.upstream_urls, project.settings)
         if requested:
@@ -172,49 +177,72 @@ def _extend(
             archive = None
             if context and extension.downloads_apt:
                 archive = provide_archive_base(base.name, base.system, context)
-            values = (extension, base, lock, wheels, images[0], project)
-            echo(extension_dockerfile(*values, distributions, archive).rstrip())
+            text = extension_dockerfile(
+                extension,
+                base,
+                lock,
+                wheels,
+                images[0],
+                project,
+                distributions=distributions,
+                archive=archive,
+            )
+            echo(text.rstrip())
             return
-        made = build_extension(
-            *(extension, base, lock, wheels),
-            *(distributions_context(distributions, sites), folder, context),
+        files = distributions_context(distributions, sites)
+        started = time.monotonic()
+        size, report = build_extension(
+            extension,
+            base,
+            lock,
+            wheels,
+            context,
+            distributions=files,
+            folder=folder,
             requested=requested_names(requested),
         )
-        echo(result_lines(made, base, context.engine.host))
+        done = f"{size_text(size)} on {base.name}, {clock_time(time.monotonic() - started)}"
+        echo(f"{extension.tag}: {done}; {_suites_text(report, base)}.")
+        echo(_usage_text(str(extension.tag), base, context.engine.host))
+
+
+def _suites_text(report: "Report | None", base: "BaseImage") -> str:
+    if not report:
+        return "no suite was run in it"
+    return f"{counted(len(report.suites), 'suite')} of {base.name} passed in it"
+
+
+def _usage_text(tag: str, base: "BaseImage", host: str | None) -> str:
+    from imgbuild.cli.usage import docker_run_words
+
+    shell = "bash" if base.image else "sh"
+    return f"\nUse it:\n  {docker_run_words(host, base.image)} -it {tag} {shell}"
 
 
 def _announce_compilations(distributions: "Iterable[Source]") -> None:
-    if sources := [one.name for one in distributions if not one.name.endswith(".whl")]:
+    if sources := [file.name for file in distributions if not file.name.endswith(".whl")]:
         info(f"to compile, because no release that fits has a wheel: {', '.join(sources)}")
 
 
-def _requested(
+def _read_requirements(
     extension: "Extension", folder: Path, base: "BaseImage"
 ) -> "tuple[Extension, tuple[str, ...]]":
-    """Return all requirements, and the extension with the variables of its conda file.
+    """Return the extension with the variables of its conda file, and all requirements.
 
     InputError: something cannot fit the base, whatever uv finds.
     """
-    from imgbuild.extend.extension import wanted_packages
-    from imgbuild.extend.requirement_files import RequirementReader
+    from imgbuild.extend.extension import read_conda_packages, requested_lines
+    from imgbuild.extend.requirement_files import judge_lines
     from imgbuild.extend.system_packages import check_apt
 
     check_apt(extension.apt, base)
-    extension, conda = _read_conda(extension, folder, base)
-    return extension, wanted_packages(extension, RequirementReader(base, folder, info), conda)
-
-
-def _read_conda(
-    extension: "Extension", folder: Path, base: "BaseImage"
-) -> "tuple[Extension, CondaPackages]":
-    """Return the extension with the variables of its conda file, and the packages in that file."""
-    from imgbuild.extend.extension import read_conda_packages
-
     conda = read_conda_packages(extension, folder, base.python)
     for note in conda.notes(base):
         info(note)
+    lines = requested_lines(extension, folder, conda)
+    requirements = judge_lines(lines, base, folder, info, keep_image=extension.keep_image)
     variables = {**conda.variables, **extension.env}
-    return extension.model_copy(update={"env": variables}), conda
+    return extension.model_copy(update={"env": variables}), requirements
 
 
 def _lock(
@@ -230,14 +258,41 @@ def _lock(
     from imgbuild.extend.additions import lock_additions
 
     info(f"resolving {counted(len(requested), 'requirement')} against {base.name}")
-    where = (path, index_environment(reader.sites), reader.read)
-    lock = lock_additions(requested, base, *where, folder=folder, upgrade=upgrade)
+    lock = lock_additions(
+        requested,
+        base,
+        path,
+        environment=index_environment(reader.sites),
+        read_metadata=reader.read,
+        folder=folder,
+        upgrade=upgrade,
+    )
     added = ", ".join(f"{name} {version}" for name, version in lock.versions.items())
     info(f"{path.name}: adds {added or 'nothing, the base has all of it'}")
     return lock
 
 
-def _located(base: "BaseImage", project: Project) -> "BaseImage":
+def _find_base(
+    extension: "Extension",
+    image: "Image",
+    project: Project,
+    context: "BuildContext | None",
+    *,
+    print_only: bool,
+) -> "BaseImage":
+    """Return the base: ``image``, unless the extension names another one."""
+    from imgbuild.extend.base_image import family_base, inspect_base
+
+    if context and extension.base:
+        return inspect_base(extension.base, context)
+    planned = context.images[0] if context else image
+    base = family_base(planned, project)
+    if context and not print_only:
+        return replace(base, id=context.need_own(planned).id)
+    return _locate_base(base, project)
+
+
+def _locate_base(base: "BaseImage", project: Project) -> "BaseImage":
     """Return the base with its id, if there is an engine that has it as an own image."""
     from imgbuild.engine.client import open_engine
     from imgbuild.suites.results import ReportStore
@@ -248,18 +303,3 @@ def _located(base: "BaseImage", project: Project) -> "BaseImage":
         if stored and store.is_own(stored.id):
             return replace(base, id=stored.id)
     return base
-
-
-def result_lines(made: "Extended", base: "BaseImage", host: str | None) -> str:
-    """Return what was made, of what size and in which time, and how to use it."""
-    from imgbuild.cli.build_command import run_words
-
-    tested = "no suite was run in it"
-    if made.report:
-        tested = f"{counted(len(made.report.suites), 'suite')} of {base.name} passed in it"
-    shell = "bash" if base.image else "sh"
-    size, time = size_text(made.size), clock_time(made.seconds)
-    return (
-        f"{made.tag}: {size} on {base.name}, {time}; {tested}.\n\nUse it:\n"
-        f"  {run_words(host, base.image)} -it {made.tag} {shell}"
-    )

@@ -35,37 +35,41 @@ def lock_additions(  # noqa: PLR0913 - what, for which base, and how
     requested: Sequence[str],
     base: BaseImage,
     path: Path,
+    *,
     environment: Mapping[str, str],
     read_metadata: ReadMetadata,
-    *,
     folder: Path = Path(),
     upgrade: bool = False,
 ) -> Lock:
     """Return the packages that ``requested`` adds to the base, and write the lock to ``path``.
 
-    Requests are as `wanted_packages` gives them, with paths from ``folder``. A lock that is there
-    for the same request is taken as it is; of another one the versions are kept that still fit,
-    unless ``upgrade``.
+    Requests are as `judge_lines` returns them, with paths from ``folder``. An existing lock of the
+    same request is used as it is; of another one the versions are kept that still fit, unless
+    ``upgrade``.
 
     InputError: the additions do not fit the base, or what is in ``path`` is no lock.
     CheckFailedError: the metadata of a source distribution cannot be made.
     MachineError: the index cannot be reached, or this machine cannot make metadata.
     """
-    having = [sorted(one.items()) for one in (base.packages, base.movable, base.companions)]
-    digest = json_sha256([requested, base.python, base.platform, *having])
+    state = [base.packages, base.movable, base.companions]
+    sorted_state = [sorted(versions.items()) for versions in state]
+    digest = json_sha256([requested, base.python, base.platform, *sorted_state])
     hint = "It is no lock; name another: --lock."
     previous = read_named(path, f"--lock {path}", hint) if path.exists() else ""
     if previous:  # also where it is not used: no other file is replaced
         lock = parse_lock(previous, path.name)
         if lock.request_digest == digest and not upgrade:
             return lock
-    requests = [_request(line, folder) for line in requested]
+    requests = [_parse_request(line, folder) for line in requested]
     _check_wheels(requests, base)
-    preferred = _with_base_versions("" if upgrade else previous, base)
-    body = _resolved(requests, base, preferred, environment, read_metadata)
+    # Of two versions of a package, uv prefers the first that fits.
+    preferred = "".join(f"{name}=={base.packages[name]}\n" for name in base.movable)
+    if not upgrade:
+        preferred += previous
+    body = _resolve(requests, base, preferred, environment, read_metadata)
     text = HEADER.format(base=base.name, digest=digest) + body
-    text = _without_base_packages(text, parse_lock(text, path.name), base)
-    text = _only_given_files(text, parse_lock(text, path.name), requests)
+    text = _drop_base_packages(text, parse_lock(text, path.name), base)
+    text = _keep_given_files(text, parse_lock(text, path.name), requests)
     lock = parse_lock(text, path.name)
     write_text(path, text)
     return lock
@@ -83,7 +87,7 @@ class _Request(NamedTuple):
     wheel: Path | None = None
 
 
-def _request(line: str, folder: Path) -> _Request:
+def _parse_request(line: str, folder: Path) -> _Request:
     text, *hashes = re.split(r" --hash[= ]sha256:", line.removeprefix("-c "))
     path = folder.absolute() / text
     if path.suffix != ".whl":
@@ -115,15 +119,7 @@ def _check_wheels(requests: Iterable[_Request], base: BaseImage) -> None:
             )
 
 
-def _with_base_versions(previous: str, base: BaseImage) -> str:
-    """Return a lock with the base's versions of packages that may move before its own.
-
-    Of two versions of a package, uv prefers the first that fits.
-    """
-    return "".join(f"{one}=={base.packages[one]}\n" for one in base.movable) + previous
-
-
-def _without_base_packages(text: str, lock: Lock, base: BaseImage) -> str:
+def _drop_base_packages(text: str, lock: Lock, base: BaseImage) -> str:
     """Return the lock without packages that the base has in the same version."""
     for name in lock.versions.keys() & base.movable.keys():
         if lock.versions[name] == base.packages[name]:
@@ -131,15 +127,16 @@ def _without_base_packages(text: str, lock: Lock, base: BaseImage) -> str:
     return text
 
 
-def _only_given_files(text: str, lock: Lock, requests: Iterable[_Request]) -> str:
+def _keep_given_files(text: str, lock: Lock, requests: Iterable[_Request]) -> str:
     """Return the lock without files whose hashes a request does not give, though it gives others.
 
     InputError: none is left.
     """
     hashes: dict[str, set[str]] = {}
-    for one in requests:
-        if one.hashes:
-            hashes.setdefault(canonicalize_name(one.requirement.name), set()).update(one.hashes)
+    for request in requests:
+        if request.hashes:
+            package = canonicalize_name(request.requirement.name)
+            hashes.setdefault(package, set()).update(request.hashes)
     for name in hashes.keys() & lock.entries.keys():
         kept = [digest for digest in lock.hashes[name] if digest in hashes[name]]
         if not kept:
@@ -153,47 +150,59 @@ def _only_given_files(text: str, lock: Lock, requests: Iterable[_Request]) -> st
     return text
 
 
-def _resolved(
-    requests: Iterable[_Request],
+def _resolve(
+    requests: Sequence[_Request],
     base: BaseImage,
     previous: str,
     environment: Mapping[str, str],
     read_metadata: ReadMetadata,
 ) -> str:
+    """Return the lock that uv makes; InputError: the requests do not fit the base."""
     # The base is one made-up package that requires its packages: uv's words say who wants what.
     name, stubs = canonicalize_name(re.sub("[/:@]", "-", base.name)), base.stubs
     versions = {**base.packages, **stubs}
-    pins = [
-        f"{one}{base.movable.get(one, f'=={version}')}" for one, version in sorted(versions.items())
-    ]
+    pins = []
+    for package, version in sorted(versions.items()):
+        pins.append(f"{package}{base.movable.get(package, f'=={version}')}")
     with work_folder("extend") as folder:
-        wheels = [empty_wheel(folder, name, "1", pins)]
-        wheels += [empty_wheel(folder, one, version) for one, version in stubs.items()]
+        wheels = [write_empty_wheel(folder, name, "1", pins)]
+        wheels += [write_empty_wheel(folder, stub, stubs[stub]) for stub in stubs]
         # uv gets no wheel of the user: packages by address could be among its requirements.
         with_wheel = [request for request in requests if request.wheel]
-        copies = {request.requirement: _copied_wheel(folder, request) for request in with_wheel}
-        for constrains, file in ((False, "requested.in"), (True, "constraints.txt")):
-            lines = (
-                copies.get(request.requirement) or str(request.requirement)
-                for request in requests
-                if request.constrains is constrains
-            )
-            (folder / file).write_text("\n".join(lines))
-        (folder / "base.in").write_text("\n".join(wheels))
-        companions = (one + bounds for one, bounds in base.companions.items() if one not in stubs)
-        (folder / "companions.txt").write_text("\n".join(companions))
+        copies = {request.requirement: _copy_wheel(folder, request) for request in with_wheel}
+        requirements, constraints = list[str](), list[str]()
+        for request in requests:
+            text = copies.get(request.requirement) or str(request.requirement)
+            (constraints if request.constrains else requirements).append(text)
+        companions = [
+            package + bounds for package, bounds in base.companions.items() if package not in stubs
+        ]
+        for file, content in (
+            ("requested.in", requirements),
+            ("constraints.txt", constraints),
+            ("base.in", wheels),
+            ("companions.txt", companions),
+        ):
+            (folder / file).write_text("\n".join(content))
         kept = {name, *stubs, *base.packages} - base.movable.keys()
-        options = [f"--no-emit-package={one}" for one in kept]
+        options = [f"--no-emit-package={package}" for package in kept]
         options += ["--constraint=constraints.txt", "--constraint=companions.txt"]
         options += ["requested.in", "base.in"]
-        target = base.target
         files = (folder, environment, previous)
-        text, result = lock_packages(options, target, *files, read_metadata)
-        reason = explain_refusal(result, "the additions")
-        if not reason:
-            for request in with_wheel:
-                text = _with_given_wheel(text, request)
-            return text
+        text, result = lock_packages(options, base.target, *files, read_metadata)
+    if reason := explain_refusal(result, "the additions"):
+        said = _name_base(reason, name, base)
+        raise InputError(
+            f"These packages do not fit {base.name} and what it keeps: {said} "
+            "Choose other versions, or remove them. Nothing was changed."
+        )
+    for request in with_wheel:
+        text = _restore_wheel(text, request)
+    return text
+
+
+def _name_base(reason: str, name: str, base: BaseImage) -> str:
+    """Return uv's reason in words of the base, whose made-up package is ``name``."""
     said = _HINT.sub("", reason.partition(" cause: ")[2] or reason)
     own = re.escape(name)
     only = rf"only {own}(==\S+)? is available"
@@ -204,17 +213,14 @@ def _resolved(
         r"\1 depends on \2.",
         said,
     )
-    there = {**base.packages, **stubs}.items()
-    word = r"(?<![\w-]){}(?![\w-])"
-    named = [f"{one} {v}" for one, v in there if re.search(word.format(re.escape(one)), said)]
-    said += f" It has {', '.join(named)}." if named else ""
-    raise InputError(
-        f"These packages do not fit {base.name} and what it keeps: {said} "
-        "Choose other versions, or remove them. Nothing was changed."
-    )
+    named = []
+    for package, version in {**base.packages, **base.stubs}.items():
+        if re.search(rf"(?<![\w-]){re.escape(package)}(?![\w-])", said):
+            named.append(f"{package} {version}")
+    return f"{said} It has {', '.join(named)}." if named else said
 
 
-def _copied_wheel(folder: Path, request: _Request) -> str:
+def _copy_wheel(folder: Path, request: _Request) -> str:
     """Write a package that requires what a user's wheel requires; return the requirement for it.
 
     InputError: the wheel has no metadata of its name, or requires a package by its address.
@@ -227,7 +233,7 @@ def _copied_wheel(folder: Path, request: _Request) -> str:
         raise InputError(
             f"{path}: {error}. Build the wheel again, with requirements of the package index."
         ) from None
-    return empty_wheel(
+    return write_empty_wheel(
         folder,
         name,
         version,
@@ -238,7 +244,7 @@ def _copied_wheel(folder: Path, request: _Request) -> str:
     )
 
 
-def _with_given_wheel(text: str, request: _Request) -> str:
+def _restore_wheel(text: str, request: _Request) -> str:
     """Return the lock with a user's wheel by its version and hash, in place of uv's copy of it."""
     pin = str(request.requirement)
     entry = re.compile(rf"^{re.escape(request.requirement.name)} @ (?:.*\\\n)*.*", re.MULTILINE)
@@ -246,7 +252,7 @@ def _with_given_wheel(text: str, request: _Request) -> str:
     return entry.sub(lambda _: " \\\n".join(lines), text)
 
 
-def empty_wheel(  # noqa: PLR0913 - the metadata
+def write_empty_wheel(  # noqa: PLR0913 - the metadata
     folder: Path,
     name: str,
     version: str,
@@ -263,7 +269,7 @@ def empty_wheel(  # noqa: PLR0913 - the metadata
     stem = f"{name.replace('-', '_')}-{version}"
     path, info = folder / f"{stem}-{tags}.whl", f"{stem}.dist-info"
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-    lines += [f"Requires-Dist: {one}" for one in requires]
+    lines += [f"Requires-Dist: {requirement}" for requirement in requires]
     lines += [f"Requires-Python: {python}"] if python else []
     lines += [f"Provides-Extra: {extra}" for extra in extras]
     with zipfile.ZipFile(path, "w") as archive:

@@ -77,13 +77,17 @@ class BaseImage:
     @property
     def movable(self) -> dict[str, str]:
         """The packages that additions may change, with the versions that the others accept."""
-        found = {name: self.bounds.get(name, "==") for name in self.packages}
-        return {name: bounds for name, bounds in found.items() if not bounds.startswith("==")}
+        movable = {}
+        for name in self.packages:
+            bounds = self.bounds.get(name, "==")
+            if not bounds.startswith("=="):
+                movable[name] = bounds
+        return movable
 
     @property
     def companions(self) -> dict[str, str]:
         """The packages that it does not have, with the releases that work with it."""
-        return {name: one for name, one in self.bounds.items() if name not in self.packages}
+        return {name: bounds for name, bounds in self.bounds.items() if name not in self.packages}
 
     @property
     def local_name(self) -> str:
@@ -104,25 +108,35 @@ class BaseImage:
 
         A package that asks for ``tensorflow`` has it where ``tensorflow-cpu`` is.
         """
+        stubs = {name: self.packages[name] for name in self.local}
         own = [self.packages[name] for name in TENSORFLOWS if name in self.packages]
-        others = {name: own[0] for name in TENSORFLOWS if own and name not in self.packages}
-        return {**{name: self.packages[name] for name in self.local}, **others}
+        if own:
+            others = (name for name in TENSORFLOWS if name not in self.packages)
+            stubs |= dict.fromkeys(others, own[0])
+        return stubs
 
 
 def family_base(image: Image, project: Project) -> BaseImage:
     """Return an image of the matrix, which need not be built yet; InputError for a faulty lock."""
     packages = locked_packages(image, project.locks)
     local = [name for name in ("horovod", *image.provided) if name in packages]
-    python, system = image.version_of("python"), (image.os.glibc, image.os_name)
-    bounds = {**package_bounds(image, project.locks), **companion_bounds(image, packages)}
-    facts = (python, *system, packages, local, image)
-    return BaseImage(image.name, image.tags[0], *facts, bounds=bounds)
+    return BaseImage(
+        image.name,
+        image.tags[0],
+        image.version_of("python"),
+        image.os.glibc,
+        image.os_name,
+        packages,
+        local,
+        image,
+        bounds={**package_bounds(image, project.locks), **companion_bounds(image, packages)},
+    )
 
 
 _USER = TypeAdapter(scalars.ImageUser)
 
 
-def _checked_user(user: str, reference: str) -> str:
+def _require_user(user: str, reference: str) -> str:
     """Return the user of an image if it can be written into a Dockerfile; else CheckFailedError."""
     try:
         return _USER.validate_python(user) if user else ""
@@ -146,12 +160,12 @@ def _require_no_triggers(configuration: Mapping[str, Any], reference: str) -> No
         )
 
 
-def _checked_packages(found: ImageContents, reference: str) -> dict[str, str]:
+def _require_packages(contents: ImageContents, reference: str) -> dict[str, str]:
     """Return the packages of an image as pip knows them.
 
     CheckFailedError: pip does not know a name or a version.
     """
-    for name, version in found.packages.items():
+    for name, version in contents.packages.items():
         try:
             canonicalize_name(name, validate=True)
             Version(version)
@@ -161,10 +175,10 @@ def _checked_packages(found: ImageContents, reference: str) -> dict[str, str]:
                 f"{reference} says that it has {text!r}, which is no package and version that pip "
                 "knows. Remove it from the image, or extend another one."
             ) from None
-    return dict(found.packages)
+    return dict(contents.packages)
 
 
-def referenced_base(reference: str, context: BuildContext) -> BaseImage:
+def inspect_base(reference: str, context: BuildContext) -> BaseImage:
     """Return any image by its reference; it is pulled if the engine lacks it.
 
     One with a name of the matrix and the very packages of that image's lock is taken for it. So is
@@ -190,8 +204,8 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
     _require_no_triggers(engine.configuration(stored.id), reference)
     with image_locks([folder_name(reference)], context.engine.host, locks):
         remove_leftovers([reference], engine)
-        found = read_contents(reference, stored.id, engine)
-    packages, user = _checked_packages(found, reference), _checked_user(stored.user, reference)
+        contents = read_contents(reference, stored.id, engine)
+    packages, user = _require_packages(contents, reference), _require_user(stored.user, reference)
     for image in all_images(context.images[0].matrix):
         if image.name == stored.labels.get(NAME):
             base = family_base(image, context.project)
@@ -200,13 +214,36 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
                 return own
             added = added_packages(stored.labels)
             if {**base.packages, **added} == packages:
-                # No index need have the added ones: a wheel can be the user's own. What they
-                # require of the family's packages is unknown, so all packages stay.
-                local = {*base.local, *added}
-                fixed = replace(own, name=reference, packages=packages, local=local)
-                changed = not base.packages.keys().isdisjoint(added)
-                bounds = {name: one for name, one in base.companions.items() if name not in added}
-                return replace(fixed, added=added, changed=changed, bounds=bounds)
-    facts = (found.python, found.glibc, "-".join(found.os), packages, packages)
-    bounds = other_tensorflows(packages) if packages.keys() & {*TENSORFLOWS} else {}
-    return BaseImage(reference, reference, *facts, user=user, id=stored.id, bounds=bounds)
+                return _extended_base(own, packages, added)
+    return BaseImage(
+        reference,
+        reference,
+        contents.python,
+        contents.glibc,
+        "-".join(contents.os),
+        packages,
+        packages,
+        user=user,
+        id=stored.id,
+        bounds=other_tensorflows(packages) if packages.keys() & {*TENSORFLOWS} else {},
+    )
+
+
+def _extended_base(
+    base: BaseImage, packages: Mapping[str, str], added: Mapping[str, str]
+) -> BaseImage:
+    """Return an extension of a family's image, which has ``added`` packages.
+
+    No index need have them: a wheel can be the user's own. What they require of the family's
+    packages is unknown, so all packages stay.
+    """
+    bounds = {name: text for name, text in base.companions.items() if name not in added}
+    return replace(
+        base,
+        name=base.reference,
+        packages=packages,
+        local={*base.local, *added},
+        added=added,
+        changed=not base.packages.keys().isdisjoint(added),
+        bounds=bounds,
+    )

@@ -132,7 +132,7 @@ class CondaPackages:
         if not self.python.contains(base.python):
             yield f"put aside: {self.file}: Python {self.python}: the image has {base.python}"
         if self.from_image:
-            yield f"{self.file}: {', '.join(self.from_image)}: {_provided(base)}"
+            yield f"{self.file}: {', '.join(self.from_image)}: {_image_parts(base)}"
         if self.skipped:
             what = counted(len(self.skipped), "package")
             yield f"{self.file}: {what} that only conda has, ignored: {', '.join(self.skipped)}"
@@ -140,30 +140,6 @@ class CondaPackages:
         if programs:
             options = " ".join(f"--apt {name}" for name in programs)
             yield f"{self.file}: to install its programs from the system's archive: {options}"
-
-
-@dataclass(frozen=True)
-class _Package:
-    """A package as conda writes it; ``versions`` are for pip, None if pip has no such form."""
-
-    written: str
-    versions: str | None
-    build: str
-
-    @property
-    def name(self) -> str:
-        return canonicalize_name(self.written)
-
-    @property
-    def of_conda_alone(self) -> bool:
-        """Whether pip has no such package.
-
-        Names of conda's builds for one Python, and for any Python, have "py" in them.
-        """
-        if self.name in _CONDA_ALONE_NAMES or _CONDA_ALONE.fullmatch(self.name):
-            return True
-        of_python = "py" in self.build or self.build == "<pip>" or self.name in _WITHOUT_PYTHON
-        return bool(self.build) and "*" not in self.build and not of_python
 
 
 def read_conda_file(path: Path, python: str, check_line: Callable[[str], object]) -> CondaPackages:
@@ -184,13 +160,13 @@ def read_conda_file(path: Path, python: str, check_line: Callable[[str], object]
             if "pip" in location:
                 check_line(entry)
                 packages.pip_lines.append((place, entry))
-            elif requirement := _sort_in(_parse_entry(entry), entry, packages, python):
+            elif requirement := _sort_entry(entry, packages, python):
                 packages.requirements.append((place, requirement))
         except ValueError as error:
             faults.append(Fault(location, str(error)))
     if faults:
         raise document.reject(faults)
-    packages.requirements = _without_parts(packages)
+    packages.requirements = _drop_parts(packages)
     packages.skipped = list(dict.fromkeys(packages.skipped))
     return packages
 
@@ -200,12 +176,12 @@ def _read_entries(path: Path) -> tuple[Document, list[tuple[Location, str]], dic
     lines = read_named(path, largest=LARGEST).splitlines()
     if is_conda_list("\n".join(lines)):
         marks: dict[Location, tuple[int, int]] = {(i,): (i + 1, 1) for i in range(len(lines))}
-        listed = [((i,), line.strip()) for i, line in enumerate(lines)]
-        return (
-            Document(path, marks=marks),
-            [(i, one) for i, one in listed if one[:1] not in "#@"],
-            {},
-        )
+        listed = list[tuple[Location, str]]()
+        for i, line in enumerate(lines):
+            text = line.strip()
+            if text[:1] not in "#@":
+                listed.append(((i,), text))
+        return Document(path, marks=marks), listed, {}
     document = read_document(path)
     parsed, faults = check(document, CondaFile)
     if parsed is None:
@@ -220,23 +196,25 @@ def _read_entries(path: Path) -> tuple[Document, list[tuple[Location, str]], dic
     return document, entries, parsed.variables
 
 
-def _sort_in(package: _Package, entry: str, packages: CondaPackages, python: str) -> str:
-    """Return the requirement for pip of a package; empty if pip does not get it.
+def _sort_entry(entry: str, packages: CondaPackages, python: str) -> str:
+    """Return the requirement for pip of an entry; empty if pip does not get it.
 
     ValueError: it is another Python, or has versions that pip does not know.
     """
-    if package.name == "pip" or (package.name in {"setuptools", "wheel"} and package.build):
+    package, versions, build = _parse_entry(entry)
+    name = canonicalize_name(package)
+    if name == "pip" or (name in {"setuptools", "wheel"} and build):
         return ""  # conda puts them into each environment
-    if _CUDA.fullmatch(package.name) or _MPI.fullmatch(package.name):
+    if _CUDA.fullmatch(name) or _MPI.fullmatch(name):
         packages.from_image.append(entry)
         return ""
-    if package.name != "python" and package.of_conda_alone:
-        packages.skipped.append(package.written)
+    if name != "python" and _is_of_conda_alone(name, build):
+        packages.skipped.append(package)
         return ""
-    if package.versions is None:
+    if versions is None:
         raise ValueError(_WRONG.format(entry))
-    if package.name == "python":
-        packages.python &= _python_versions(package.versions)
+    if name == "python":
+        packages.python &= _python_versions(versions)
         # Only a comparison reads the version, which can have thousands of digits.
         if not packages.python.contains(python or "3") and python:
             raise ValueError(
@@ -244,16 +222,29 @@ def _sort_in(package: _Package, entry: str, packages: CondaPackages, python: str
                 "(`imgbuild list`), or put the line aside: --keep-image"
             )
         return ""
-    versions = package.versions
-    if package.name in _OPENCV and re.fullmatch(r"==[\d.]+", versions):
+    if name in _OPENCV and re.fullmatch(r"==[\d.]+", versions):
         versions += ".*"  # pip's releases have one number more
-    return f"{PIP_NAMES.get(package.name, package.written.lower())}{versions}"
+    return f"{PIP_NAMES.get(name, package.lower())}{versions}"
 
 
-def _parse_entry(entry: str) -> _Package:
-    """Return the package of an entry; ValueError: it is not of conda's form."""
+def _is_of_conda_alone(name: str, build: str) -> bool:
+    """Return whether pip has no such package.
+
+    Names of conda's builds for one Python, and for any Python, have "py" in them.
+    """
+    if name in _CONDA_ALONE_NAMES or _CONDA_ALONE.fullmatch(name):
+        return True
+    of_python = "py" in build or build == "<pip>" or name in _WITHOUT_PYTHON
+    return bool(build) and "*" not in build and not of_python
+
+
+def _parse_entry(entry: str) -> tuple[str, str | None, str]:
+    """Return the package of an entry, its versions as pip has them, and conda's build of it.
+
+    Versions are None if pip has no such form. ValueError: the entry is not of conda's form.
+    """
     if url := _URL.fullmatch(entry):
-        return _Package(url[1], _pip_versions(f"=={url[2]}"), url[3])
+        return url[1], _pip_versions(f"=={url[2]}"), url[3]
     match = _SPEC.fullmatch(entry)
     if not match:
         raise ValueError(_WRONG.format(entry))
@@ -264,7 +255,7 @@ def _parse_entry(entry: str) -> _Package:
     elif rest.startswith("=*="):
         rest, build = "", rest[3:]
     version = _VERSION.fullmatch(rest)
-    return _Package(match[1], _pip_versions(rest), (version and version[4]) or build)
+    return match[1], _pip_versions(rest), (version and version[4]) or build
 
 
 def _pip_versions(text: str) -> str | None:
@@ -287,7 +278,7 @@ def _python_versions(versions: str) -> SpecifierSet:
     return SpecifierSet(f"=={exact[1]}.*" if exact else versions)
 
 
-def _without_parts(packages: CondaPackages) -> list[tuple[str, str]]:
+def _drop_parts(packages: CondaPackages) -> list[tuple[str, str]]:
     """Return each requirement once: conda divides some distributions of pip.
 
     OpenCV is left out if the pip section has one, because both would be the module cv2.
@@ -300,7 +291,7 @@ def _without_parts(packages: CondaPackages) -> list[tuple[str, str]]:
     return list(kept.values())
 
 
-def _provided(base: BaseImage) -> str:
+def _image_parts(base: BaseImage) -> str:
     """Return a sentence on the CUDA and the MPI of an image."""
     if not (image := base.image):
         return f"not installed; {base.name} keeps its own, if it has any"

@@ -64,16 +64,18 @@ def find_distributions(
         return known
     needed = replace(lock, versions=versions)
     files = [*lock_files(needed, "the lock", target, reader.sites)] if versions else []
-    names = {digest: name for name, digests in lock.hashes.items() for digest in digests}
+    names: dict[str, str] = {}
+    for name, digests in lock.hashes.items():
+        names |= dict.fromkeys(digests, name)
     for file in tuple(files):
         if not file.name.endswith(".whl"):
             name = names[file.sha256]
             files += reader.build_tools(name, lock.versions[name], file, target)
     if with_uv:
         files.append(_uv_wheel(reader.matrix, reader.sites))
-    found = tuple(dict.fromkeys(files))
-    write_text(kept, json.dumps([asdict(file) for file in found]) + "\n")
-    return found
+    distributions = tuple(dict.fromkeys(files))
+    write_text(kept, json.dumps([asdict(file) for file in distributions]) + "\n")
+    return distributions
 
 
 def _uv_wheel(matrix: Matrix, sites: Sites) -> Source:

@@ -3,9 +3,8 @@
 import json
 import re
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.build import BuildTarget, build_image
-from imgbuild.engine.client import Engine
 from imgbuild.engine.failure import BuildFailedError
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
@@ -64,16 +62,6 @@ REFUSED = "Not installed: "
 SHORT = ("pins", "contents", "libraries", "imports")
 
 
-@dataclass(frozen=True)
-class Extended:
-    """An extension that has its tag; ``size`` is that of the added layers in bytes."""
-
-    tag: str
-    size: int
-    seconds: float
-    report: Report | None
-
-
 def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     extension: Extension,
     base: BaseImage,
@@ -81,6 +69,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     wheels: Sequence[str],
     image: Image,
     project: Project,
+    *,
     distributions: Sequence[Source] = (),
     archive: Base | None = None,
 ) -> str:
@@ -98,36 +87,49 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
         paths |= {name: HERE / f"{name}.sh" for name in ("apt-download", "apt-install-files")}
     if extension.apt:
         labels[ADDED_APT] = " ".join(extension.apt)
-    entries = lock.entries if lock else {}
     replaced = replaced_packages(lock, base)
-    if lock and entries:
+    packages = ""
+    if lock and lock.entries:
+        packages = "".join(f"{entry}\n" for entry in lock.entries.values())
         paths |= {"install": HERE / "install.sh", "same-paths": HERE / "same_paths.py"}
-        known = project.locks / f"build-py{minor_of(base.python)}.txt"
-        paths |= {"build.txt": known} if known.exists() else {}
-        added = {**base.added, **lock.versions}
-        pins = (f"{name}=={version}" for name, version in added.items())
-        labels[ADDED] = " ".join(pins)
+        build_lock = project.locks / f"build-py{minor_of(base.python)}.txt"
+        if build_lock.exists():
+            paths["build.txt"] = build_lock
+        labels[ADDED] = _pins({**base.added, **lock.versions})
         if replaced:
             paths["remove"] = HERE / "remove.sh"
-            labels[REPLACED] = " ".join(f"{name}=={base.packages[name]}" for name in replaced)
+            labels[REPLACED] = _pins({name: base.packages[name] for name in replaced})
     files = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
-    if entries:
-        files["packages.txt"] = "".join(f"{entry}\n" for entry in entries.values())
-        labels[ADDED_LOCK] = f"sha256:{sha256(files['packages.txt'].encode())}"
+    if packages:
+        files["packages.txt"] = packages
+        labels[ADDED_LOCK] = f"sha256:{sha256(packages.encode())}"
     environment = template_environment(HERE)
-    environment.filters |= {"quoted": _quoted, "to_json": json.dumps}
-    values = {"extension": extension, "base": base, "files": files, "labels": labels}
+    environment.filters |= {"quoted": _quote, "to_json": json.dumps}
+    values: dict[str, Any] = {
+        "extension": extension,
+        "base": base,
+        "files": files,
+        "labels": labels,
+        "source": base.local_name,
+        "wheels": wheels,
+        "replaced": replaced,
+        "added": add_lines(distributions),
+        "epoch": epoch_seconds(image),
+    }
     # What `docker tag` has to call an image before `docker build`.
     names = {base.id or base.reference: base.local_name}
-    values |= {"source": base.local_name, "wheels": wheels}
     if extension.downloads_apt and archive:
         pulled = archive.layout is None  # by its digest
         name = archive.reference if pulled else local_name(archive.reference)
         values["archive"] = names[archive.reference] = name
-    values["tags"] = [(one, name) for one, name in names.items() if name.startswith(LOCAL)]
-    values["replaced"] = replaced
-    values |= {"added": add_lines(distributions), "epoch": epoch_seconds(image)}
+    values["tags"] = [
+        (reference, name) for reference, name in names.items() if name.startswith(LOCAL)
+    ]
     return environment.get_template("Dockerfile.j2").render(values).rstrip() + "\n"
+
+
+def _pins(versions: Mapping[str, str]) -> str:
+    return " ".join(f"{name}=={version}" for name, version in versions.items())
 
 
 def replaced_packages(lock: Lock | None, base: BaseImage) -> list[str]:
@@ -147,7 +149,7 @@ def suites_to_run(extension: Extension, lock: Lock | None, base: BaseImage) -> T
     return extension.test or ("all" if replaced else "short")
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     """Return a word of ENV or LABEL in which nothing is expanded.
 
     Source: Dockerfile reference, "Environment replacement".
@@ -156,17 +158,20 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
+def build_extension(  # noqa: PLR0913 - what, and how it is built
     extension: Extension,
     base: BaseImage,
     lock: Lock | None,
     wheels: Sequence[str],
+    context: BuildContext,
+    *,
     distributions: Path | None,
     folder: Path,
-    context: BuildContext,
     requested: Iterable[str] = (),
-) -> Extended:
+) -> tuple[int, Report | None]:
     """Build the extension, test it unless the options say otherwise, and tag it if it passed.
+
+    Return the bytes of the added layers, and the report of the suites if any ran.
 
     ``distributions`` has the files of the lock's packages. ``folder`` is where copies are from.
     ``requested`` are the names of the packages that were asked for. A build that fails or is
@@ -175,19 +180,12 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
     InputError: the base is not in the engine, or a file to copy cannot be read.
     CheckFailedError: a step or a suite failed.
     """
-    tag, engine, started = extension.tag or "", context.engine, time.monotonic()
+    tag, engine = extension.tag or "", context.engine
     name, stored = folder_name(tag), engine.need(base.id or base.reference, base.image)
-    repository = split_reference(base.reference)[0]
-    digests = dict(one.split("@") for one in stored.digests)
-    contexts = {"uv": str(context.inputs.uv)} if context.inputs.uv else {}
-    if distributions:
-        contexts["distributions"] = str(distributions)
     archive = (
         provide_archive_base(base.name, base.system, context) if extension.downloads_apt else None
     )
-    in_engine = context.builders[0].builder is None
-    if archive:
-        contexts["archive"] = archive.context(in_engine=in_engine)
+    tests = suites_to_run(extension, lock, base)
     made = set[str]()
     with (
         image_locks([name], context.engine.host, context.state / "locks"),
@@ -198,29 +196,30 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
         sources = [pair.partition(":")[0] for pair in extension.copied]
         (work / "files").mkdir()
         copy_build_files([*sources, *wheels], folder, work / "files")
+        contexts = {"base": _base_context(base, stored, base_name, work, context)}
+        if context.inputs.uv:
+            contexts["uv"] = str(context.inputs.uv)
+        if distributions:
+            contexts["distributions"] = str(distributions)
+        if archive:
+            in_engine = context.builders[0].builder is None
+            contexts["archive"] = archive.context(in_engine=in_engine)
+        digests = dict(digest.split("@") for digest in stored.digests)
+        # The base's id if no registry has it.
+        base_digest = digests.get(split_reference(base.reference)[0], stored.id)
         target = BuildTarget(
             name,
             work / "files",
             work / "Dockerfile",
-            contexts={
-                "base": f"docker-image://{base_name}"
-                if in_engine
-                else _copied_base(base, stored, work, engine),
-                **contexts,
-            },
-            labels={
-                # Its id where no registry has it.
-                BASE_DIGEST: digests.get(repository, stored.id),
-                TESTED: (tests := suites_to_run(extension, lock, base)),
-            },
+            contexts=contexts,
+            labels={BASE_DIGEST: base_digest, TESTED: tests},
             # BuildKit's cache knows neither the date nor any other secret.
-            uncached=_downloading(extension) if context.inputs.snapshots else (),
+            uncached=_apt_stages(extension) if context.inputs.snapshots else (),
             secrets=context.inputs.secrets,
         )
         image, project = context.images[0], context.project
         text = extension_dockerfile(extension, base, lock, wheels, image, project, archive=archive)
         target.dockerfile.write_text(text, encoding="utf-8")
-        log = context.log_path(name)
 
         def build(stage: str) -> str:
             try:
@@ -228,11 +227,11 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
                     context.builders[0],
                     context.engine.host,
                     replace(target, target=stage),
-                    log=log,
+                    log=context.log_path(name),
                     show=partial(display.show_step, tag),
                 )
             except BuildFailedError as error:
-                raise _refusal(error) or error from None
+                raise _conflict_error(error) or error from None
             made.add(built.image_id)
             return built.image_id
 
@@ -241,7 +240,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             report, expected = None, None
             if tests != "none" and base.image:
                 extended = extension_target(tag, tested, base, lock, requested, context)
-                report = _passed(extended, base.image, display, context, every=tests == "all")
+                report = _run_suites(extended, base.image, display, context, every=tests == "all")
                 expected = extended.expected
             if extension.user or base.user:
                 image_id = build(_FINAL)
@@ -251,11 +250,12 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             unknown = _is_of_unknown_origin(stored.id, context)
             context.store.record_extension(image_id, family, report, expected, cached_base=unknown)
             engine.tag(image_id, tag)
-            made |= {before.id} if before and EXTENDS in before.labels else set()
+            if before and EXTENDS in before.labels:
+                made.add(before.id)
         finally:
-            for one in made:
-                engine.discard(one)
-    return Extended(tag, size, time.monotonic() - started, report)
+            for made_id in made:
+                engine.discard(made_id)
+    return size, report
 
 
 def _is_of_unknown_origin(base_id: str, context: BuildContext) -> bool:
@@ -266,23 +266,30 @@ def _is_of_unknown_origin(base_id: str, context: BuildContext) -> bool:
     return not context.store.was_made_here(base_id) and trust_of(context.settings) is None
 
 
-def _downloading(extension: Extension) -> tuple[str, ...]:
+def _apt_stages(extension: Extension) -> tuple[str, ...]:
     """Return the stages that download packages of the system."""
     stages = {"archives": extension.apt, "build-archives": extension.build_apt}
     return tuple(name for name, packages in stages.items() if packages)
 
 
-def _refusal(error: BuildFailedError) -> CheckFailedError | None:
+def _conflict_error(error: BuildFailedError) -> CheckFailedError | None:
     """Return what the step says that refuses packages with the same paths (same_paths.py)."""
-    said = [line for line in error.failure.tail if line.startswith(REFUSED)]
-    return CheckFailedError(said[-1]) if said else None
+    refusals = [line for line in error.failure.tail if line.startswith(REFUSED)]
+    return CheckFailedError(refusals[-1]) if refusals else None
 
 
-def _copied_base(base: BaseImage, stored: StoredImage, folder: Path, engine: Engine) -> str:
-    """Return a copy of the base as a named build context, for a builder without its images."""
+def _base_context(
+    base: BaseImage, stored: StoredImage, name: str, folder: Path, context: BuildContext
+) -> str:
+    """Return the base as a named build context: by its ``name`` in the engine.
+
+    A builder without the engine's images gets a copy in ``folder``.
+    """
+    if context.builders[0].builder is None:
+        return f"docker-image://{name}"
     archive, layout = folder / "base.tar", folder / "base"
     with archive.open("wb") as file:
-        file.writelines(engine.save(stored.id))
+        file.writelines(context.engine.save(stored.id))
     unpack_archive(archive, layout)
     archive.unlink()
     if not (layout / "index.json").is_file():  # Docker before 25
@@ -309,13 +316,13 @@ def extension_target(  # noqa: PLR0913, PLR0917 - what, and what it is made of
         raise ValueError(f"{base.name} has no suites")
     added = lock.versions if lock else {}
     packages = {**base.packages, **added}
-    asked = {name: added[name] for name in requested if name in added}
+    versions = {name: added[name] for name in requested if name in added}
     target = suite_target(base.image, image_id, context, tag)
-    expected = {**target.expected, "packages": packages, "requested": asked}
+    expected = {**target.expected, "packages": packages, "requested": versions}
     return replace(target, name=tag, expected=expected)
 
 
-def _passed(
+def _run_suites(
     target: TestTarget,
     image: Image,
     display: BuildDisplay,
@@ -323,7 +330,7 @@ def _passed(
     *,
     every: bool,
 ) -> Report:
-    """Return the report of the base's suites in the extension.
+    """Run the base's suites in the extension; return their report.
 
     Without ``every``, only the short set runs. CheckFailedError: one failed.
     """
@@ -350,11 +357,12 @@ def short_set(folder: Path, expected: Mapping[str, Any]) -> tuple[str, ...]:
 
     A project of its own can have other suites.
     """
-    return tuple(s.name for s in read_suites(folder) if s.name in SHORT and s.is_for(expected))
+    suites = [suite for suite in read_suites(folder) if suite.name in SHORT]
+    return tuple(suite.name for suite in suites if suite.is_for(expected))
 
 
 def requested_names(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return the packages that requirements ask for, as `wanted_packages` gives them."""
+    """Return the packages that requirements ask for, as `judge_lines` returns them."""
     names = list[str]()
     for line in lines:
         text = line.partition(" --hash")[0]

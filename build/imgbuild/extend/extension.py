@@ -13,7 +13,6 @@ from imgbuild.extend.build_files import source_path
 from imgbuild.extend.conda_file import CondaPackages, read_conda_file
 from imgbuild.extend.requirement_files import (
     RequirementLine,
-    RequirementReader,
     check_line,
     expand_line,
     plain_requirement,
@@ -66,11 +65,12 @@ class Extension(Section):
 
     @property
     def selection(self) -> Selection:
-        tf, name = ((one,) if one else () for one in (self.tf, self.name))
-        return Selection(tf, self.cpu, self.gpu, self.stack, self.mpi, names=name)
+        versions = (self.tf,) if self.tf else ()
+        names = (self.name,) if self.name else ()
+        return Selection(versions, self.cpu, self.gpu, self.stack, self.mpi, names=names)
 
 
-def extension_of(values: dict[str, Any]) -> Extension:
+def parse_extension(values: dict[str, Any]) -> Extension:
     """Return what options say; InputError names the one that is wrong."""
     try:
         return Extension.model_validate(values)
@@ -85,7 +85,7 @@ def read_extension(path: Path) -> Extension:
     if isinstance(document.value, dict) and "as_documented" in document.value:
         raise document.reject([Fault(("as_documented",), _AS_DOCUMENTED)])
     extension, faults = check(document, Extension)
-    for place, name in _files_named(extension) if extension else ():
+    for place, name in _named_files(extension) if extension else ():
         if not (path.absolute().parent / name).exists():
             message = f"{name!r} is not there; paths are relative to this file"
             faults.append(Fault(place, message))
@@ -94,7 +94,7 @@ def read_extension(path: Path) -> Extension:
     return extension
 
 
-def _files_named(extension: Extension) -> Iterator[tuple[Location, str]]:
+def _named_files(extension: Extension) -> Iterator[tuple[Location, str]]:
     for number, name in enumerate(extension.requirements):
         yield ("requirements", number), name
     for number, pair in enumerate(extension.copied):
@@ -128,24 +128,18 @@ def read_conda_packages(extension: Extension, folder: Path, python: str) -> Cond
     return read_conda_file(folder / extension.conda_file, python, check_line)
 
 
-def wanted_packages(
-    extension: Extension, reader: RequirementReader, conda: CondaPackages | None = None
-) -> tuple[str, ...]:
-    """Return all requirements for Python packages that the base does not fulfil itself.
+def requested_lines(
+    extension: Extension, folder: Path, conda: CondaPackages | None = None
+) -> Iterator[RequirementLine]:
+    """Yield the lines that ask for Python packages: options, files, and those of the conda file.
 
-    They are own ones, those of the files in the reader's folder, and those of its conda file, as
-    the reader yields them.
-
-    InputError: a line is none, asks for what pip has not, or does not fit the base.
+    Paths are from ``folder``. InputError: a file cannot be read.
     """
-    folder, found = reader.folder, list[str]()
     for text in extension.pip:
-        found += reader.read(expand_line(RequirementLine("--pip", text, folder)))
+        yield from expand_line(RequirementLine("--pip", text, folder))
     for name in extension.requirements:
-        found += reader.read(read_lines(folder / name))
+        yield from read_lines(folder / name)
     if conda:
         here = (folder / (extension.conda_file or "")).parent
-        for place, line in (*conda.requirements, *conda.pip_lines):
-            found += reader.read(expand_line(RequirementLine(place, line, here)))
-    reader.require_fit(keep_image=extension.keep_image)
-    return tuple(dict.fromkeys(found))
+        for place, text in (*conda.requirements, *conda.pip_lines):
+            yield from expand_line(RequirementLine(place, text, here))

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,7 +67,7 @@ def plain_requirement(value: str) -> str:
 
 
 def check_line(text: str) -> None:
-    """Raise ValueError for a line that `RequirementReader` refuses, whatever the base is."""
+    """Raise ValueError for a line that `judge_lines` refuses, whatever the base is."""
     _require_short(text)
     options = (_PASSED_OVER, _OTHER_FILE, re.compile("--require-hashes"))
     if not any(option.fullmatch(text) for option in options):
@@ -105,15 +105,15 @@ def read_lines(path: Path) -> Iterator[RequirementLine]:
 
     InputError: a file cannot be read, is one of another tool, or includes itself.
     """
-    yield from _lines_of(path, "", (), [], constrains=False)
+    yield from _read_file(path, "", (), [], constrains=False)
 
 
 def expand_line(line: RequirementLine) -> Iterator[RequirementLine]:
     """Yield a line itself, or those of the file that it includes; raises as `read_lines`."""
-    yield from _expanded(line, (), [])
+    yield from _expand(line, (), [])
 
 
-def _lines_of(
+def _read_file(
     path: Path, place: str, above: tuple[str, ...], files: list[Path], *, constrains: bool
 ) -> Iterator[RequirementLine]:
     """Yield the lines of a file that another one, the last of ``above``, includes at ``place``.
@@ -132,10 +132,10 @@ def _lines_of(
     require_requirements(path, content)
     for number, text in logical_lines(content):
         line = RequirementLine(f"{path.name}:{number}", text, path.parent, constrains)
-        yield from _expanded(line, (*above, real), files)
+        yield from _expand(line, (*above, real), files)
 
 
-def _expanded(
+def _expand(
     line: RequirementLine, above: tuple[str, ...], files: list[Path]
 ) -> Iterator[RequirementLine]:
     try:
@@ -145,98 +145,104 @@ def _expanded(
     if other := _OTHER_FILE.fullmatch(line.text):
         constrains = line.constrains or other[1] in {"-c", "--constraint"}
         path, place = line.folder / other[2], f"{line.place}: "
-        yield from _lines_of(path, place, above, files, constrains=constrains)
+        yield from _read_file(path, place, above, files, constrains=constrains)
     elif line.text != "--require-hashes":
         yield line
 
 
-class RequirementReader:
-    """Reads lines in pip's format, and judges them by the rules of `requirement_rules`.
+def judge_lines(
+    lines: Iterable[RequirementLine],
+    base: BaseImage,
+    folder: Path,
+    log: Callable[[str], None],
+    *,
+    keep_image: bool = False,
+) -> tuple[str, ...]:
+    """Return the requirements that the base does not fulfil, by the rules of `requirement_rules`.
 
-    The result is lines again: a constraint has ``-c `` before it, a wheel is its path below
-    ``folder`` and its hash. ``log`` gets a sentence for each line that is read as another one.
+    They are in pip's format: a constraint has ``-c `` before it, a wheel is its path below
+    ``folder`` and its hash. With ``keep_image``, lines that differ from the base are put aside.
+    ``log`` gets a sentence for each line that is read as another one.
+
+    InputError: a line is no requirement that can be locked by its hash; or the message names all
+    lines that differ from the base, or need another TensorFlow.
     """
-
-    def __init__(self, base: BaseImage, folder: Path, log: Callable[[str], None]) -> None:
-        self.base, self.folder, self.log = base, folder, log
-        self._facts = image_facts(base)
-        self._differing = list[str]()
-        self._refused = list[str]()
-
-    def read(self, lines: Iterable[RequirementLine]) -> Iterator[str]:
-        """Yield what is left of lines as `read_lines` and `expand_line` yield them.
-
-        InputError: a line is no requirement that can be locked by its hash.
-        """
-        for line in lines:
-            for requirement in self._left_of(line):
-                yield f"-c {requirement}" if line.constrains else requirement
-
-    def _left_of(self, line: RequirementLine) -> Iterator[str]:
-        if _PASSED_OVER.fullmatch(line.text):
-            option = re.split("[ =]", line.text)[0]
-            self.log(f"{line.place}: {option} is ignored: the index is a setting (docs/guide.md)")
-            return
-        meant, note = repair_line(line.text)
-        if note:
-            self.log(f"{line.place}: {note}")
-        if not meant:
-            return
+    facts = image_facts(base)
+    requirements, refused, differing = list[str](), list[str](), list[str]()
+    for line in lines:
+        text = _requirement_text(line, folder, log)
+        if not text:
+            continue
         try:
-            text = " ".join(plain_requirement(meant).split())
-            if _WHEEL.match(text):
-                text = _wheel(_HASHES.sub("", text), line.folder, self.folder)
-            verdict = judge_line(text, self._facts)
-        except ValueError as error:  # also of a marker whose values cannot be compared
+            verdict = judge_line(text, facts)
+        except ValueError as error:  # a marker whose values cannot be compared
             raise InputError(f"{line.place}: {error}.") from None
         answer = f"{line.place}: {text}: {verdict.reason}"
         if verdict.outcome == DIFFERS:
-            self._differing.append(answer)
+            differing.append(answer)
         elif verdict.outcome == OTHER_TENSORFLOW:
-            self._refused.append(answer + self._images_for(text))
+            refused.append(answer + _images_for(text, base))
         elif verdict.reason:
-            self.log(answer)
+            log(answer)
         if verdict.kept:
-            yield verdict.kept
+            requirements.append(f"-c {verdict.kept}" if line.constrains else verdict.kept)
+    if keep_image:
+        for answer in differing:
+            log(f"put aside: {answer}")
+        differing = []
+    _require_fit(refused, differing, base)
+    return tuple(dict.fromkeys(requirements))
 
-    def _images_for(self, line: str) -> str:
-        """Return the options that select the images which fulfil a refused line."""
-        requirement, image = parse_line(line), self.base.image
-        if not requirement or not image:
-            return ""
-        name = str(canonicalize_name(requirement.name))
-        if name in TENSORFLOW_NAMES:
-            others = [
-                other
-                for other in all_images(image.matrix)
-                if other.variant == image.variant
-                and _fulfils(other.tensorflow, requirement.specifier)
-            ]
-        elif name in OTHER_TENSORFLOWS:
-            return ""
-        else:
-            others = images_with_companion(name, image)
-        options = dict.fromkeys(f"--tf {other.minor} --stack {other.stack}" for other in others)
-        return f"; use {' or '.join(options)}" if options else "; no image has it"
 
-    def require_fit(self, *, keep_image: bool) -> None:
-        """Put the lines aside that differ from the base, if ``keep_image``; else InputError.
+def _require_fit(refused: Sequence[str], differing: Sequence[str], base: BaseImage) -> None:
+    """Raise InputError if a line needs another TensorFlow, or differs from the base."""
+    if not refused and not differing:
+        return
+    way = "Change these lines, or remove them."
+    if differing:
+        kept = "versions of all but TensorFlow." if refused else "versions."
+        way = "Change these lines, or put them aside: --keep-image keeps the image's "
+        way += kept
+    listed = "".join(f"\n  {answer}" for answer in (*refused, *differing))
+    raise InputError(f"These lines do not fit {base.name}:{listed}\n{way} Nothing was changed.")
 
-        InputError names all of them, and those that need another TensorFlow.
-        """
-        lines = [*self._refused, *(() if keep_image else self._differing)]
-        for line in self._differing:
-            if keep_image:
-                self.log(f"put aside: {line}")
-        if lines:
-            listed = "".join(f"\n  {line}" for line in lines)
-            way = "Change these lines, or remove them."
-            if self._differing and not keep_image:
-                way = "Change these lines, or put them aside: --keep-image keeps the image's "
-                way += "versions." if not self._refused else "versions of all but TensorFlow."
-            raise InputError(
-                f"These lines do not fit {self.base.name}:{listed}\n{way} Nothing was changed."
-            )
+
+def _requirement_text(line: RequirementLine, folder: Path, log: Callable[[str], None]) -> str:
+    """Return the requirement that a line means; empty if it asks for nothing."""
+    if _PASSED_OVER.fullmatch(line.text):
+        option = re.split("[ =]", line.text)[0]
+        log(f"{line.place}: {option} is ignored: the index is a setting (docs/guide.md)")
+        return ""
+    meant, note = repair_line(line.text)
+    if note:
+        log(f"{line.place}: {note}")
+    if not meant:
+        return ""
+    try:
+        text = " ".join(plain_requirement(meant).split())
+        return _hash_wheel(text, line.folder, folder) if _WHEEL.match(text) else text
+    except ValueError as error:
+        raise InputError(f"{line.place}: {error}.") from None
+
+
+def _images_for(line: str, base: BaseImage) -> str:
+    """Return the options that select the images which fulfil a refused line."""
+    requirement, image = parse_line(line), base.image
+    if not requirement or not image:
+        return ""
+    name = str(canonicalize_name(requirement.name))
+    if name in TENSORFLOW_NAMES:
+        others = [
+            other
+            for other in all_images(image.matrix)
+            if other.variant == image.variant and _fulfils(other.tensorflow, requirement.specifier)
+        ]
+    elif name in OTHER_TENSORFLOWS:
+        return ""
+    else:
+        others = images_with_companion(name, image)
+    options = dict.fromkeys(f"--tf {other.minor} --stack {other.stack}" for other in others)
+    return f"; use {' or '.join(options)}" if options else "; no image has it"
 
 
 def image_facts(base: BaseImage) -> ImageFacts:
@@ -261,19 +267,21 @@ def image_facts(base: BaseImage) -> ImageFacts:
     return ImageFacts(packages, constraints, environment)
 
 
-def _fulfils(version: str, asked: SpecifierSet) -> bool:
+def _fulfils(version: str, requested: SpecifierSet) -> bool:
     facts = ImageFacts({"tensorflow": version}, {})
-    return judge_line(f"tensorflow{asked}", facts).outcome != OTHER_TENSORFLOW
+    return judge_line(f"tensorflow{requested}", facts).outcome != OTHER_TENSORFLOW
 
 
 def wheel_paths(requested: Iterable[str]) -> list[str]:
-    """Return the wheels among requirements as `RequirementReader` yields them."""
+    """Return the wheels among requirements as `judge_lines` returns them."""
     return [line.split()[0] for line in requested if line.partition(" ")[0].endswith(".whl")]
 
 
-def _wheel(text: str, here: Path, folder: Path) -> str:
-    path = os.path.relpath(here / text, folder)
+def _hash_wheel(text: str, here: Path, folder: Path) -> str:
+    """Return the path of a wheel below ``folder``, and its hash."""
+    wheel = _HASHES.sub("", text)
+    path = os.path.relpath(here / wheel, folder)
     if path.startswith("..") or not _WHEEL.fullmatch(path) or not (folder / path).is_file():
-        raise ValueError(f"{text}: no file below {folder}, which the build reads; copy it there")
+        raise ValueError(f"{wheel}: no file below {folder}, which the build reads; copy it there")
     parse_wheel_filename(Path(path).name)
     return f"{path} --hash=sha256:{file_sha256(folder / path)}"

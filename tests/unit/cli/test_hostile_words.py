@@ -16,7 +16,7 @@ from imgbuild.ci.jobs import JobOptions, select_jobs
 from imgbuild.cli.options import sites_of
 from imgbuild.dockerfile.render import find_drift
 from imgbuild.errors import InputError
-from imgbuild.extend.extension import extension_of, read_extension
+from imgbuild.extend.extension import parse_extension, read_extension
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project, SettingsOptions
@@ -74,9 +74,9 @@ def test_a_number_has_one_spelling(
 
 @pytest.mark.parametrize("value", ["a\u2028b", "\u202egnp.exe", "\u2066x"])
 def test_nothing_that_is_added_turns_or_ends_a_line(value: str) -> None:
-    assert extension_of({"env": {"A": "né 日本"}}).env == {"A": "né 日本"}
+    assert parse_extension({"env": {"A": "né 日本"}}).env == {"A": "né 日本"}
     with pytest.raises(InputError, match="no line ends or control characters"):
-        extension_of({"env": {"A": value}})
+        parse_extension({"env": {"A": value}})
 
 
 @pytest.mark.parametrize("value", ["${localEnv:TOKEN}", "x${containerWorkspaceFolder}"])

@@ -16,10 +16,10 @@ from hostile_package import HostileIndex
 
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.errors import InputError, MachineError
-from imgbuild.extend.additions import empty_wheel, lock_additions
+from imgbuild.extend.additions import lock_additions, write_empty_wheel
 from imgbuild.extend.base_image import BaseImage, family_base
-from imgbuild.extend.extension import read_extension, wanted_packages
-from imgbuild.extend.requirement_files import RequirementReader
+from imgbuild.extend.extension import read_extension, requested_lines
+from imgbuild.extend.requirement_files import judge_lines
 from imgbuild.files import file_sha256
 from imgbuild.matrix.images import Image
 from imgbuild.process import Finished
@@ -44,7 +44,7 @@ class Index:
 
     def publish(self, name: str, version: str, *requires: str) -> Path:
         """Put a wheel into the folder."""
-        empty_wheel(self.folder / "index", name, version, requires)
+        write_empty_wheel(self.folder / "index", name, version, requires)
         return self.folder / "index" / f"{name}-{version}-py3-none-any.whl"
 
     def show(self, *wheels: Path, attributes: str = "") -> None:
@@ -62,9 +62,15 @@ class Index:
     def lock(self, *requested: str, base: BaseImage = BASE, upgrade: bool = False) -> Lock:
         links = self.folder / "index"
         own = {"UV_OFFLINE": "1", "UV_FIND_LINKS": str(links)}
-        variables, path = {**os.environ, **own, **self.environment}, self.path
-        where = (base, path, variables, no_metadata)
-        return lock_additions(requested, *where, folder=self.folder, upgrade=upgrade)
+        return lock_additions(
+            requested,
+            base,
+            self.path,
+            environment={**os.environ, **own, **self.environment},
+            read_metadata=no_metadata,
+            folder=self.folder,
+            upgrade=upgrade,
+        )
 
     @property
     def path(self) -> Path:
@@ -261,8 +267,9 @@ def test_extend_takes_the_lock_of_an_example_as_it_is(
     """Of another request it would be made anew, from an index that is not here."""
     extension = read_extension(next(lock.parent.glob("*.yaml")))
     base = family_base(images[f"tf-{extension.tf}-cpu-debian"], Project(ROOT))
-    wanted = wanted_packages(extension, RequirementReader(base, lock.parent, lambda _: None))
+    lines = requested_lines(extension, lock.parent)
+    wanted = judge_lines(lines, base, lock.parent, lambda _: None)
     copied = Path(copy(lock, tmp_path))
     environment = {**os.environ, "UV_OFFLINE": "1", "UV_NO_CACHE": "1"}
-    lock_additions(wanted, base, copied, environment, no_metadata)
+    lock_additions(wanted, base, copied, environment=environment, read_metadata=no_metadata)
     assert copied.read_bytes() == lock.read_bytes()

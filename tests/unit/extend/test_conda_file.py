@@ -9,8 +9,8 @@ from conftest import ROOT
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import BaseImage, family_base
 from imgbuild.extend.conda_file import CondaPackages
-from imgbuild.extend.extension import extension_of, read_conda_packages, wanted_packages
-from imgbuild.extend.requirement_files import RequirementReader
+from imgbuild.extend.extension import parse_extension, read_conda_packages, requested_lines
+from imgbuild.extend.requirement_files import judge_lines
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import find_image
 from imgbuild.project import Project
@@ -51,7 +51,7 @@ Read = Callable[[str], CondaPackages]
 def read(tmp_path: Path) -> Read:
     def read(text: str) -> CondaPackages:
         (tmp_path / "environment.yml").write_text(text, encoding="utf-8")
-        extension = extension_of({"conda_file": "environment.yml"})
+        extension = parse_extension({"conda_file": "environment.yml"})
         return read_conda_packages(extension, tmp_path, PYTHON)
 
     return read
@@ -120,7 +120,7 @@ def test_the_same_minor_of_python_is_accepted(read: Read, entry: str) -> None:
 
 def test_keep_image_puts_another_python_aside(tmp_path: Path) -> None:
     (tmp_path / "environment.yml").write_text(with_entries("python=3.7", "tqdm"))
-    extension = extension_of({"conda_file": "environment.yml", "keep_image": True})
+    extension = parse_extension({"conda_file": "environment.yml", "keep_image": True})
     found = read_conda_packages(extension, tmp_path, PYTHON)
     assert lines(found) == ["tqdm"]
     (note,) = found.notes(base("tf-2.2-cpu-debian"))
@@ -185,7 +185,7 @@ def test_a_list_that_conda_exported(read: Read, text: str) -> None:
 
 def test_a_file_of_powershell(tmp_path: Path) -> None:
     (tmp_path / "environment.yml").write_text(EXPORTED, encoding="utf-16")
-    extension = extension_of({"conda_file": "environment.yml"})
+    extension = parse_extension({"conda_file": "environment.yml"})
     assert read_conda_packages(extension, tmp_path, PYTHON).variables
 
 
@@ -194,10 +194,10 @@ def test_a_pip_section_is_a_requirements_file(tmp_path: Path) -> None:
     (tmp_path / "sub" / "requirements.txt").write_text("tqdm==4.45.0\n")
     text = with_entries("pandas", "pip: ['-r requirements.txt', keras==2.3.1]")
     (tmp_path / "sub" / "environment.yml").write_text(text)
-    extension = extension_of({"conda_file": "sub/environment.yml"})
+    extension = parse_extension({"conda_file": "sub/environment.yml"})
     conda = read_conda_packages(extension, tmp_path, PYTHON)
-    reader = RequirementReader(base("tf-2.2-cpu-debian"), tmp_path, lambda _: None)
-    found = wanted_packages(extension, reader, conda)
+    requests = requested_lines(extension, tmp_path, conda)
+    found = judge_lines(requests, base("tf-2.2-cpu-debian"), tmp_path, lambda _: None)
     assert found == ("pandas", "tqdm==4.45.0", "keras==2.3.1")
 
 
@@ -239,6 +239,6 @@ def test_every_fault_is_named(read: Read) -> None:
 @pytest.mark.parametrize("options", [{}, {"keep_image": True}])
 def test_a_version_without_end_is_refused(tmp_path: Path, options: dict[str, bool]) -> None:
     (tmp_path / "list.txt").write_text(f"python={'9' * 5000}=py\npandas=1.0=py36_0\n")
-    extension = extension_of({"conda_file": "list.txt", **options})
+    extension = parse_extension({"conda_file": "list.txt", **options})
     with pytest.raises(InputError, match=r"^list\.txt:1:1: "):
         read_conda_packages(extension, tmp_path, PYTHON)

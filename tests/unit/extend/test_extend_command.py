@@ -10,7 +10,7 @@ from conftest import ROOT
 from fake_engine import FakeEngine
 from project_copy import NO_ENGINE, command
 
-from imgbuild.cli.extend_command import _located
+from imgbuild.cli.extend_command import _locate_base
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import family_base
@@ -72,6 +72,6 @@ def test_a_printed_base_is_an_own_image(
     base = family_base(images["tf-2.2-cpu-debian"], project)
     engine = FakeEngine([StoredImage("sha256:a", (base.reference,))])
     monkeypatch.setattr("imgbuild.engine.client.open_engine", lambda _: nullcontext(engine))
-    assert _located(base, project).id == ""
+    assert _locate_base(base, project).id == ""
     ReportStore(state_dir() / "reports").import_results("sha256:a", {}, built=True)
-    assert _located(base, project).id == "sha256:a"
+    assert _locate_base(base, project).id == "sha256:a"

@@ -15,15 +15,14 @@ from imgbuild.engine.build import BuildTarget, BuiltImage
 from imgbuild.engine.failure import BuildFailedError, BuildFailure
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.extend.base_image import BaseImage, family_base, local_name, referenced_base
+from imgbuild.extend.base_image import BaseImage, family_base, inspect_base, local_name
 from imgbuild.extend.extended import (
-    Extended,
     build_extension,
     extension_dockerfile,
     requested_names,
     short_set,
 )
-from imgbuild.extend.extension import extension_of
+from imgbuild.extend.extension import parse_extension
 from imgbuild.inputs.base import Base
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
@@ -62,8 +61,8 @@ def test_packages_are_installed_by_hash(
 ) -> None:
     file = Source("Keras.whl", "https://m.example/a%2Bb/Keras.whl", "1" * 64)
     local = Source("own.tar.gz", "file:///home/own.tar.gz", "2" * 64)
-    values = (extension_of({}), base, LOCK, (), images[NEW], project)
-    text = extension_dockerfile(*values, [file, local])
+    values = (parse_extension({}), base, LOCK, (), images[NEW], project)
+    text = extension_dockerfile(*values, distributions=[file, local])
     assert f"\nADD --checksum=sha256:{'1' * 64} {file.url} /Keras.whl\n" in text
     assert ("# own.tar.gz" in text, "/home" in text) == (True, False)
     assert f"keras==2.3.1 \\\n    --hash=sha256:{'1' * 64}\nEND_OF_FILE\n" in text
@@ -80,8 +79,9 @@ def test_an_address_is_no_dockerfile(
     base: BaseImage, images: dict[str, Image], project: Project, url: str
 ) -> None:
     file = Source("x.whl", url, "1" * 64)
+    values = (parse_extension({}), base, LOCK, (), images[NEW], project)
     with pytest.raises(MachineError, match=r"address of x\.whl"):
-        extension_dockerfile(extension_of({}), base, LOCK, (), images[NEW], project, [file])
+        extension_dockerfile(*values, distributions=[file])
 
 
 def test_a_printed_dockerfile_names_a_local_base_by_its_id(base: BaseImage) -> None:
@@ -98,7 +98,7 @@ def test_programs_of_a_base_get_no_secrets_for_apt(
     base: BaseImage, images: dict[str, Image], project: Project, user: str
 ) -> None:
     archive = Base("debian@sha256:abc", "sha256:abc", "registry")
-    extension = extension_of({"apt": ["libsndfile1", "git=1:2.39.*"], "env": {"A": "1"}})
+    extension = parse_extension({"apt": ["libsndfile1", "git=1:2.39.*"], "env": {"A": "1"}})
     foreign = replace(base, user=user)
     what = (extension, foreign, None, (), images[NEW], project)
     text = extension_dockerfile(*what, archive=archive)
@@ -148,11 +148,18 @@ class Extending:
         self.bench.engine.stored[image_id] = StoredImage(image_id, (), labels, 10**9 + 5)
         return BuiltImage(image_id)
 
-    def build(self, lock: Lock = LOCK, **values: Any) -> Extended:
-        extension = extension_of({"tag": TAG, **values})
-        folders = (self.folder / "distributions", self.folder)
-        what = (extension, self.base, lock, (), *folders, self.bench.context)
-        return build_extension(*what, requested=["keras", "numpy"])
+    def build(self, lock: Lock = LOCK, **values: Any) -> tuple[int, Report | None]:
+        extension = parse_extension({"tag": TAG, **values})
+        return build_extension(
+            extension,
+            self.base,
+            lock,
+            (),
+            self.bench.context,
+            distributions=self.folder / "distributions",
+            folder=self.folder,
+            requested=["keras", "numpy"],
+        )
 
     @property
     def stored(self) -> dict[str, tuple[str, ...]]:
@@ -184,8 +191,8 @@ def test_it_is_built_on_the_base_tested_and_tagged(
         return extending.bench.suites(target, *more)
 
     monkeypatch.setattr("imgbuild.suites.session.run_suites", suites)
-    made = extending.build()
-    assert (made.tag, made.size) == (TAG, 5)
+    size, report = extending.build()
+    assert size == 5
     assert extending.stored == {**BASE_ALONE, "sha256:extended": (TAG,)}
     (target,) = extending.targets
     assert target.contexts["base"].startswith("docker-image://local.invalid/imgbuild/temporary:")
@@ -194,15 +201,15 @@ def test_it_is_built_on_the_base_tested_and_tagged(
     assert expected[0]["packages"] == {**extending.base.packages, "keras": "2.3.1"}
     assert expected[0]["requested"] == {"keras": "2.3.1"}, "the base has NumPy"
     assert expected[0]["name"] == NEW
-    assert made.report
-    assert made.report.ok
-    assert extending.build(test="none").report is None
+    assert report
+    assert report.ok
+    assert extending.build(test="none")[1] is None
     assert extending.bench.tested == [TAG]
 
 
 @pytest.mark.parametrize("test", ["short", "all", "none"])
 def test_label_says_which_suites_ran(extending: Extending, test: str) -> None:
-    report = extending.build(test=test).report
+    _, report = extending.build(test=test)
     assert extending.targets[0].labels["imgbuild.tested"] == test
     ran = {one.suite for one in report.suites} if report else set()
     short = {"pins", "contents", "libraries", "imports"}
@@ -234,7 +241,7 @@ def test_short_set_of_other_additions_imports_nothing() -> None:
 
 def test_foreign_base_is_labelled_as_untested(extending: Extending) -> None:
     extending.base = replace(extending.base, image=None)
-    assert extending.build(test="all").report is None
+    assert extending.build(test="all")[1] is None
     assert extending.targets[0].labels["imgbuild.tested"] == "none"
 
 
@@ -242,7 +249,9 @@ def test_printed_dockerfile_claims_no_test(
     base: BaseImage, images: dict[str, Image], project: Project
 ) -> None:
     """The base can be an extension with a label of its own."""
-    text = extension_dockerfile(extension_of({"test": "all"}), base, LOCK, (), images[NEW], project)
+    text = extension_dockerfile(
+        parse_extension({"test": "all"}), base, LOCK, (), images[NEW], project
+    )
     assert 'imgbuild.tested="none"' in text
 
 
@@ -328,7 +337,7 @@ def test_a_foreign_tensorflow_is_not_replaced(
 ) -> None:
     read(packages)
     bench.engine.stored["sha256:own"] = StoredImage("sha256:own", ("own:1",))
-    found = referenced_base("own:1", bench.context)
+    found = inspect_base("own:1", bench.context)
     assert found.companions.get("intel-tensorflow") == bound
     assert found.movable == {}
 
@@ -337,7 +346,7 @@ def test_a_foreign_base_is_pulled_and_read(bench: Bench, read: Read) -> None:
     read({"numpy": "1.26.0"})
     reference = "registry.example.org/own:1"
     bench.engine.registry[reference] = StoredImage("sha256:own", (reference,), user="jovyan")
-    found = referenced_base(reference, bench.context)
+    found = inspect_base(reference, bench.context)
     facts = (found.name, found.python, found.system, found.user, found.image)
     assert facts == (reference, "3.11.4", "debian-12", "jovyan", None)
     assert found.stubs == {"numpy": "1.26.0"}
@@ -353,7 +362,7 @@ def test_packages_that_pip_cannot_know_are_refused(
     read({name: version})
     bench.engine.stored["sha256:own"] = StoredImage("sha256:own", ("own:1",))
     with pytest.raises(CheckFailedError, match=r"own:1 says that it has '"):
-        referenced_base("own:1", bench.context)
+        inspect_base("own:1", bench.context)
 
 
 @pytest.mark.parametrize("digests", [(), ("registry.example.org/own@sha256:d",)])
@@ -370,9 +379,9 @@ def test_a_base_needs_a_signature_by_any_name(
     bench.engine.stored["sha256:own"] = StoredImage("sha256:own", ("own:1",), digests=digests)
     bench.change(settings=Settings.model_validate({"verify": {"key": "/etc/cosign.pub"}}))
     with pytest.raises(CheckFailedError, match="own:1 was not built on this machine"):
-        referenced_base("own:1", bench.context)
+        inspect_base("own:1", bench.context)
     bench.context.store.record_extension("sha256:own")
-    assert referenced_base("own:1", bench.context).id == "sha256:own"
+    assert inspect_base("own:1", bench.context).id == "sha256:own"
 
 
 def test_an_extension_is_no_image_of_the_matrix(extending: Extending) -> None:
@@ -433,7 +442,7 @@ def test_base_may_be_an_extension(
     labels = {"imgbuild.name": NEW, "imgbuild.added.pip": pins}
     reference = "registry.example.org/team/train:1"
     extending.bench.engine.stored["sha256:one"] = StoredImage("sha256:one", (reference,), labels)
-    found = referenced_base(reference, extending.bench.context)
+    found = inspect_base(reference, extending.bench.context)
     assert (found.name, found.packages, found.added) == (reference, packages, own)
     assert found.image == images[NEW]
     assert found.movable == {}, "also of companions that it has"
@@ -444,7 +453,7 @@ def test_base_may_be_an_extension(
     kept = extending.bench.context.store.extension("sha256:extended")
     assert kept
     assert kept.expected["packages"] == {**packages, "keras": "2.3.1"}
-    text = extension_dockerfile(extension_of({}), found, LOCK, (), images[NEW], project)
+    text = extension_dockerfile(parse_extension({}), found, LOCK, (), images[NEW], project)
     assert f'imgbuild.added.pip="{pins} keras==2.3.1"' in text
     assert f'imgbuild.extends="{reference}"' in text
 
@@ -458,7 +467,7 @@ def test_replaced_package_of_the_base_is_tested_with_all_suites(
     labels = {"imgbuild.name": NEW, "imgbuild.added.pip": f"{added}==9"}
     reference = "registry.example.org/team/train:1"
     extending.bench.engine.stored["sha256:one"] = StoredImage("sha256:one", (reference,), labels)
-    extending.base = referenced_base(reference, extending.bench.context)
+    extending.base = inspect_base(reference, extending.bench.context)
     extending.build(env={"A": "1"})
     assert extending.targets[0].labels["imgbuild.tested"] == suites
 
@@ -470,7 +479,7 @@ def test_extension_with_other_packages_is_foreign(
     read({**base.packages, "keras": "2.3.1", "six": "1.99"})
     labels = {"imgbuild.name": NEW, "imgbuild.added.pip": "keras==2.3.1"}
     bench.engine.stored["sha256:own"] = StoredImage("sha256:own", ("own:1",), labels)
-    assert referenced_base("own:1", bench.context).image is None
+    assert inspect_base("own:1", bench.context).image is None
 
 
 def test_a_base_with_onbuild_is_refused(bench: Bench, read: Read) -> None:
@@ -480,7 +489,7 @@ def test_a_base_with_onbuild_is_refused(bench: Bench, read: Read) -> None:
     steps = ["RUN --mount=type=secret,id=netrc cat /run/secrets/netrc"]
     bench.engine.configurations["sha256:own"] = {"OnBuild": steps}
     with pytest.raises(CheckFailedError, match="own:1 has ONBUILD instructions"):
-        referenced_base("own:1", bench.context)
+        inspect_base("own:1", bench.context)
     assert "start" not in bench.engine.calls
 
 
@@ -489,7 +498,7 @@ def test_a_user_that_is_no_word_is_refused(bench: Bench, read: Read, user: str) 
     read({})
     bench.engine.stored["sha256:own"] = StoredImage("sha256:own", ("own:1",), user=user)
     with pytest.raises(CheckFailedError, match="own:1: its user is"):
-        referenced_base("own:1", bench.context)
+        inspect_base("own:1", bench.context)
 
 
 @pytest.mark.parametrize(
@@ -509,7 +518,7 @@ def test_an_image_is_of_the_matrix_by_name_and_packages(  # noqa: PLR0913, PLR09
     reference = "registry.example.org/ml:2.2-cpu"
     labels = {"imgbuild.name": name} if name else {}
     bench.engine.stored["sha256:own"] = StoredImage("sha256:own", (reference,), labels)
-    found = referenced_base(reference, bench.context)
+    found = inspect_base(reference, bench.context)
     assert (found.reference, found.packages) == (reference, packages)
     assert (found.image is not None) is known
     assert found.name == (NEW if known else reference)
@@ -519,7 +528,7 @@ def test_packages_for_builds_are_not_in_the_image(
     base: BaseImage, images: dict[str, Image], project: Project
 ) -> None:
     archive = Base("debian@sha256:abc", "sha256:abc", "registry")
-    extension = extension_of({"build_apt": ["g++"], "apt": ["libsndfile1"]})
+    extension = parse_extension({"build_apt": ["g++"], "apt": ["libsndfile1"]})
     what = (extension, base, LOCK, (), images[NEW], project)
     stages = Dockerfile(extension_dockerfile(*what, archive=archive)).stages
     lines = {name: [one.line for one in stages[name].instructions] for name in stages}

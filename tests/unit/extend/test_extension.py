@@ -9,8 +9,8 @@ import pytest
 
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import BaseImage
-from imgbuild.extend.extension import extension_of, read_extension, wanted_packages
-from imgbuild.extend.requirement_files import RequirementReader, wheel_paths
+from imgbuild.extend.extension import parse_extension, read_extension, requested_lines
+from imgbuild.extend.requirement_files import judge_lines, wheel_paths
 from imgbuild.files import sha256
 from imgbuild.matrix.selection import Selection
 
@@ -29,8 +29,8 @@ def write(tmp_path: Path) -> Write:
 
 def wanted(folder: Path, **values: object) -> tuple[str, ...]:
     """Return what these options ask pip for."""
-    reader = RequirementReader(BASE, folder, lambda _: None)
-    return wanted_packages(extension_of(values), reader)
+    lines = requested_lines(parse_extension(values), folder)
+    return judge_lines(lines, BASE, folder, lambda _: None)
 
 
 def test_a_file_says_what_options_say(write: Write) -> None:
@@ -49,7 +49,7 @@ def test_a_file_says_what_options_say(write: Write) -> None:
         write(name, "")
     (path.parent / "src").mkdir()
     found = read_extension(path)
-    assert found.model_copy(update={"tf": None, "gpu": False}) == extension_of(values)
+    assert found.model_copy(update={"tf": None, "gpu": False}) == parse_extension(values)
     assert found.selection == Selection(("2.2",), gpu=True)
 
 
@@ -95,10 +95,10 @@ def test_files_that_are_not_there_are_named_with_their_lines(write: Write) -> No
 
 def test_a_wrong_option_is_named() -> None:
     name = f"h.example:5000/{'x' * 240}"  # 255 characters
-    assert extension_of({"tag": f"{name}:1", "base": f"{name}:1@sha256:{'0' * 64}"})
+    assert parse_extension({"tag": f"{name}:1", "base": f"{name}:1@sha256:{'0' * 64}"})
     for tag in ("x", f"{name}x:1", "x:" + "1" * 129):
         with pytest.raises(InputError, match=r"^--tag: .* is not the name of an image"):
-            extension_of({"tag": tag})
+            parse_extension({"tag": tag})
 
 
 @pytest.mark.parametrize(

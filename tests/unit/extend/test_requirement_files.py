@@ -8,8 +8,8 @@ from bench import NEW
 
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import BaseImage, family_base
-from imgbuild.extend.extension import extension_of, wanted_packages
-from imgbuild.extend.requirement_files import RequirementReader
+from imgbuild.extend.extension import parse_extension, requested_lines
+from imgbuild.extend.requirement_files import judge_lines
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.requirement_rules import parse_constraints
@@ -42,9 +42,8 @@ class Folder:
         self, *lines: str, base: BaseImage = BASE, encoding: str = "utf-8", keep_image: bool = False
     ) -> tuple[str, ...]:
         (self.path / "r.txt").write_text("\r\n".join(lines), encoding=encoding)
-        reader = RequirementReader(base, self.path, self.notes.append)
-        values = {"requirements": ["r.txt"], "keep_image": keep_image}
-        return wanted_packages(extension_of(values), reader)
+        requests = requested_lines(parse_extension({"requirements": ["r.txt"]}), self.path)
+        return judge_lines(requests, base, self.path, self.notes.append, keep_image=keep_image)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from imgbuild.extend import same_paths
-from imgbuild.extend.same_paths import conflicts, main
+from imgbuild.extend.same_paths import find_conflicts, main
 
 SITE = "lib/python3.6/site-packages"
 NAMESPACE = "__path__ = __import__('pkgutil').extend_path(__path__, __name__)\n"
@@ -52,7 +52,7 @@ def test_files_of_the_image_are_not_replaced(
     sites: tuple[Path, Path], files: dict[str, str], says: list[str]
 ) -> None:
     _install(sites[1], "other", "1", **files)
-    assert [*conflicts(*sites)] == says
+    assert [*find_conflicts(*sites)] == says
 
 
 @pytest.mark.parametrize(("content", "refused"), [("b", True), ("a", False)])
@@ -63,7 +63,7 @@ def test_a_file_that_its_package_does_not_list_counts(
     _install(sites[1], "other", "1", **{"tensorflow/a.py": content, "tensorflow/b.py": "b"})
     (sites[1] / "other-1.dist-info/RECORD").write_text(row)
     found = ["tensorflow-cpu 2.2.3 and a package that does not list it hold tensorflow/a.py"]
-    assert [*conflicts(*sites)] == (found if refused else [])
+    assert [*find_conflicts(*sites)] == (found if refused else [])
 
 
 @pytest.mark.parametrize(
@@ -84,18 +84,18 @@ def test_added_packages_do_not_replace_each_others_files(
     _install(sites[1], "opencv_python", "4.5", **{path: first})
     _install(sites[1], "opencv_python_headless", "4.6", **{path: second})
     says = f"opencv-python 4.5 and opencv-python-headless 4.6 contain {path}"
-    assert [*conflicts(*sites)] == ([says] if refused else [])
+    assert [*find_conflicts(*sites)] == ([says] if refused else [])
 
 
 def test_two_packages_are_named_once(sites: tuple[Path, Path]) -> None:
     for name in ("one", "two"):
         _install(sites[1], name, "1", **{f"same/{number}.py": name for number in range(3)})
-    assert len([*conflicts(*sites)]) == 1
+    assert len([*find_conflicts(*sites)]) == 1
 
 
 def test_a_package_may_replace_its_own_older_files(sites: tuple[Path, Path]) -> None:
     _install(sites[1], "tensorflow.cpu", "2.2.9", **TAKEN)
-    assert [*conflicts(*sites)] == []
+    assert [*find_conflicts(*sites)] == []
 
 
 def test_program_ends_with_the_reason(tmp_path: Path) -> None:
