@@ -30,12 +30,12 @@ def list_images(
     images = select(checkout, selection.without_defaults)
     result = [
         {
-            **one.as_json(),
-            "driver": one.cuda and one.cuda.driver,
-            "budget": one.budget,
-            "published": asdict(planned_tags(one)),
+            **image.as_json(),
+            "driver": image.cuda and image.cuda.driver,
+            "budget": image.budget,
+            "published": asdict(planned_tags(image)),
         }
-        for one in images
+        for image in images
     ]
     print_result(result, _lines(images, wide=wide), as_json=as_json)
 
@@ -43,20 +43,23 @@ def list_images(
 def _lines(images: "tuple[Image, ...]", *, wide: bool) -> list[str]:
     """Return a table with a paragraph for each release of TensorFlow."""
     columns = ["python", "mpi", "horovod"]
-    columns += ["cuda"] if any(image.variant == "gpu" for image in images) else []
-    ordered = sorted(images, key=lambda one: [int(n) for n in one.tensorflow.split(".")])
-    rows = [
-        (one.name, *(one.keys.get(name, "-") for name in columns), *(_wide(one) if wide else ()))
-        for one in ordered
-    ]
-    head, *table = aligned([("image", *columns, *(_WIDE if wide else ())), *rows])
+    if any(image.variant == "gpu" for image in images):
+        columns.append("cuda")
+    ordered = sorted(images, key=lambda image: [int(n) for n in image.tensorflow.split(".")])
+    rows = [("image", *columns, *(_WIDE if wide else ()))]
+    for image in ordered:
+        cells = [image.keys.get(column, "-") for column in columns]
+        rows.append((image.name, *cells, *(_wide_cells(image) if wide else ())))
+    head, *table = aligned(rows)
     lines = [head]
     for image, line in zip(ordered, table, strict=True):
         title = f"TensorFlow {image.tensorflow}, TensorBoard {image.version_of('tensorboard')}"
-        lines += [line] if title in lines else ["", title, line]
+        if title not in lines:
+            lines += ["", title]
+        lines.append(line)
     return lines
 
 
-def _wide(image: "Image") -> tuple[str, ...]:
+def _wide_cells(image: "Image") -> tuple[str, ...]:
     driver = image.cuda.driver if image.cuda else "-"
     return driver, f"{image.budget / 1e6:.0f}" if image.budget else "-", " ".join(image.tags)

@@ -46,7 +46,7 @@ def repository(name: str, help_text: str) -> Any:  # noqa: ANN401 - as typer.Opt
     return option(f"{name} REPOSITORY", f"{help_text} {form}")
 
 
-def completed(part: str | int) -> Callable[[typer.Context], list[str]]:
+def complete(part: str | int) -> Callable[[typer.Context], list[str]]:
     """Return what completes an option in the shell: a group of the images' names, or 0 for all.
 
     Their folders are read faster than the matrix, and have no faults while that is edited.
@@ -56,14 +56,14 @@ def completed(part: str | int) -> Callable[[typer.Context], list[str]]:
         checkout = ctx.params.get("checkout")  # none after an error, which completion hides
         with suppress(OSError):
             folders = checkout.dockerfiles.iterdir() if checkout else ()
-            names = (_NAME.fullmatch(folder.name) for folder in folders)
-            return sorted({found[part] for found in names if found})
+            matches = (_NAME.fullmatch(folder.name) for folder in folders)
+            return sorted({match[part] for match in matches if match})
         return []
 
     return values
 
 
-STACK = option("--stack STACK", "The stack, such as debian.", autocompletion=completed("stack"))
+STACK = option("--stack STACK", "The stack, such as debian.", autocompletion=complete("stack"))
 JSON = flag("--json", "Print JSON.")
 JOBS = option(
     "--jobs COUNT",
@@ -263,12 +263,12 @@ def _selection(
         help="Images by name, tag or alias: tf-2.2-cpu-debian, 2.2-gpu, 'TensorFlow 2.2 CPU'. "
         "Excludes --tf and the other selection options.",
         show_default=False,
-        autocompletion=completed(0),
+        autocompletion=complete(0),
     ),
     tf: list[str] | None = option(
         "--tf VERSION",
         "TensorFlow version, such as 2.2, 2.2.0 or latest; repeatable.",
-        autocompletion=completed("tf"),
+        autocompletion=complete("tf"),
     ),
     cpu: bool = flag("--cpu", "The CPU variant."),
     gpu: bool = flag("--gpu", "The GPU variant."),
@@ -280,11 +280,20 @@ def _selection(
     ),
     everything: bool = flag("--all", "All images that fit, not only the defaults."),
     name: list[str] | None = option(
-        "--name IMAGE", "The same as the argument IMAGE; repeatable.", autocompletion=completed(0)
+        "--name IMAGE",
+        "The same as the argument IMAGE; repeatable.",
+        autocompletion=complete(0),
     ),
 ) -> Selection:
-    versions, names = tuple(tf or ()), (*(images or ()), *(name or ()))
-    return Selection(versions, cpu, gpu, stack, mpi, everything, names)
+    return Selection(
+        tensorflow=tuple(tf or ()),
+        cpu=cpu,
+        gpu=gpu,
+        stack=stack,
+        mpi=mpi,
+        everything=everything,
+        names=(*(images or ()), *(name or ())),
+    )
 
 
 def takes_selection(*, without: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -294,14 +303,14 @@ def takes_selection(*, without: str = "") -> Callable[[Callable[..., None]], Cal
     a parameter that the command lacks.
     """
     every = inspect.signature(_selection).parameters
-    shared = [one for name, one in every.items() if name not in {*without.split()}]
+    shared = [parameter for name, parameter in every.items() if name not in without.split()]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command).parameters.values()
         parameters = [
-            one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for one in (*shared, *own)
-            if one.name != "selection"
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in (*shared, *own)
+            if parameter.name != "selection"
         ]
 
         @functools.wraps(command)
@@ -310,7 +319,7 @@ def takes_selection(*, without: str = "") -> Callable[[Callable[..., None]], Cal
             command(selection=selection, **values)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run
 
     return decorate
