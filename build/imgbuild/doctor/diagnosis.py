@@ -51,7 +51,7 @@ def diagnose(
         return bool(version and checks.ask_check(lambda: Engine(host).reaches(reference))[0])
 
     def base(image: Image) -> Finding:
-        return input_checks.check_base(image.os_name, image.os, sites, reaches)
+        return input_checks.check_base(image, sites, reaches)
 
     def interpreter(image: Image) -> Finding:
         version = image.version_of("python")
@@ -107,6 +107,8 @@ def _with_writing(finding: Finding, *, writing: bool) -> Finding:
         return finding
     if writing:
         return replace(finding, status=Status.FINE, fix=None)
+    if not finding.choice:  # a base image that is to be made
+        return finding
     return replace(finding, detail=f"{finding.detail}; not yet in imgbuild.local.yaml")
 
 

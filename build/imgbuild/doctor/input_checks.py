@@ -15,7 +15,12 @@ from imgbuild.doctor.checks import WRITE, Finding, Status, ask_check
 from imgbuild.doctor.host_system import install_command
 from imgbuild.errors import ImgbuildError, MachineError
 from imgbuild.files import ContentStore, work_folder
-from imgbuild.inputs.bootstrap import KEYRINGS, MADE_IN_PLACE, missing_packages
+from imgbuild.inputs.bootstrap import (
+    KEYRINGS,
+    MADE_IN_PLACE,
+    find_bootstrapped,
+    missing_packages,
+)
 from imgbuild.inputs.build_inputs import list_downloads
 from imgbuild.inputs.local_prefix import find_prefixes, verify_prefix
 from imgbuild.inputs.upstream_files import find_image
@@ -39,15 +44,14 @@ _PUBLIC_CAS = Path("/usr/share/ca-certificates")
 
 
 def check_base(
-    name: str,
-    system: OperatingSystem,
-    sites: Sites,
-    reaches: Callable[[str], bool] = lambda _: False,
+    image: Image, sites: Sites, reaches: Callable[[str], bool] = lambda _: False
 ) -> Finding:
-    """Return whether the base image of ``system`` can be had from where the settings say.
+    """Return whether the base of an image can be had from where the settings say.
 
-    ``reaches`` says whether the engine has an image, or its registry answers the engine.
+    ``reaches`` says whether the engine has an image, or its registry answers the engine. A base
+    that is to be made here must have been: builds make none.
     """
+    name, system = image.os_name, image.os
     setting, what = sites.settings.base_for(name, system.image), f"base {name}"
     if setting.path:
         return Finding(Status.FINE, what, f"the OCI layout {setting.path}")
@@ -57,9 +61,12 @@ def check_base(
         if system.image and name not in sites.settings.base:
             why = f"no registry gave {system.image}; `imgbuild build --refresh-base` asks again"
             finding = replace(finding, detail=f"{finding.detail}: {why}")
+        if finding.fix is None and find_bootstrapped(image, sites.settings) is None:
+            detail = f"{finding.detail}; not made yet"
+            return replace(finding, status=Status.MISSING, detail=detail, fix=WRITE)
         return finding
-    image, problem = ask_check(lambda: find_image(reference, sites), ARCHIVE_SECONDS)
-    if image or reaches(reference):
+    answer, problem = ask_check(lambda: find_image(reference, sites), ARCHIVE_SECONDS)
+    if answer or reaches(reference):
         return Finding(Status.FINE, what, f"{reference}, which can be pulled or is in the engine")
     cause = problem.partition(". ")[0].rpartition(" failed: ")[2]
     detail = f"{reference}: its registry does not answer ({cause})"
@@ -68,10 +75,11 @@ def check_base(
         "has this image in imgbuild.local.yaml: registry: HOST/FOLDER"
     )
     if name not in sites.settings.base and system.distribution in MADE_IN_PLACE:
-        made = _check_bootstrap(name, system)
-        if made.fix is None:
-            return Finding(Status.WARNING, what, f"{detail}, so it is {made.detail}")
-        fix = f"{fix}\nor let it be made here: {made.fix.splitlines()[0]}"
+        bootstrap = _check_bootstrap(name, system)
+        if bootstrap.fix is None:
+            detail = f"{detail}, so it must be {bootstrap.detail}"
+            return Finding(Status.MISSING, what, detail, WRITE)
+        fix = f"{fix}\nor let it be made here: {bootstrap.fix.splitlines()[0]}"
     return Finding(Status.MISSING, what, detail, fix)
 
 

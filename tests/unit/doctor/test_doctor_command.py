@@ -103,9 +103,9 @@ def test_what_the_selection_needs_is_checked(
 ) -> None:
     asked: list[str] = []
 
-    def check(name: str, *_: object) -> Finding:
-        asked.append(name)
-        return Finding(Status.FINE, name, "")
+    def check(image: Image, *_: object) -> Finding:
+        asked.append(image.os_name)
+        return Finding(Status.FINE, image.os_name, "")
 
     monkeypatch.setattr(input_checks, "check_base", check)
     judge(checkout, "1.10", "2.2")
@@ -169,7 +169,10 @@ def test_write_records_every_choice(
 
 
 def test_write_makes_bases_unless_their_checks_fail(
-    machine: dict[str, Any], checkout: Path, monkeypatch: pytest.MonkeyPatch
+    machine: dict[str, Any],
+    checkout: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     made: list[list[str]] = []
 
@@ -181,13 +184,19 @@ def test_write_makes_bases_unless_their_checks_fail(
     assert made == [], "nothing is made without --write"
     judge(checkout, write=True)
     assert made == [["debian-12"]]
+    machine["check_base"] = Finding(Status.MISSING, "base debian-12", "not made yet", WRITE)
+    with pytest.raises(MachineError, match="base debian-12"):
+        judge(checkout)
+    assert "not made yet\n" in capsys.readouterr().out
+    judge(checkout, write=True)
+    assert made == [["debian-12"], ["debian-12"]]
     machine["check_base"] = Finding(Status.MISSING, "base debian-12", "no archive")
     with pytest.raises(MachineError, match="base debian-12"):
         judge(checkout, write=True)
     machine["find_engine"] = MISSING
     with pytest.raises(MachineError, match="engine"):
         judge(checkout, write=True)
-    assert made == [["debian-12"], []]
+    assert made == [["debian-12"], ["debian-12"], []]
 
 
 def test_write_looks_for_every_interpreter_of_the_stack(

@@ -19,7 +19,7 @@ from imgbuild.errors import InputError, MachineError
 from imgbuild.files import ContentStore
 from imgbuild.inputs.bootstrap import KEYRINGS
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.model import Matrix, OperatingSystem
+from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 from imgbuild.settings import (
     Interpreter,
@@ -39,28 +39,33 @@ Program = Callable[..., Path]
 
 
 @pytest.fixture
-def bookworm(matrix: Matrix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OperatingSystem:
+def bookworm(images: dict[str, Image], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Image:
     (tmp_path / "keyring.gpg").touch()
     ring = (tmp_path / "keyring.gpg", "debian-archive-keyring")
     monkeypatch.setitem(KEYRINGS, "debian", ring)
-    return matrix.operating_systems["debian-12"]
+    monkeypatch.setattr(input_checks, "find_bootstrapped", lambda *_: object())
+    return images["tf-2.2-cpu-debian"]
 
 
 def test_bootstrap(
-    bookworm: OperatingSystem, program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bookworm: Image, program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     program("mmdebstrap", f'echo "$@" > {tmp_path}/words')
-    assert check_base("debian-12", bookworm, MADE_HERE).status is Status.FINE
+    assert check_base(bookworm, MADE_HERE).status is Status.FINE
     assert "bookworm" in (tmp_path / "words").read_text()
+    with monkeypatch.context() as unmade:
+        unmade.setattr(input_checks, "find_bootstrapped", lambda *_: None)
+        found = check_base(bookworm, MADE_HERE)
+        assert (found.status, found.fix) == (Status.MISSING, WRITE), "no build makes it"
     program("mmdebstrap", "echo 'E: Could not connect' >&2; echo 'E: Some failed' >&2; exit 25")
-    found = check_base("debian-12", bookworm, MADE_HERE)
+    found = check_base(bookworm, MADE_HERE)
     assert found.status is Status.MISSING
     assert found.detail.endswith("cannot be used: Could not connect")
     program("mmdebstrap").unlink()
     (tmp_path / "keyring.gpg").unlink()
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    found = check_base("debian-12", bookworm, MADE_HERE)
+    found = check_base(bookworm, MADE_HERE)
     assert found.status is Status.MISSING
     assert "debian-archive-keyring mmdebstrap uidmap" in str(found.fix)
 
@@ -79,37 +84,37 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return answering
 
 
-def test_a_base_image_of_a_registry(bookworm: OperatingSystem, answering: set[str]) -> None:
+def test_a_base_image_of_a_registry(bookworm: Image, answering: set[str]) -> None:
     base = base_setting("registry", image=DIGEST)
     sites = Sites(settings=Settings(base={"debian-12": base}))
-    found = check_base("debian-12", bookworm, sites)
+    found = check_base(bookworm, sites)
     assert found.status is Status.MISSING
     assert "does not answer (no such host)" in found.detail
-    found = check_base("debian-12", bookworm, sites, lambda image: image == DIGEST)
+    found = check_base(bookworm, sites, lambda image: image == DIGEST)
     assert (found.status, DIGEST in found.detail) == (Status.FINE, True), "the engine reaches it"
     answering.add(DIGEST)
-    found = check_base("debian-12", bookworm, sites)
+    found = check_base(bookworm, sites)
     assert (found.status, found.choice) == (Status.FINE, {})
 
 
 def test_the_pinned_base_can_be_made_where_no_registry_answers(
-    bookworm: OperatingSystem,
+    bookworm: Image,
     answering: set[str],
-    matrix: Matrix,
+    images: dict[str, Image],
     program: Program,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     program("mmdebstrap")
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    found = check_base("debian-12", bookworm, Sites())
-    assert (found.status, found.fix, found.choice) == (Status.WARNING, None, {})
-    ubuntu = matrix.operating_systems["ubuntu-18.04"]
-    assert check_base("ubuntu-18.04", ubuntu, Sites()).status is Status.MISSING
+    found = check_base(bookworm, Sites())
+    assert (found.status, found.fix, found.choice) == (Status.MISSING, WRITE, {})
+    ubuntu = check_base(images["tf-2.2-gpu-ubuntu"], Sites())
+    assert (ubuntu.status, ubuntu.fix == WRITE) == (Status.MISSING, False)
     monkeypatch.setattr(input_checks, "missing_packages", lambda _: ["mmdebstrap"])
-    found = check_base("debian-12", bookworm, Sites())
+    found = check_base(bookworm, Sites())
     assert (found.status, "mmdebstrap" in str(found.fix)) == (Status.MISSING, True)
-    answering.add(str(bookworm.image))
-    assert check_base("debian-12", bookworm, Sites()).status is Status.FINE, "it needs none then"
+    answering.add(str(bookworm.os.image))
+    assert check_base(bookworm, Sites()).status is Status.FINE, "it needs none then"
 
 
 def test_sites(
