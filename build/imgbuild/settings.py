@@ -266,7 +266,7 @@ class Settings(Section):
         if not names:
             return self
         for name in names:
-            _of_option(f"--builder {name}", EngineSettings, {"builder": name})
+            _parse_option(f"--builder {name}", EngineSettings, {"builder": name})
         engine = self.engine.model_copy(update={"builder": names})
         return self.model_copy(update={"engine": engine})
 
@@ -292,7 +292,7 @@ class Settings(Section):
         return self.cpython.get(version, SourceInterpreter())
 
 
-def _of_option(option: str, model: type[ModelT], values: dict[str, object]) -> ModelT:
+def _parse_option(option: str, model: type[ModelT], values: dict[str, object]) -> ModelT:
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -312,7 +312,7 @@ def load_settings(path: Path, mirrors: Iterable[str] = ()) -> Settings:
         name, separator, url = word.partition("=")
         if not name or not separator:
             raise InputError(f"--mirror {word}: give NAME=URL, such as ubuntu=http://m/ubuntu.")
-        named[name] = _of_option(f"--mirror {name}", Mirror, {"url": url})
+        named[name] = _parse_option(f"--mirror {name}", Mirror, {"url": url})
     return settings.model_copy(update={"mirrors": named}).recall_made()
 
 

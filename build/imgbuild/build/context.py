@@ -231,9 +231,9 @@ def open_context(
             settings = make_bases(images, settings, engine, log, refresh=True)
         inputs = prepare_inputs(images, settings, project)
         if listings:
-            from imgbuild.inputs.fetched import known_bases  # noqa: PLC0415
+            from imgbuild.inputs.fetched import apply_known_bases  # noqa: PLC0415
 
-            inputs = known_bases(inputs, images, listings)
+            inputs = apply_known_bases(inputs, images, listings)
         yield BuildContext(
             project=project,
             images=images,

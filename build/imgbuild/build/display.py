@@ -77,7 +77,7 @@ class ImageLine:
 
     @property
     def said(self) -> str:
-        return shortened(self.step.name) if self.step else self.text
+        return shorten(self.step.name) if self.step else self.text
 
     def clock(self, now: float) -> str:
         """Return how long the image has been, or was, worked on; empty before that."""
@@ -141,7 +141,7 @@ class BuildDisplay:
             long = step.state == "failed" or step.elapsed >= LONG_SECONDS
             if not self._live and (long or self._is_alone):
                 words = {"running": "starts", "done": clock_time(step.elapsed)}
-                self._write(line, words.get(step.state, step.state), shortened(step.name))
+                self._write(line, words.get(step.state, step.state), shorten(step.name))
 
     def beat(self) -> None:
         """Draw the table anew, or write about all images if that is due."""
@@ -151,7 +151,7 @@ class BuildDisplay:
                 height = self._live.console.size.height
                 self._live.update(self.picture(height), refresh=True)
             elif self._beats and now - self._latest >= QUIET_SECONDS:
-                self._print(self._standing())
+                self._print(self._describe_state())
 
     def picture(self, height: int) -> Group:
         """Return a line for each image, as far as ``height`` allows; of many, one that sums up.
@@ -179,7 +179,7 @@ class BuildDisplay:
         if len(self._lines) > 1:
             done = round(self._done / max(len(self._with_work), 1) * BAR_WIDTH)
             bar = ("━" * done, "green"), ("━" * (BAR_WIDTH - done), "dim")
-            rows.append(Text.assemble(*bar, f" {self._standing()}", no_wrap=True))
+            rows.append(Text.assemble(*bar, f" {self._describe_state()}", no_wrap=True))
         return Group(*rows)
 
     @property
@@ -235,7 +235,7 @@ class BuildDisplay:
         self._latest = self._clock()
         print(printable(line), file=self._stream, flush=True)
 
-    def _standing(self) -> str:
+    def _describe_state(self) -> str:
         """Return ``12 of 34 done, 2 building, 1 testing, 3m12s, longest: 2/2 RUN make of …``."""
         counts, now = Counter(line.state for line in self._lines.values()), self._clock()
         parts = [f"{self._done} of {len(self._with_work)} done"]
@@ -250,11 +250,11 @@ class BuildDisplay:
         if longest:
             since, step, line = longest
             took = clock_time(max(0.0, now - since))
-            parts.append(f"longest: {shortened(step.name, 40)} of {line.image} {took}")
+            parts.append(f"longest: {shorten(step.name, 40)} of {line.image} {took}")
         return ", ".join(parts)
 
 
-def shortened(step: str, width: int = STEP_WIDTH) -> str:
+def shorten(step: str, width: int = STEP_WIDTH) -> str:
     """Return a step for people: ``[horovod 3/4] RUN make …`` as ``horovod 3/4 RUN make …``.
 
     Options and here-documents are left out: they say how a step runs, not what it does.

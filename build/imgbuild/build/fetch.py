@@ -57,7 +57,7 @@ def plan_listing(
     items = (
         *context.inputs.downloads[image.name].all,
         *upstream_files.python_items(image, context.project.locks, sites),
-        *_apt_items(image, folder, context),
+        *_plan_apt_items(image, folder, context),
     )
     request = fetched.fetch_request(image, context.project, context.settings)
     reference = "" if base.layout else base.reference
@@ -73,7 +73,7 @@ def _copy_layout(layout: Path, reference: str, parent: Path) -> Path:
     return stored_folder(parent / reference.rpartition(":")[2], copy, is_whole)
 
 
-def _apt_items(image: Image, store: Path, context: BuildContext) -> Iterable[Source]:
+def _plan_apt_items(image: Image, store: Path, context: BuildContext) -> Iterable[Source]:
     """Return every package that the image installs, and the lists, which are stored already.
 
     Each plan is made by apt itself, in the build stage where the packages would be installed, from
@@ -84,7 +84,7 @@ def _apt_items(image: Image, store: Path, context: BuildContext) -> Iterable[Sou
         dockerfile = folder / "Dockerfile"
         rendered = render_dockerfile(image, context.project.templates)
         dockerfile.write_text(
-            upstream_files.with_plans(rendered, stages, _APT_PLAN), encoding="utf-8"
+            upstream_files.add_plans(rendered, stages, _APT_PLAN), encoding="utf-8"
         )
         target = replace(
             stage_target(image, _APT_PLAN, context.inputs, {}, context.project),

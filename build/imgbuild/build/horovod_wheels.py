@@ -56,8 +56,10 @@ def wheel_key(image: Image, project: Project, inputs: BuildInputs) -> str | None
         files.update(path.removeprefix("files/") for path in paths)
     parts = {
         "stages": {name: _own_instructions(stage) for name, stage in stages.items()},
-        "files": {name: _digest(project.files / name) for name in files},
-        "locks": {name: _digest(project.locks / name) for name in image.lock_names if name in text},
+        "files": {name: _digest_files(project.files / name) for name in files},
+        "locks": {
+            name: _digest_files(project.locks / name) for name in image.lock_names if name in text
+        },
         "packages": {n: entries[n] for n in (image.distribution, *BUILDERS) if n in entries},
         "system": image.os_name,
         "python": image.python_minor,
@@ -76,7 +78,7 @@ def _own_instructions(stage: Stage) -> list[str]:
     return [text for text in instructions if "COPY --link --from=packages" not in text]
 
 
-def _digest(path: Path) -> str:
+def _digest_files(path: Path) -> str:
     """Return the sha256 over all files of a folder, or over one file."""
     digest = hashlib.sha256()
     for file in [path] if path.is_file() else sorted(path.rglob("*")):

@@ -32,7 +32,7 @@ _FREE_SOME = (
 
 def require_disk_space(images: Sequence[Image], engine: Engine) -> None:
     """Raise unless the engine's data folder has space for the images, as far as it can be seen."""
-    folder, free = _data_folder(engine)
+    folder, free = _find_data_folder(engine)
     needed = needed_bytes(images)
     if free is not None and free < needed:
         raise MachineError(
@@ -42,7 +42,7 @@ def require_disk_space(images: Sequence[Image], engine: Engine) -> None:
         )
 
 
-def _data_folder(engine: Engine) -> tuple[Path, int | None]:
+def _find_data_folder(engine: Engine) -> tuple[Path, int | None]:
     """Return the engine's data folder and its free bytes; None if it is on another machine."""
     folder = Path(engine.version().root_dir)
     return folder, shutil.disk_usage(folder).free if folder.is_dir() else None
@@ -67,7 +67,7 @@ def full_disk(engine: Engine) -> str:
     Programs report it in many ways ("I/O error", a container that does not start), the disk in one.
     """
     try:
-        folder, free = _data_folder(engine)
+        folder, free = _find_data_folder(engine)
     except MachineError:  # the engine was lost, which is reported already
         return ""
     if free is None or free >= SCARCE:

@@ -69,7 +69,7 @@ class PullSource:
         try:
             if self.trust:
                 self.trust.require_signature(f"{self.name}@{manifest.digest}")
-                self._attested(self.trust, manifest, item)
+                self._read_provenances(self.trust, manifest, item)
         except CheckFailedError as error:
             self.log(f"{item.image.name} is built here, since it is not verified: {error}")
             return None
@@ -99,12 +99,12 @@ class PullSource:
         if self.trust is None or manifest is None or not manifest.is_image(image.id):
             return None
         try:
-            return attested_suites(self._attested(self.trust, manifest, item))
+            return attested_suites(self._read_provenances(self.trust, manifest, item))
         except CheckFailedError as error:
             self.log(f"{item.image.name} is tested here, since its results are not signed: {error}")
             return None
 
-    def _attested(
+    def _read_provenances(
         self, trust: Trust, manifest: Manifest, item: PlanItem
     ) -> list[Mapping[str, Any]]:
         """Return the provenances of an image that say that it is the one of a plan.

@@ -129,7 +129,7 @@ class MetadataReader:
         with self._alone:
             python = self.image_id.partition(":")[2] or f"py{target.minor}"
             kept = cache_dir() / "source-metadata" / f"{source.sha256}-{python}.json"
-            if known := _kept_metadata(kept):
+            if known := _read_kept_metadata(kept):
                 return known
             title = f"{name} {version}"
             try:
@@ -166,17 +166,17 @@ class MetadataReader:
     def _read_wheel(self, file: Source, package: str, version: str) -> PackageMetadata:
         """Return the metadata of a wheel: the index's own file of it (PEP 658), if it has one."""
         kept = cache_dir() / "wheel-metadata" / f"{file.sha256}.json"
-        if known := _kept_metadata(kept):
+        if known := _read_kept_metadata(kept):
             return known
         try:
-            text = self._index_metadata(file.url) or wheel_metadata(self._fetched(file))
+            text = self._fetch_index_metadata(file.url) or wheel_metadata(self._fetch_source(file))
             metadata = parse_metadata(text, package, version)
         except (*_BROKEN, ValueError) as error:
             raise CheckFailedError(f"The metadata of {file.name} is not usable: {error}.") from None
         write_text(kept, json.dumps(asdict(metadata)) + "\n")
         return metadata
 
-    def _index_metadata(self, url: str) -> str:
+    def _fetch_index_metadata(self, url: str) -> str:
         """Return the METADATA that an index offers beside a wheel; empty if it offers none."""
         if not url.startswith(("http://", "https://")):
             return ""
@@ -187,12 +187,12 @@ class MetadataReader:
         """Return the wheels that build a release from its source; raises as `read`."""
         metadata = self.read(name, version, source, target)
         with work_folder("tools") as folder:
-            return self._tools(metadata.build_requires, target, folder, f"{name} {version}")
+            return self._fetch_tools(metadata.build_requires, target, folder, f"{name} {version}")
 
     def _make(self, name: str, version: str, source: Source, target: Target) -> PackageMetadata:
         title = f"{name} {version}"
         context = self._context(target, title)
-        archive = self._fetched(source)
+        archive = self._fetch_source(source)
         system = read_build_system(archive)
         self.log(f"making the metadata of {title} in a container: it has no wheel")
         requires, reason = system.requires, ""
@@ -202,20 +202,20 @@ class MetadataReader:
             requires += more
             with work_folder("metadata") as folder:
                 (tools := folder / "tools").mkdir()
-                if files := self._tools(requires, target, folder, title):
+                if files := self._fetch_tools(requires, target, folder, title):
                     with show_progress() as progress:
                         tools = prepare_downloads(files, cache_dir(), self.sites, progress)
                 made = self._run(archive, system, tools, target, context, folder / "build")
-                more = _more_requires(made, requires)
-                if text := _exported(made, "METADATA"):
+                more = _read_more_requires(made, requires)
+                if text := _read_exported(made, "METADATA"):
                     metadata = parse_metadata(text, name, version)
                     return replace(metadata, build_requires=(*requires, *more))
-                reason = _exported(made, "error.txt")
+                reason = _read_exported(made, "error.txt")
             if not more:
                 break
         raise ValueError(reason or "its build backend made no metadata")
 
-    def _fetched(self, file: Source) -> Path:
+    def _fetch_source(self, file: Source) -> Path:
         store = ContentStore(cache_dir() / "downloads")
         with show_progress() as progress:
             fetch_all([file], store, self.sites, progress)
@@ -244,7 +244,7 @@ class MetadataReader:
         self._contexts[target.minor] = context
         return context
 
-    def _tools(
+    def _fetch_tools(
         self, requires: Sequence[str], target: Target, folder: Path, title: str
     ) -> list[Source]:
         """Return the wheels that build a package, in the versions of the build lock of its Python.
@@ -326,14 +326,14 @@ def _has_python(image: Image, target: Target) -> bool:
     return image.python_minor == target.minor
 
 
-def _kept_metadata(path: Path) -> PackageMetadata | None:
+def _read_kept_metadata(path: Path) -> PackageMetadata | None:
     try:
         return TypeAdapter(PackageMetadata).validate_json(path.read_bytes())
     except (OSError, ValueError):  # it can be made again
         return None
 
 
-def _exported(folder: Path, name: str) -> str:
+def _read_exported(folder: Path, name: str) -> str:
     """Return a file that a container has exported, empty if there is none.
 
     ValueError: it is no file, or not a text of a limited size.
@@ -347,12 +347,12 @@ def _exported(folder: Path, name: str) -> str:
         raise ValueError(str(error)) from None
 
 
-def _more_requires(folder: Path, known: Iterable[str]) -> tuple[str, ...]:
+def _read_more_requires(folder: Path, known: Iterable[str]) -> tuple[str, ...]:
     """Return what a backend requires beside packages that are known; ValueError: that is nonsense.
 
     The first requirement of a package decides which version there is.
     """
-    text = _exported(folder, "requires.json")
+    text = _read_exported(folder, "requires.json")
     requirements = TypeAdapter(list[str]).validate_json(text or "[]")
     names = {canonicalize_name(Requirement(requirement).name) for requirement in known}
     more = [index_requirement(requirement) for requirement in requirements]

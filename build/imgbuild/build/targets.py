@@ -44,7 +44,7 @@ def image_target(  # noqa: PLR0913 - what is built, from what, and by whom
 ) -> BuildTarget:
     """Return what is built for ``item``, an image without any tag: see `stage_target`."""
     target = stage_target(item.image, None, inputs, downloads, project, in_engine=in_engine)
-    return replace(target, labels=_labels(item, inputs, revision))
+    return replace(target, labels=_make_labels(item, inputs, revision))
 
 
 def stage_target(  # noqa: PLR0913 - likewise
@@ -97,7 +97,7 @@ def _with_prefix(target: BuildTarget, image: Image, prefix: Path, project: Proje
     return replace(target, contexts=contexts, needs=(made,))
 
 
-def _labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mapping[str, str]:
+def _make_labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mapping[str, str]:
     """Return the labels that the Dockerfile cannot know, such as that an input was substituted."""
     base = inputs.bases[item.image.os_name]
     interpreter = inputs.interpreters[item.image.version_of("python")]

@@ -71,7 +71,7 @@ def run_queue(queue: ImageQueue, builders: Iterable[Buildx | None]) -> None:
     while left and queue.items and not queue.is_stopped():
         workers = [*left] * WORKERS  # the first images go to different builders
         in_parallel(
-            lambda buildx: _work(queue, buildx),
+            lambda buildx: _run_worker(queue, buildx),
             workers,
             len(workers),
             stop=queue.interrupt,
@@ -83,7 +83,7 @@ def run_queue(queue: ImageQueue, builders: Iterable[Buildx | None]) -> None:
             queue.done(BuildResult(item, error=MachineError(" ".join(queue.lost.values()))))
 
 
-def _work(queue: ImageQueue, buildx: Buildx | None) -> None:
+def _run_worker(queue: ImageQueue, buildx: Buildx | None) -> None:
     """Work on one image after the other, until none is left or the build ends."""
     while not queue.is_stopped() and not _is_lost(buildx, queue):
         try:

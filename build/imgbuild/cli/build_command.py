@@ -120,7 +120,9 @@ def _plan(context: "BuildContext", source: "PullSource | None", *, as_json: bool
         items = tuple(predict_pull(item, source) for item in items)
     rows = [(item.image.name, f"{item.action:<7}", item.reason) for item in items]
     with_work = sum(item.has_work for item in items)
-    last = f"Something to do for {with_work} of {len(items)}." if with_work else _idle_line(items)
+    last = (
+        f"Something to do for {with_work} of {len(items)}." if with_work else _describe_idle(items)
+    )
     print_result([item.as_json() for item in items], [*aligned(rows), last], as_json=as_json)
 
 
@@ -141,15 +143,15 @@ def build_lines(build: "Build") -> str:
     """Return the table of a finished build: what was done for each image, and how it ended."""
     results = build.results
     if len(results) == build.planned and not any(result.item.has_work for result in results):
-        return _idle_line([result.item for result in results])
+        return _describe_idle([result.item for result in results])
     brief = len(results) > BRIEF
     header = ("image", "verdict", "done", "time", "size", "suites")
-    lines = aligned([header, *(_row(result, brief=brief) for result in results)])
+    lines = aligned([header, *(_make_row(result, brief=brief) for result in results)])
     for result in results:
         if result.report:
             lines += [f"{result.name}: {note}" for note in result.report.notes]
     if build.planned > 1 and results:
-        counts = Counter(map(_verdict, results))
+        counts = Counter(map(_describe_verdict, results))
         totals = ", ".join(f"{count} {word}" for word, count in counts.items())
         lines.append(f"{counted(len(results), 'image')}: {totals}.")
     if missing := build.planned - len(results):
@@ -159,7 +161,7 @@ def build_lines(build: "Build") -> str:
     return "\n".join(lines)
 
 
-def _row(result: "BuildResult", *, brief: bool) -> tuple[str, ...]:
+def _make_row(result: "BuildResult", *, brief: bool) -> tuple[str, ...]:
     # What was done in this build, whether it led to a tag or not.
     action = result.item.action
     where = f" on {result.builder}" if result.builder else ""
@@ -171,19 +173,19 @@ def _row(result: "BuildResult", *, brief: bool) -> tuple[str, ...]:
     times = [seconds for seconds in (result.build_seconds, result.test_seconds) if seconds]
     return (
         result.name,
-        _verdict(result),
+        _describe_verdict(result),
         ", ".join(word for word, true in done.items() if true),
         " + ".join(map(clock_time, times)),
         f"{result.size / 1e6:.0f} MB" if result.size else "",
-        _suites(result.report, brief=brief) if result.report else "",
+        _describe_suites(result.report, brief=brief) if result.report else "",
     )
 
 
-def _verdict(result: "BuildResult") -> str:
+def _describe_verdict(result: "BuildResult") -> str:
     return "tagged" if result.state == "done" else result.state
 
 
-def _suites(report: "Report", *, brief: bool) -> str:
+def _describe_suites(report: "Report", *, brief: bool) -> str:
     """Return each suite's result; in brief ``horovod FAILED, 12 passed``."""
     words, others = list[str](), Counter[str]()
     for suite in report.suites:
@@ -194,7 +196,7 @@ def _suites(report: "Report", *, brief: bool) -> str:
     return ", ".join([*words, *(f"{count} {word}" for word, count in others.items())])
 
 
-def _idle_line(items: "Sequence[PlanItem]") -> str:
+def _describe_idle(items: "Sequence[PlanItem]") -> str:
     names = ", ".join(item.image.tags[0] for item in items)
     count = "1 image is" if len(items) == 1 else f"{len(items)} images are"
     return f"Nothing to do: {count} up to date ({names})."

@@ -97,11 +97,11 @@ def find_engine(
         return None, None, Finding(Status.MISSING, "engine", problem)
     version, problem = ask_check(Engine(host).version)
     if version:
-        return host, version, Finding(Status.FINE, "engine", _engine_text(host, version))
+        return host, version, Finding(Status.FINE, "engine", _describe_engine(host, version))
     own = None if host else ask_check(Engine(OWN_HOST).version)[0]
     if own:
         choice = {"engine": settings.model_copy(update={"host": OWN_HOST})}
-        detail = _engine_text(OWN_HOST, own)
+        detail = _describe_engine(OWN_HOST, own)
         return OWN_HOST, own, Finding(Status.MISSING, "engine", detail, WRITE, choice)
     if "permission denied" in problem.lower():
         return host, None, Finding(Status.MISSING, "engine", *_refusal(host or DEFAULT_HOST))
@@ -149,7 +149,7 @@ def check_engine(
         yield check_disk("disk, engine", Path(version.root_dir), prune, needed_bytes())
 
 
-def _engine_text(host: str | None, engine: EngineVersion) -> str:
+def _describe_engine(host: str | None, engine: EngineVersion) -> str:
     store = "containerd image store" if engine.containerd_store else engine.storage_driver
     known = engine.architecture in {"x86_64", "amd64"}
     slow = "" if known else "; images are linux/amd64, which it emulates: slow, and untested"
@@ -195,7 +195,9 @@ def check_folders() -> Iterator[Finding]:
         "DOCKER_CONFIG": Path(os.environ.get("DOCKER_CONFIG") or home() / ".docker"),
         "TMPDIR": Path(os.environ.get("TMPDIR") or "/tmp"),  # noqa: S108 - as Python does
     }
-    closed = [name for name, path in folders.items() if not os.access(_existing(path), os.W_OK)]
+    closed = [
+        name for name, path in folders.items() if not os.access(_find_existing(path), os.W_OK)
+    ]
     shown = ", ".join(str(folders[name]) for name in closed or folders)
     if closed:
         fix = f"set HOME to a folder of your own, or {', '.join(closed)}"
@@ -205,7 +207,7 @@ def check_folders() -> Iterator[Finding]:
     yield check_disk("disk, cache", cache, f"rm -r {cache}, or set XDG_CACHE_HOME")
 
 
-def _existing(path: Path) -> Path:
+def _find_existing(path: Path) -> Path:
     """Return the path, or the nearest folder above it that this user can see."""
     return next(p for p in (path, *path.parents) if os.path.exists(p))  # noqa: PTH110 - no error
 
@@ -213,7 +215,7 @@ def _existing(path: Path) -> Path:
 def check_disk(what: str, path: Path, fix: str, needed: int = TOO_LOW) -> Finding:
     """Return whether the file system where ``path`` is, or will be, has space for images."""
     try:
-        free = shutil.disk_usage(_existing(path)).free
+        free = shutil.disk_usage(_find_existing(path)).free
     except OSError as error:
         return Finding(Status.SKIPPED, what, f"{path}: {os.strerror(error.errno or 0)}")
     detail = f"{free / GB:.1f} GB free in {path}"

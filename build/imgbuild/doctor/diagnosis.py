@@ -122,17 +122,17 @@ def write_settings(settings: Settings, path: Path, current: Settings) -> bool:
 
     if path.exists() and settings == current:
         return False
-    defaults = _plain(Settings())
+    defaults = _dump_settings(Settings())
     sections = {
         key: _without_defaults(value, defaults.get(key, {})) if isinstance(value, dict) else value
-        for key, value in _plain(settings).items()
+        for key, value in _dump_settings(settings).items()
     }
     filled = {key: value for key, value in sections.items() if value}
     write_text(path, HEADER + (yaml.safe_dump(filled, sort_keys=False) if filled else "{}\n"))
     return True
 
 
-def _plain(settings: Settings) -> dict[str, Any]:
+def _dump_settings(settings: Settings) -> dict[str, Any]:
     return settings.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

@@ -245,23 +245,23 @@ def check_ca(configured: str | None, environment: Mapping[str, str] = os.environ
     if name and not bundle:
         detail = f"{name} names {bundles[0]}, which does not exist"
         return Finding(Status.MISSING, what, detail, f"unset {name}", choice)
-    if not bundle or not (private := _private(bundle)):
+    if not bundle or not (private := _count_private(bundle)):
         return Finding(Status.FINE, what, "no private CA in use", choice=choice)
     named = name or "the system's bundle"
     detail = f"{bundle} ({named}) has {counted(private, 'private CA')}; builds need it as a secret"
     return Finding(Status.WARNING, what, detail, WRITE, {"ca_bundle": str(bundle)})
 
 
-def _private(bundle: Path) -> int:
+def _count_private(bundle: Path) -> int:
     """Return how many CAs of ``bundle`` are neither Mozilla's nor one of Debian's copies."""
     import certifi  # noqa: PLC0415 - 300 KB that only the doctor needs
 
     files = [*_PUBLIC_CAS.rglob("*.crt"), Path(certifi.where())]
-    public: set[str] = set().union(*map(_certificates, files))
-    return len(_certificates(bundle) - public)
+    public: set[str] = set().union(*map(_read_certificates, files))
+    return len(_read_certificates(bundle) - public)
 
 
-def _certificates(path: Path) -> set[str]:
+def _read_certificates(path: Path) -> set[str]:
     """Return a file's certificates in base64, without line breaks; none if it cannot be read."""
     with suppress(OSError, UnicodeDecodeError):
         blocks = path.read_text("utf-8").split("-----BEGIN CERTIFICATE-----")[1:]

@@ -175,7 +175,7 @@ def _run_mmdebstrap(image: Image, settings: Settings, scratch: Path) -> Path:
     environment = {"SOURCE_DATE_EPOCH": str(epoch), "TMPDIR": str(scratch), "LC_ALL": "C.UTF-8"}
     log_path = state_dir() / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    command = [*_own_mounts(), "mmdebstrap", *options]
+    command = [*_isolate_mounts(), "mmdebstrap", *options]
     with (
         log_path.open("w", encoding="utf-8") as out,
         start(command, env={**os.environ, **environment}, output=out) as process,
@@ -218,7 +218,7 @@ def _snapshot_hooks(service: str, snapshot: str) -> list[str]:
     ]
 
 
-def _own_mounts() -> list[str]:
+def _isolate_mounts() -> list[str]:
     """Return the command that gives a run by root its own mount namespace, if that is allowed.
 
     As root, mmdebstrap mounts /proc, /sys and parts of /dev into its chroot where the whole machine

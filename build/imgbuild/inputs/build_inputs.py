@@ -18,7 +18,7 @@ from imgbuild.files import file_sha256, link_or_copy, sha256, stored_folder, wri
 from imgbuild.inputs.base import BOOTSTRAPPED, REGISTRY, Base
 from imgbuild.inputs.bootstrap import KEYRINGS, find_bootstrapped
 from imgbuild.inputs.download import store_content
-from imgbuild.inputs.local_prefix import prefix_digest
+from imgbuild.inputs.local_prefix import digest_prefix
 from imgbuild.inputs.oci_layout import read_layout
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
@@ -91,24 +91,25 @@ def prepare_inputs(images: Iterable[Image], settings: Settings, project: Project
     return BuildInputs(
         bases={name: resolve_base(image, settings) for name, image in systems.items()},
         interpreters={
-            release: _interpreter(image, settings, project) for release, image in pythons.items()
+            release: _resolve_interpreter(image, settings, project)
+            for release, image in pythons.items()
         },
         uv=prepare_uv(cache) if linux else None,
         uv_version=version("uv"),
-        secrets=_build_secrets(settings, cache),
+        secrets=_list_secrets(settings, cache),
         downloads={image.name: list_downloads(image, project.locks, settings) for image in images},
-        keyrings=_keyrings_context(matrix, settings, project.keyrings, cache),
+        keyrings=_store_keyrings(matrix, settings, project.keyrings, cache),
         standin=settings.standin.note if settings.standin else None,
-        snapshots={name: _dated_context(date, cache) for name, date in dates.items()},
+        snapshots={name: _store_date(date, cache) for name, date in dates.items()},
     )
 
 
 def check_settings(settings: Settings, matrix: Matrix) -> None:
     """Raise InputError for settings that mean nothing here, or name files that cannot be used."""
     check_names(settings, matrix)
-    _secret_files(settings)
+    _list_secret_files(settings)
     Sites(matrix.upstream_urls, settings).check_logins()
-    _mirror_keyrings(matrix, settings)
+    _list_mirror_keyrings(matrix, settings)
     for base in settings.base.values():
         if base.path:
             read_layout(Path(base.path), verify_layer=False)
@@ -148,13 +149,13 @@ def resolve_base(image: Image, settings: Settings) -> Base:
     return find_bootstrapped(image, settings) or Base("", None, BOOTSTRAPPED)
 
 
-def _interpreter(image: Image, settings: Settings, project: Project) -> InterpreterInput:
+def _resolve_interpreter(image: Image, settings: Settings, project: Project) -> InterpreterInput:
     python = image.version_of("python")
     choice = settings.interpreter_for(python)
     if not isinstance(choice, PrefixInterpreter):
         return InterpreterInput(None, "source", "source")
     prefix = Path(choice.path)
-    digest = prefix_digest(prefix, python, project.prefix_dockerfile, cache_dir())
+    digest = digest_prefix(prefix, python, project.prefix_dockerfile, cache_dir())
     return InterpreterInput(prefix, digest, "local prefix")
 
 
@@ -164,18 +165,20 @@ def list_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownlo
     sources = image_sources(image)
     if isinstance(settings.interpreter_for(python), PrefixInterpreter):
         sources.pop("cpython", None)
-    contexts = {FILES: [*sources.values()], CONDA: conda_sources(python, image.python, locks)}
-    substituted = {
-        name: tuple(replace(file, sha256=others.get(file.name, file.sha256)) for file in files)
-        for name, files in contexts.items()
-        if files
-    }
+    contexts: dict[str, tuple[Source, ...]] = {}
+    for name, files in (
+        (FILES, [*sources.values()]),
+        (CONDA, conda_sources(python, image.python, locks)),
+    ):
+        if files:
+            own = (replace(file, sha256=others.get(file.name, file.sha256)) for file in files)
+            contexts[name] = tuple(own)
     arguments = {
         f"SHA256_{use.upper()}": others[source.name]
         for use, source in sources.items()
         if source.name in others
     }
-    return ImageDownloads(substituted, arguments)
+    return ImageDownloads(contexts, arguments)
 
 
 def prepare_uv(cache: Path) -> Path:
@@ -204,9 +207,9 @@ def prepare_uv(cache: Path) -> Path:
     return stored_folder(final, lambda folder: link_or_copy(source, folder / "uv"), is_whole)
 
 
-def _build_secrets(settings: Settings, cache: Path) -> dict[str, Path]:
+def _list_secrets(settings: Settings, cache: Path) -> dict[str, Path]:
     """Return the files of the build's secrets by id: ``ca``, ``netrc``, ``upstreams``."""
-    secrets = _secret_files(settings)
+    secrets = _list_secret_files(settings)
     if settings.mirrors:
         # Lines NAME URL, which images/files/apt/install reads.
         text = ""
@@ -219,13 +222,13 @@ def _build_secrets(settings: Settings, cache: Path) -> dict[str, Path]:
     return secrets
 
 
-def _dated_context(date: str, cache: Path) -> Path:
+def _store_date(date: str, cache: Path) -> Path:
     """Return a folder that tells BuildKit the time of a snapshot: its cache knows no secret."""
     final, files = cache / "contexts" / "snapshots" / date, {"snapshot": sha256(date.encode())}
     return store_content(final, files, lambda folder: write_text(folder / "snapshot", date))
 
 
-def _secret_files(settings: Settings) -> dict[str, Path]:
+def _list_secret_files(settings: Settings) -> dict[str, Path]:
     named = {"ca": settings.ca_bundle, "netrc": settings.netrc}
     files = {name: Path(path) for name, path in named.items() if path is not None}
     ca = files.get("ca")
@@ -243,7 +246,7 @@ def _has_certificates(path: Path) -> bool:
     return False
 
 
-def _mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]:
+def _list_mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]:
     """Return the keyrings of mirrors, by the file name that the Dockerfiles use."""
     keyrings = {}
     for name, mirror in settings.mirrors.items():
@@ -273,12 +276,12 @@ def _mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]:
 
 def repository_keyrings(matrix: Matrix, settings: Settings, own: Path) -> dict[str, Path]:
     """Return the keyrings in ``own``, those of mirrors in their places, by file name."""
-    return {path.name: path for path in own.glob("*.gpg")} | _mirror_keyrings(matrix, settings)
+    return {path.name: path for path in own.glob("*.gpg")} | _list_mirror_keyrings(matrix, settings)
 
 
-def _keyrings_context(matrix: Matrix, settings: Settings, own: Path, cache: Path) -> Path | None:
+def _store_keyrings(matrix: Matrix, settings: Settings, own: Path, cache: Path) -> Path | None:
     """Return a folder of the keyrings in ``own``, some replaced; ``None`` if none is replaced."""
-    if not _mirror_keyrings(matrix, settings):
+    if not _list_mirror_keyrings(matrix, settings):
         return None
     files = repository_keyrings(matrix, settings, own)
     digests = {name: file_sha256(path) for name, path in sorted(files.items())}

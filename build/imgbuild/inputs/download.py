@@ -59,7 +59,7 @@ def _say(line: str) -> None:
     sys.stderr.write(f"{printable(line)}\n")
 
 
-def contents_digest(files: Mapping[str, str]) -> str:
+def digest_contents(files: Mapping[str, str]) -> str:
     """Return the sha256, in hexadecimal, over the names and the sha256 of files."""
     return json_sha256(sorted(files.items()))
 
@@ -116,7 +116,7 @@ def prepare_downloads(
         os.utime(folder, (FILE_TIME, FILE_TIME))
 
     contents = {name: file.sha256 for name, file in files.items()}
-    final = cache / "contexts" / f"downloads-{contents_digest(contents)[:16]}"
+    final = cache / "contexts" / f"downloads-{digest_contents(contents)[:16]}"
     return store_content(final, contents, make)
 
 
@@ -271,7 +271,7 @@ class _Transfer:
         return ": it asks for a login; name a netrc file with one (netrc: in the settings)"
 
     def _wrong_content(self, part: Path, digest: str) -> CheckFailedError:
-        page = _page(part)
+        page = _find_title(part)
         hint = (
             f" The server sent an HTML page{page}: a login, a notice or an error of the mirror or "
             "a proxy, not the file. Open the address in a browser to see the reason."
@@ -286,7 +286,7 @@ class _Transfer:
         )
 
 
-def _page(path: Path) -> str | None:
+def _find_title(path: Path) -> str | None:
     """Return ``None`` if the file is no HTML page, else its title in brackets or nothing."""
     with path.open("rb") as file:
         head = file.read(_HEAD)

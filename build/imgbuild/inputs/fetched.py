@@ -24,9 +24,9 @@ from imgbuild.inputs.build_inputs import (
     list_downloads,
     repository_keyrings,
 )
-from imgbuild.inputs.download import contents_digest, store_content
+from imgbuild.inputs.download import digest_contents, store_content
 from imgbuild.inputs.oci_layout import is_named, is_pinned, is_whole, read_layout
-from imgbuild.inputs.signed_packages import verify_packages, whole_file
+from imgbuild.inputs.signed_packages import find_whole_file, verify_packages
 from imgbuild.matrix.images import Image
 from imgbuild.process import find_program
 from imgbuild.project import Project
@@ -127,7 +127,7 @@ def fetch_request(image: Image, project: Project, settings: Settings) -> dict[st
     downloads = list_downloads(image, project.locks, settings).all
     stages = install_stages(image, project, settings)
     parts = {
-        "downloads": contents_digest({file.name: file.sha256 for file in downloads}),
+        "downloads": digest_contents({file.name: file.sha256 for file in downloads}),
         "Horovod": image.horovod.sha256 if image.horovod else "",
         "glibc": image.os.glibc,
         "packages": json.dumps([[stage.parent, packages(stage)] for stage in stages]),
@@ -176,11 +176,11 @@ def offline_contexts(listing: Listing, folder: Path, cache: Path) -> Mapping[str
 def _context(name: str, files: Mapping[str, str], store: Path, cache: Path) -> Path:
     def make(folder: Path) -> None:
         for path, digest in files.items():
-            source, target = whole_file(ContentStore(store), digest), folder / path
+            source, target = find_whole_file(ContentStore(store), digest), folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             link_or_copy(source, target)
 
-    final = cache / "contexts" / f"{name}-{contents_digest(files)[:16]}"
+    final = cache / "contexts" / f"{name}-{digest_contents(files)[:16]}"
     return store_content(final, files, make)
 
 
@@ -199,7 +199,7 @@ def offline_settings(
     return settings.model_copy(update={"base": bases, "netrc": None})
 
 
-def known_bases(
+def apply_known_bases(
     inputs: BuildInputs, images: Iterable[Image], listings: Mapping[str, Listing]
 ) -> BuildInputs:
     """Return the inputs with base images of a registry under their digest there.
@@ -221,10 +221,10 @@ def read_listings(
 
     InputError: an image was never fetched, or for other inputs, or files are missing.
     """
-    return {image.name: _checked_listing(folder, image, project, settings) for image in images}
+    return {image.name: _check_listing(folder, image, project, settings) for image in images}
 
 
-def _checked_listing(folder: Path, image: Image, project: Project, settings: Settings) -> Listing:
+def _check_listing(folder: Path, image: Image, project: Project, settings: Settings) -> Listing:
     listing = read_listing(folder, image.name)
     again = f"Run `imgbuild fetch` for it where there is a network, into {folder}."
     if listing is None:
@@ -279,7 +279,7 @@ def _verify(
         if conda or (item.kind is Kind.PYTHON and item.sha256 not in locked):
             raise InputError(f"{path}: {item.name} has a sha256 that images/locks do not have.")
         if item.kind is Kind.APT_MIRRORS:
-            _verify_mirrors(whole_file(store, item.sha256), path)
+            _verify_mirrors(find_whole_file(store, item.sha256), path)
     keyrings = repository_keyrings(image.matrix, settings, project.keyrings)
     archive, package = KEYRINGS[image.os.distribution]
     mirror = settings.mirrors.get(image.os.distribution)

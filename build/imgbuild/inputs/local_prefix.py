@@ -55,7 +55,7 @@ class ProbedInterpreter:
     libraries: list[str]
 
 
-def prefix_digest(prefix: Path, version: str, dockerfile: Path, cache: Path) -> str:
+def digest_prefix(prefix: Path, version: str, dockerfile: Path, cache: Path) -> str:
     """Return the digest (``sha256:…``) of what images take from ``prefix``, and of ``dockerfile``.
 
     The files are read again only if one of them was touched; ``cache`` remembers it. Raises as
@@ -72,7 +72,7 @@ def prefix_digest(prefix: Path, version: str, dockerfile: Path, cache: Path) -> 
         content = stored["content"] if stored["touched"] == touched else None
     if content is None:
         verify_prefix(prefix, version)
-        content = json_sha256([_content(prefix / name, name) for name in files])
+        content = json_sha256([_describe_file(prefix / name, name) for name in files])
         write_text(stamp, json.dumps({"touched": touched, "content": content}))
     return f"sha256:{json_sha256([minor, content, file_sha256(dockerfile)])}"
 
@@ -145,7 +145,7 @@ def _files(prefix: Path, minor: str) -> Iterator[str]:
                 yield from (f"{where}/{name}" for name in names if not name.endswith((".a", ".o")))
 
 
-def _content(path: Path, name: str) -> list[object]:
+def _describe_file(path: Path, name: str) -> list[object]:
     if path.is_symlink():
         return [name, "link", str(path.readlink())]
     return [name, os.access(path, os.X_OK), file_sha256(path)]

@@ -29,7 +29,7 @@ def gpgv(keyrings: Iterable[Path], *arguments: str) -> Finished:
     return run(["gpgv", "--quiet", "--status-fd=1", *trust, *arguments], timeout=_GPGV_SECONDS)
 
 
-def whole_file(store: ContentStore, digest: str) -> Path:
+def find_whole_file(store: ContentStore, digest: str) -> Path:
     """Return a file of a fetched folder, read to see that it is the one that was fetched."""
     path = store.path(digest)
     if not has_sha256(path, digest):
@@ -43,7 +43,9 @@ def whole_file(store: ContentStore, digest: str) -> Path:
 def verify_packages(items: Sequence[Source], store: ContentStore, keys: Sequence[Path]) -> None:
     """Raise InputError unless ``keys`` signed each list and package, and each list is whole."""
     lists = {
-        item.name: whole_file(store, item.sha256) for item in items if item.kind is Kind.APT_LIST
+        item.name: find_whole_file(store, item.sha256)
+        for item in items
+        if item.kind is Kind.APT_LIST
     }
     signed: set[tuple[str, str]] = set()
     for name, path in lists.items():

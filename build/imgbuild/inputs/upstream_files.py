@@ -129,7 +129,7 @@ def lock_files(
     lock's.
     """
     environment: Environment = {**default_environment(), "python_full_version": target.python}
-    tags = [] if sources else _wheel_tags(target.minor, target.glibc)
+    tags = [] if sources else _list_wheel_tags(target.minor, target.glibc)
     try:
         with work_folder("python-files") as folder:
             pylock = find_files(name, lock.versions, target, folder, index_environment(sites))
@@ -158,7 +158,7 @@ def _with_locked_files(package: Package, lock: Lock) -> Package:
     return replace(package, wheels=wheels) if wheels else package
 
 
-def _wheel_tags(python: str, glibc: str) -> list[Tag]:
+def _list_wheel_tags(python: str, glibc: str) -> list[Tag]:
     """Return the tags of wheels for this Python on a system with this glibc, best first.
 
     From its own glibc down to 2.5, with the old names of some (PEP 600), as uv does in the build.
@@ -177,7 +177,7 @@ def _wheel_tags(python: str, glibc: str) -> list[Tag]:
     return [*cpython_tags(version, [abi], platforms), *compatible_tags(version, cpython, platforms)]
 
 
-def with_plans(dockerfile: Dockerfile, stages: Sequence[Stage], target: str) -> str:
+def add_plans(dockerfile: Dockerfile, stages: Sequence[Stage], target: str) -> str:
     """Return the Dockerfile with a last stage ``target``: what each stage's packages would fetch.
 
     Each plan is made where the packages would be installed, so apt decides as it will in the build.
@@ -203,7 +203,7 @@ def _planned(stage: Stage) -> str:
 
 
 def apt_items(out: Path, stages: Sequence[Stage], store: ContentStore) -> Iterator[Source]:
-    """Yield what the exported stage of `with_plans` names: packages; lists, which it stores.
+    """Yield what the exported stage of `add_plans` names: packages; lists, which it stores.
 
     The lists are kept since an installation without a network reads them.
     """

@@ -100,8 +100,8 @@ def input_digest(image: Image, inputs: BuildInputs, reader: InputReader) -> Inpu
     reader.require_locks(image)
     locks = image.titled_locks
     # Every build puts something in the place of the others, which is a part of its own.
-    whole_file = reader.dockerfile(image).stages.values()
-    stages = [stage for stage in whole_file if stage.name not in SUPPLIED]
+    find_whole_file = reader.dockerfile(image).stages.values()
+    stages = [stage for stage in find_whole_file if stage.name not in SUPPLIED]
     paths = {path for stage in stages for path in stage.paths}
     paths -= {f"locks/{file}" for file in locks.values()}
     whole = {

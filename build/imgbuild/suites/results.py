@@ -52,7 +52,7 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
-def shortened(text: str, length: int) -> str:
+def shorten(text: str, length: int) -> str:
     """Return a text without line ends, of at most ``length`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= length else f"{line[: length - 1]}…"
@@ -80,9 +80,9 @@ class TestFailure:
         lines = [*takewhile(lambda line: line != _COMMAND, lines)]
         first, errors = "".join(lines[:1]), [line for line in lines if "error" in line.lower()]
         if errors and errors[-1] not in first:
-            lines = [shortened(first, REASON_LENGTH // 2), "…", errors[-1]]
+            lines = [shorten(first, REASON_LENGTH // 2), "…", errors[-1]]
         lines = [*takewhile(lambda line: not line.startswith(_OUTPUT), lines)]
-        return shortened(" ".join(lines), REASON_LENGTH)
+        return shorten(" ".join(lines), REASON_LENGTH)
 
 
 @dataclass(frozen=True)

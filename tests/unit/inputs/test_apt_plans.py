@@ -10,7 +10,7 @@ from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.inputs import upstream_files
 from imgbuild.inputs.fetched import install_stages, packages
-from imgbuild.inputs.upstream_files import plan_name, with_plans
+from imgbuild.inputs.upstream_files import add_plans, plan_name
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
@@ -26,7 +26,7 @@ def test_the_stages_of_the_family(images: dict[str, Image], project: Project, na
     stages = install_stages(image, project, Settings())
     # But that of uv, in whose place every build puts something.
     installs = rendered.text.count("sh /run/apt/install") - 1
-    planned = with_plans(rendered, stages, "apt")
+    planned = add_plans(rendered, stages, "apt")
     assert planned.count("--plan /out/") == installs
     assert all(f"AS {plan_name(stage)}\n" in planned for stage in stages)
     # A plan runs the whole instruction and installs nothing: what follows may only be planned, too.
@@ -43,7 +43,7 @@ def test_a_plan_that_drips_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """Its instruction is run here, with an installer that has no end."""
     monkeypatch.setattr(upstream_files, "PLAN_SECONDS", 1)
     dockerfile = Dockerfile("FROM base AS os\nRUN sh /run/apt/install 'git'\n")
-    text = with_plans(dockerfile, [*dockerfile.stages.values()], "apt")
+    text = add_plans(dockerfile, [*dockerfile.stages.values()], "apt")
     (line,) = (one for one in text.splitlines() if "--plan" in one)
     (tmp_path / "install").write_text("sleep 60\n", encoding="utf-8")
     script = line.removeprefix("RUN ").replace("/run/apt", shlex.quote(str(tmp_path)))

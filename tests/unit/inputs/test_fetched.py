@@ -21,8 +21,8 @@ from imgbuild.inputs.bootstrap import KEYRINGS
 from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.inputs.fetched import (
     Listing,
+    apply_known_bases,
     fetch_request,
-    known_bases,
     offline_contexts,
     offline_settings,
     read_listing,
@@ -134,9 +134,9 @@ def test_the_base_is_the_fetched_one(open_dest: Open, dest: Path, made: Path, im
     base = settings.base["debian-12"]
     assert read_layout(Path(str(base.path))).digest == read_layout(made).digest
     assert (settings.netrc, settings.cpython) == (None, SETTINGS.cpython)
-    assert known_bases(INPUTS, [image], listings) == INPUTS
+    assert apply_known_bases(INPUTS, [image], listings) == INPUTS
     listing = replace(listings[image.name], base="debian@sha256:2")
-    known = known_bases(INPUTS, [image], {image.name: listing})
+    known = apply_known_bases(INPUTS, [image], {image.name: listing})
     assert known.bases["debian-12"].digest == "sha256:2"
 
 
@@ -198,7 +198,7 @@ def test_a_layout_that_the_settings_name_is_taken_in_place_of_the_folders(
     settings = _with(base={"debian-12": {"from": "layout", "path": "/srv/base"}})
     listings = open_dest(settings=settings)
     assert offline_settings(settings, [image], listings, dest).base == settings.base
-    assert known_bases(INPUTS, [image], listings) == INPUTS
+    assert apply_known_bases(INPUTS, [image], listings) == INPUTS
 
 
 def test_what_no_signature_says_is_there_to_compare(

@@ -8,7 +8,7 @@ import pytest
 
 from imgbuild.errors import InputError
 from imgbuild.inputs import local_prefix
-from imgbuild.inputs.local_prefix import find_prefixes, prefix_digest, probe, verify_prefix
+from imgbuild.inputs.local_prefix import digest_prefix, find_prefixes, probe, verify_prefix
 
 VERSION = "3.6.15"
 
@@ -107,7 +107,7 @@ def test_the_digest_is_of_what_images_take_and_of_the_dockerfile(
     (dockerfile := tmp_path / "Dockerfile").write_text("FROM base")
 
     def digest() -> str:
-        return prefix_digest(prefix.path, VERSION, dockerfile, tmp_path / "cache")
+        return digest_prefix(prefix.path, VERSION, dockerfile, tmp_path / "cache")
 
     first = digest()
     assert first.startswith("sha256:")

@@ -24,7 +24,7 @@ from imgbuild.project import Project
 def built(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inputs, "prepare_uv", lambda _: Path("/uv"))
-        patch.setattr(inputs, "prefix_digest", lambda *_: "sha256:" + "c" * 64)
+        patch.setattr(inputs, "digest_prefix", lambda *_: "sha256:" + "c" * 64)
         yield built_checkout(project, tmp_path_factory.mktemp("built"))
 
 
