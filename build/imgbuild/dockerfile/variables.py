@@ -121,22 +121,27 @@ def template_variables(image: Image, locks: Path) -> Variables:
 
 
 def _environment(image: Image) -> Variables:
-    """Return where the programs are, and what the image's processes get."""
-    mpi = image.mpi
-    root = MPI_ROOT if mpi.origin == "index" else ""
-    programs = [f"{root}/bin"] if root else []
-    conda = ["/opt/miniconda/bin"] if image.python.origin == "conda" else []
-    environment = (
-        ("PATH", ":".join((f"{PREFIX}/bin", *programs, *conda, *SYSTEM_PATH, *USER_PATH))),
+    """Return where the programs are, and the environment of the image's processes."""
+    root = MPI_ROOT if image.mpi.origin == "index" else ""
+    path = [f"{PREFIX}/bin"]
+    if root:
+        path.append(f"{root}/bin")
+    if image.python.origin == "conda":
+        path.append("/opt/miniconda/bin")
+    environment = [
+        ("PATH", ":".join((*path, *SYSTEM_PATH, *USER_PATH))),
         ("LANG", "C.UTF-8"),
         # Else pip tries to compile a newer release. Its constraints are in pip.conf.
         ("PIP_PREFER_BINARY", "1"),
         ("UV_CONSTRAINT", CONSTRAINTS),
-        *MPI_ENVIRONMENT.get(mpi.flavour, ()),
-        *(LIBFABRIC_ENVIRONMENT if root and Version(mpi.version) >= LIBFABRIC else ()),
-        *(GPU_ENVIRONMENT if image.cuda else ()),
-        *(PTX_CACHE if image.index_cuda else ()),
-    )
+        *MPI_ENVIRONMENT.get(image.mpi.flavour, ()),
+    ]
+    if root and Version(image.mpi.version) >= LIBFABRIC:
+        environment += LIBFABRIC_ENVIRONMENT
+    if image.cuda:
+        environment += GPU_ENVIRONMENT
+    if image.index_cuda:
+        environment += PTX_CACHE
     values = {"root": root, "driver": driver_cuda(image)}
     return {
         "mpi_root": root,
@@ -149,17 +154,23 @@ def _system_packages(image: Image) -> Variables:
     """Return the packages of the distribution, by the stage that installs them."""
     packages, mpi = image.os.packages, image.mpi
     git = f"git=1:{image.version_of('git')}-*"  # whatever the archive's revision
-    unneeded = set[str]() if image.horovod and image.horovod.cmake else {"cmake"}
-    apt_mpi = mpi if mpi.origin == "apt" else None
-    return {
+    compiler = {*packages.compiler}
+    if not (image.horovod and image.horovod.cmake):
+        compiler -= {"cmake"}
+    variables: Variables = {
         "os_packages": sorted({*packages.runtime, git}),
         "python_packages": image.python.packages if image.python.origin == "apt" else (),
-        "mpi_packages": sorted(apt_mpi.runtime) if apt_mpi else [],
-        "mpi_build_packages": apt_mpi.build if apt_mpi else (),
-        "mpi_without": apt_mpi.without if apt_mpi else (),
-        "compiler_packages": sorted({*packages.compiler} - unneeded),
+        "mpi_packages": [],
+        "mpi_build_packages": (),
+        "mpi_without": (),
+        "compiler_packages": sorted(compiler),
         "cpython_packages": sorted({*packages.compiler, *packages.cpython} - {"cmake"}),
     }
+    if mpi.origin == "apt":
+        variables["mpi_packages"] = sorted(mpi.runtime)
+        variables["mpi_build_packages"] = mpi.build
+        variables["mpi_without"] = mpi.without
+    return variables
 
 
 def nvidia_libraries(image: Image) -> list[str]:
@@ -170,29 +181,29 @@ def nvidia_libraries(image: Image) -> list[str]:
 
 def _cuda(image: Image, layers: Sequence[PackageLayer]) -> Variables:
     """Return what CUDA is made of, what compiles Horovod for it, and the GPUs that this is for."""
+    variables: Variables = {"cuda_layer": None}
     if cuda := image.index_cuda:
-        names = [layer.name for layer in layers if cuda.cudnn_package in layer.packages]
-        return {
-            "cuda_layer": names[0] if names else None,
-            "cuda_compilers": [f"g++-{cuda.compiler}"],
-            "capabilities": _join_capabilities(cuda.kernels),
-        }
+        for layer in layers:
+            if cuda.cudnn_package in layer.packages:
+                variables["cuda_layer"] = layer.name
+        variables["cuda_compilers"] = [f"g++-{cuda.compiler}"]
+        variables["capabilities"] = _join_capabilities(cuda.kernels)
     if image.apt_cuda is None:
-        return {"cuda_layer": None}
+        return variables
     version, nccl = image.version_of("cuda"), image.version_of("nccl")
     runtime = {*image.apt_cuda.runtime, *nvidia_libraries(image), *image.os.packages.gpu}
     headers = f"libnccl-dev={nccl}-1+cuda{version}"
-    sites = ((name, image.matrix.upstreams[name]) for name in NVIDIA_UPSTREAMS)
+    repositories = []
+    for name in NVIDIA_UPSTREAMS:
+        site = image.matrix.upstreams[name]
+        if site.keyring:  # as the matrix is loaded, each has one
+            repositories.append({"name": name, "url": site.url, "keyring": site.keyring.file})
     return {
+        **variables,
         "cuda_version": version,
         "cuda_packages": sorted(runtime),
         "cuda_build_packages": sorted({*runtime, *image.apt_cuda.build, headers}),
-        "nvidia_repositories": [
-            {"name": name, "url": site.url, "keyring": site.keyring.file}
-            for name, site in sites
-            if site.keyring  # as the matrix is loaded, each has one
-        ],
-        "cuda_layer": None,
+        "nvidia_repositories": repositories,
         "capabilities": _join_capabilities(image.wheel.native),
     }
 
@@ -206,11 +217,13 @@ def _compilers(image: Image) -> Variables:
 
     ``header`` says whether it needs gcc 4's std::function.
     """
+    suffix, header = "", False
     if image.index_cuda:
-        suffix, header = f"-{image.index_cuda.compiler}", False
+        suffix = f"-{image.index_cuda.compiler}"
     else:
         release = minor_of(image.wheel.compiler)
-        old = release.startswith("4.")
-        suffix = f"-{release}" if old and release in image.os.compilers else ""
-        header = old and not suffix
+        if release.startswith("4.") and release in image.os.compilers:
+            suffix = f"-{release}"
+        elif release.startswith("4."):
+            header = True
     return {"cc": f"gcc{suffix}", "cxx": f"g++{suffix}", "header": header}
