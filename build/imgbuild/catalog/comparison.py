@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from functools import partial
 from typing import get_args
 
 from imgbuild.build.context import image_locks
@@ -24,11 +23,11 @@ from imgbuild.matrix.components import Flavour
 from imgbuild.matrix.gpus import KernelSupport, gpu_support
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.known_names import parse_known_name
-from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import find_image
 from imgbuild.matrix.tags import RELEASE
 from imgbuild.project import Project
-from imgbuild.publish.record import Record, read_published
+from imgbuild.publish.record import PublishedRepository, Record, read_published
 from imgbuild.registry.repository import json_object, split_reference
 from imgbuild.registry.repository_client import connect
 from imgbuild.sizes import measure
@@ -62,122 +61,122 @@ def differing(first: Section, second: Section) -> dict[str, tuple[Value | None, 
     return changed_values(first, second)
 
 
-class ImageFinder:
-    """Finds images by what `imgbuild diff` is given; ``repository`` has the releases."""
+def describe_image(
+    text: str, project: Project, matrix: Matrix, repository: str | None, log: Log
+) -> Sections:
+    """Return what is known of an image; ``repository`` has the releases.
 
-    def __init__(self, project: Project, repository: str | None, log: Log) -> None:
-        self.project, self.repository, self.log = project, repository, log
-        self.suites = read_suites(project.suites)
-        self.matrix = load_matrix(project.matrix)
-        self.connect = partial(connect, settings=project.settings, log=log)
+    InputError: there is none. MachineError: engine or registry does not answer.
+    """
+    name, _, release = text.rpartition("@")
+    if name and (release == PUBLISHED or RELEASE.fullmatch(release)):
+        image = find_image(matrix, name)
+        with closing(connect(repository, project.settings, log, "--from")) as registry:
+            return _find_release(image.name, release, read_published(registry), project)
+    if {":", "/"} & {*text}:
+        return _describe_reference(text, project, matrix, log)
+    return _describe_planned(find_image(matrix, text), project, log)
 
-    def find(self, text: str) -> Sections:
-        """Return what is known of an image.
 
-        InputError: there is none. MachineError: engine or registry does not answer.
-        """
-        name, _, release = text.rpartition("@")
-        if name and (release == PUBLISHED or RELEASE.fullmatch(release)):
-            return self._find_release(find_image(self.matrix, name).name, release)
-        if {":", "/"} & {*text}:
-            return self._find_reference(text)
-        return self._describe(find_image(self.matrix, text))
+def _describe_planned(image: Image, project: Project, log: Log) -> Sections:
+    """Return an image of the matrix, and its size and suites if it is built here."""
+    entries = [CatalogEntry(image)]
+    if not project.settings.standin:  # those are no images of the matrix
+        entries = add_built(entries, project, read_suites(project.suites), log) or entries
+    (entry,) = entries
+    size: Section = entry.absence
+    if not entry.absence:
+        size = {UNPACKED: entry.size}
+    elif image.budget:
+        size = {BUDGET: image.budget}
+    return {
+        "title": image.name,
+        "pins": {**{pin.component: pin.version for pin in image.pins}, _MPI: image.mpi.flavour},
+        "gpus": _gpus(image),
+        "packages": locked_packages(image, project.locks),
+        "size": size,
+        "suites": entry.absence or _verdicts(entry.suites),
+    }
 
-    def _describe(self, image: Image) -> Sections:
-        """Return an image of the matrix, and its size and suites if it is built here."""
-        entries = [CatalogEntry(image)]
-        if not self.project.settings.standin:  # those are no images of the matrix
-            entries = add_built(entries, self.project, self.suites, self.log) or entries
-        (entry,) = entries
-        size: Section = entry.absence
-        if not entry.absence:
-            size = {UNPACKED: entry.size}
-        elif image.budget:
-            size = {BUDGET: image.budget}
-        return {
-            "title": image.name,
-            "pins": {**{pin.component: pin.version for pin in image.pins}, _MPI: image.mpi.flavour},
-            "gpus": _gpus(image),
-            "packages": locked_packages(image, self.project.locks),
-            "size": size,
-            "suites": entry.absence or _verdicts(entry.suites),
-        }
 
-    def _find_release(self, name: str, release: str) -> Sections:
-        with closing(self.connect(self.repository, option="--from")) as registry:
-            published = read_published(registry)
-        records = [record for record in published.whole if record.image == name]
-        for record in reversed(records):
-            if release in {PUBLISHED, record.release}:
-                return self._describe_record(record)
-        latest = ", ".join(record.release for record in records[-5:]) or "none"
-        raise InputError(
-            f"{registry.name} has no release {release} of {name}. The latest there: {latest}; "
-            "`imgbuild published` lists them all."
-        )
+def _find_release(
+    name: str, release: str, published: PublishedRepository, project: Project
+) -> Sections:
+    records = [record for record in published.whole if record.image == name]
+    for record in reversed(records):
+        if release in {PUBLISHED, record.release}:
+            return _describe_record(record, project)
+    latest = ", ".join(record.release for record in records[-5:]) or "none"
+    raise InputError(
+        f"{published.name} has no release {release} of {name}. The latest there: {latest}; "
+        "`imgbuild published` lists them all."
+    )
 
-    def _describe_record(self, record: Record) -> Sections:
-        flavour = _FLAVOURS.search(record.tag)
-        return {
-            "title": f"{record.image}@{record.release}",
-            "pins": {**record.pins, **({_MPI: flavour[0]} if flavour else {})},
-            "gpus": _NOT_OF_MATRIX,
-            "packages": record.packages or _NO_LIST,
-            "size": {PACKED: record.size},
-            "suites": _verdicts(recorded_suites(record, self.suites)),
-        }
 
-    def _find_reference(self, reference: str) -> Sections:
-        """Return an image of the engine; one that it lacks is looked for in its registry."""
-        stored = None
-        with open_engine(self.project.settings.engine) as engine:
-            try:
-                stored = engine.inspect(reference)
-            except MachineError as error:
-                self.log(f"note: {error}")
-            if stored is None and parse_known_name(reference):
-                image = find_image(self.matrix, reference)
-                self.log(f"{reference}: using {image.name}, with TensorFlow {image.tensorflow}.")
-                return self._describe(image)
-            if stored is None:
-                return self._find_in_registry(reference)
-            with image_locks([folder_name(reference)], engine.host, state_dir() / "locks"):
-                contents = read_contents(reference, stored.id, engine)
-            size = measure(reference, stored.id, engine).size
-        report = ReportStore(state_dir() / "reports").document(stored.id)
-        versions = {"tensorflow": contents.tensorflow, "python": contents.python}
-        versions |= {"mpi": contents.mpi[1], "os": contents.os[1], _MPI: contents.mpi[0]}
-        return {
-            "title": reference,
-            "pins": _labelled_pins(stored.labels) or versions,
-            "gpus": _NOT_OF_MATRIX,
-            "packages": contents.packages,
-            "size": {UNPACKED: size},
-            "suites": _verdicts(suite_lines(self.suites, report)),
-        }
+def _describe_record(record: Record, project: Project) -> Sections:
+    flavour = _FLAVOURS.search(record.tag)
+    return {
+        "title": f"{record.image}@{record.release}",
+        "pins": {**record.pins, **({_MPI: flavour[0]} if flavour else {})},
+        "gpus": _NOT_OF_MATRIX,
+        "packages": record.packages or _NO_LIST,
+        "size": {PACKED: record.size},
+        "suites": _verdicts(recorded_suites(record, read_suites(project.suites))),
+    }
 
-    def _find_in_registry(self, reference: str) -> Sections:
-        """Return an image of a registry: by its record, else by its labels."""
-        repository, tag, digest = split_reference(reference)
-        place = f"{reference} is not in the engine, and as one of a registry"
-        with closing(self.connect(repository, option=place)) as registry:
-            manifest = registry.manifest(digest or tag or "latest")
-            if manifest is None:
-                raise InputError(f"Neither the engine nor the registry has an image {reference}.")
-            for record in read_published(registry).whole:
-                if record.digest == manifest.digest:
-                    return self._describe_record(record)
-            document = json_object(registry.blob(manifest.config_digest), f"The image {reference}")
-        config = document.get("config")
-        labels = config.get("Labels") if isinstance(config, Mapping) else None
-        return {
-            "title": reference,
-            "pins": _labelled_pins(labels if isinstance(labels, Mapping) else {}),
-            "gpus": _NOT_OF_MATRIX,
-            "packages": _NO_LIST,
-            "size": {PACKED: sum(manifest.sizes())},
-            "suites": "has no record",
-        }
+
+def _describe_reference(reference: str, project: Project, matrix: Matrix, log: Log) -> Sections:
+    """Return an image of the engine; one that it lacks is looked for in its registry."""
+    stored = None
+    with open_engine(project.settings.engine) as engine:
+        try:
+            stored = engine.inspect(reference)
+        except MachineError as error:
+            log(f"note: {error}")
+        if stored is None and parse_known_name(reference):
+            image = find_image(matrix, reference)
+            log(f"{reference}: using {image.name}, with TensorFlow {image.tensorflow}.")
+            return _describe_planned(image, project, log)
+        if stored is None:
+            return _describe_remote(reference, project, log)
+        with image_locks([folder_name(reference)], engine.host, state_dir() / "locks"):
+            contents = read_contents(reference, stored.id, engine)
+        size = measure(reference, stored.id, engine).size
+    report = ReportStore(state_dir() / "reports").document(stored.id)
+    versions = {"tensorflow": contents.tensorflow, "python": contents.python}
+    versions |= {"mpi": contents.mpi[1], "os": contents.os[1], _MPI: contents.mpi[0]}
+    return {
+        "title": reference,
+        "pins": _labelled_pins(stored.labels) or versions,
+        "gpus": _NOT_OF_MATRIX,
+        "packages": contents.packages,
+        "size": {UNPACKED: size},
+        "suites": _verdicts(suite_lines(read_suites(project.suites), report)),
+    }
+
+
+def _describe_remote(reference: str, project: Project, log: Log) -> Sections:
+    """Return an image of a registry: by its record, else by its labels."""
+    repository, tag, digest = split_reference(reference)
+    place = f"{reference} is not in the engine, and as one of a registry"
+    with closing(connect(repository, project.settings, log, place)) as registry:
+        manifest = registry.manifest(digest or tag or "latest")
+        if manifest is None:
+            raise InputError(f"Neither the engine nor the registry has an image {reference}.")
+        for record in read_published(registry).whole:
+            if record.digest == manifest.digest:
+                return _describe_record(record, project)
+        document = json_object(registry.blob(manifest.config_digest), f"The image {reference}")
+    config = document.get("config")
+    labels = config.get("Labels") if isinstance(config, Mapping) else None
+    return {
+        "title": reference,
+        "pins": _labelled_pins(labels if isinstance(labels, Mapping) else {}),
+        "gpus": _NOT_OF_MATRIX,
+        "packages": _NO_LIST,
+        "size": {PACKED: sum(manifest.sizes())},
+        "suites": "has no record",
+    }
 
 
 def _gpus(image: Image) -> Section:

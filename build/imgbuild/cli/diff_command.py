@@ -27,11 +27,12 @@ def diff(
     its name, tag or alias, such as 2.2-gpu; with a release of it, 2.2-gpu@20261120.1 or
     2.2-gpu@published; or the reference of an image in the engine or a registry, such as me/train:1.
     """
-    from imgbuild.catalog.comparison import SECTIONS, ImageFinder, differing
+    from imgbuild.catalog.comparison import SECTIONS, describe_image, differing
+    from imgbuild.matrix.load import load_matrix
 
     log = cache(info)  # of both images the same
-    finder = ImageFinder(checkout, source, log)
-    a, b = finder.find(first), finder.find(second)
+    matrix = load_matrix(checkout.matrix)
+    a, b = (describe_image(text, checkout, matrix, source, log) for text in (first, second))
     different = {name: differing(a[name], b[name]) for name in SECTIONS}
     text = "\n".join(_lines(a, b)).rstrip()
     print_result({"a": a, "b": b, "differing": different}, [text], as_json=as_json)
