@@ -11,7 +11,7 @@ from imgbuild.errors import MachineError
 PORTS = {"http": 80, "https": 443}
 
 
-def shown(url: str) -> str:
+def redact(url: str) -> str:
     """Return an address for messages: without login, and without query, which may be a key."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
@@ -26,7 +26,7 @@ def same_site(one: str, other: str) -> bool:
     return first == second
 
 
-def is_plain(url: str) -> bool:
+def is_unencrypted(url: str) -> bool:
     """Return whether all on the way could read what is sent to an address."""
     parts = urlsplit(url)
     return parts.scheme != "https" and not is_loopback(parts.netloc)
@@ -58,7 +58,7 @@ def familiar_name(image: str) -> str:
     return re.sub(r"^(index\.)?docker\.io/(library/)?", "", image)
 
 
-def moved(here: str, location: str) -> str:
+def resolve_redirect(here: str, location: str) -> str:
     """Return the address that a ``Location`` names; it may be relative. https stays https.
 
     MachineError: it leads from https to something else, to neither http nor https, or nowhere.
@@ -67,15 +67,15 @@ def moved(here: str, location: str) -> str:
         parts = urlsplit(urljoin(here, location))
         _ = parts.port
     except ValueError as error:
-        raise MachineError(f"{shown(here)} leads to an invalid address: {error}.") from None
+        raise MachineError(f"{redact(here)} leads to an invalid address: {error}.") from None
     there = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     if parts.scheme not in PORTS:
         raise MachineError(
-            f"{shown(here)} leads to {shown(there)}, which is neither http nor https."
+            f"{redact(here)} leads to {redact(there)}, which is neither http nor https."
         )
     if here.startswith("https:") and parts.scheme != "https":
         raise MachineError(
-            f"{shown(here)} leads from https to {shown(there)}. A proxy before the server has to "
+            f"{redact(here)} leads from https to {redact(there)}. A proxy before the server has to "
             "tell it X-Forwarded-Proto: https, or the server has to give relative addresses."
         )
     return there

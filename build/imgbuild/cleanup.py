@@ -27,7 +27,7 @@ from imgbuild.publish.upload import note_path, remove_left_tag
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
 from imgbuild.suites.runner import folder_name
-from imgbuild.text import counted
+from imgbuild.text import count_text
 
 #: How long logs are kept, in seconds.
 OLD = 30 * 24 * 3600
@@ -140,7 +140,7 @@ def _find_build_caches(
             yield Garbage(kind, name, why, remove)
         elif not buildx and engine and (sizes := engine.build_cache()):
             why = "of every project on this engine; the next builds start from nothing"
-            name = counted(len(sizes), "record")
+            name = count_text(len(sizes), "record")
             yield Garbage(kind, name, why, engine.empty_build_cache, sum(sizes))
 
 
@@ -216,7 +216,7 @@ def _find_work(state: Path, cache: Path) -> Iterator[Garbage]:
         yield _garbage_of(str(path), "its process was killed", [path])
     logs = (state / "logs").glob("*.log")
     if old := [path for path in logs if path.stat().st_mtime < time.time() - OLD]:
-        name = f"{counted(len(old), 'log')} in {old[0].parent}"
+        name = f"{count_text(len(old), 'log')} in {old[0].parent}"
         yield _garbage_of(name, "older than 30 days", old)
 
 

@@ -103,7 +103,9 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def read_named(path: Path, what: str = "", hint: str = "", *, largest: int = LARGEST_TEXT) -> str:
+def read_user_file(
+    path: Path, what: str = "", hint: str = "", *, largest: int = LARGEST_TEXT
+) -> str:
     """Return the text of a file that a user names; ``what`` and ``hint`` are for the error.
 
     Windows' editors write a byte order mark, and its PowerShell UTF-16.
@@ -219,7 +221,7 @@ def _runs(process: str) -> bool:
 
 
 @contextmanager
-def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+def hold_lock(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold a lock file; the kernel releases it when this process dies, however it does.
 
     ``on_wait`` is called once before waiting for another process; it may raise instead. OSError:
@@ -260,7 +262,7 @@ def _lock_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
 
 
-def stored_folder(
+def ensure_folder(
     final: Path,
     make: Callable[[Path], None],
     is_whole: Callable[[Path], bool],
@@ -275,7 +277,7 @@ def stored_folder(
     cannot be written (permissions, disk full).
     """
     hint = ", or name another folder (XDG_CACHE_HOME for the cache)"
-    with _disk_errors(f"make {final}", final.parent, hint), locked(_lock_of(final), on_wait):
+    with _disk_errors(f"make {final}", final.parent, hint), hold_lock(_lock_of(final), on_wait):
         for left in final.parent.glob(f".{final.name}.tmp-*"):
             remove_tree(left)
         if refresh or not is_whole(final):
@@ -341,7 +343,7 @@ class ContentStore:
         hint = "; what has come so far is continued next time"
         with (
             _disk_errors(f"keep {name} in {self.folder}", self.folder, hint),
-            locked(_lock_of(final)),
+            hold_lock(_lock_of(final)),
         ):
             if not self.find(digest, size):
                 part = final.with_name(f"{final.name}.part")

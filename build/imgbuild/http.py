@@ -18,7 +18,14 @@ from requests.utils import get_environ_proxies
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 from urllib3.util import Retry
 
-from imgbuild.addresses import PORTS, is_loopback, is_plain, moved, same_site, shown
+from imgbuild.addresses import (
+    PORTS,
+    is_loopback,
+    is_unencrypted,
+    redact,
+    resolve_redirect,
+    same_site,
+)
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.parallel import background
 
@@ -131,7 +138,7 @@ class HttpClient:
             raise_transient(answer.status, answer.headers)
             return answer
 
-        return self.retry(f"GET {shown(url)}", attempt)
+        return self.retry(f"GET {redact(url)}", attempt)
 
     def retry(
         self,
@@ -181,12 +188,12 @@ class HttpClient:
             method, url, headers, content=content, authorization=authorization, secret=secret
         ) as response:
             body = bytearray()
-            with ends_within(ANSWER_SECONDS, response):
+            with deadline(ANSWER_SECONDS, response):
                 for chunk in response.raw.stream(_CHUNK, decode_content=True):
                     body += chunk
                     if len(body) > limit:
                         size = f"{limit >> 20} MiB"
-                        raise MachineError(f"{shown(url)} sent more than {size}: refused.")
+                        raise MachineError(f"{redact(url)} sent more than {size}: refused.")
             return Answer(response.status_code, response.headers, bytes(body), response.url)
 
     @contextmanager
@@ -202,9 +209,9 @@ class HttpClient:
     ) -> Iterator[requests.Response]:
         """Give the answer to one try of a request, its body unread; see `ask`."""
         login = authorization or self._login(url)
-        if (login or secret) and is_plain(url):
+        if (login or secret) and is_unencrypted(url):
             raise CheckFailedError(
-                f"{shown(url)} is plain http: the login is not sent there. Give the server a TLS "
+                f"{redact(url)} is plain http: the login is not sent there. Give the server a TLS "
                 "certificate, or this machine no login for it."
             )
         sent = {**({"Authorization": login} if login else {}), **(headers or {})}
@@ -230,7 +237,7 @@ class HttpClient:
 
 
 class _Session(requests.Session):
-    """Follows redirects as `moved` allows, and authorizes nothing but the first site."""
+    """Follows redirects as `resolve_redirect` allows, and authorizes nothing but the first site."""
 
     def __init__(self, verify: str | bool) -> None:
         super().__init__()
@@ -249,7 +256,7 @@ class _Session(requests.Session):
         location = super().get_redirect_target(resp)
         # What writes must not become a GET, as 301 to 303 would have it.
         follows = resp.request.method in {"GET", "HEAD"} or resp.status_code in {307, 308}
-        return moved(resp.url, location) if location and follows else None
+        return resolve_redirect(resp.url, location) if location and follows else None
 
     def rebuild_auth(
         self, prepared_request: requests.PreparedRequest, response: requests.Response
@@ -268,7 +275,7 @@ def _proxies(url: str) -> dict[str, str]:
 
 
 @contextmanager
-def ends_within(seconds: float, response: requests.Response) -> Iterator[Callable[[], None]]:
+def deadline(seconds: float, response: requests.Response) -> Iterator[Callable[[], None]]:
     """Cut the answer off when reading it takes longer; what is given begins the time anew.
 
     TransientError: it took longer.
@@ -316,11 +323,11 @@ def _fault(error: Exception, url: str) -> Exception:
     """Return why there was no whole answer, without addresses of proxies or memory in it."""
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return MachineError(
-            f"{shown(url)}: its TLS certificate is not trusted here; if your network re-signs TLS, "
-            "set ca_bundle in the settings."
+            f"{redact(url)}: its TLS certificate is not trusted here; if your network re-signs "
+            "TLS, set ca_bundle in the settings."
         )
     if isinstance(error, requests.TooManyRedirects):
-        return MachineError(f"{shown(url)}: too many redirects.")
+        return MachineError(f"{redact(url)}: too many redirects.")
     return TransientError(reason(error))
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from imgbuild.addresses import is_plain
+from imgbuild.addresses import is_unencrypted
 from imgbuild.errors import InputError, MachineError
-from imgbuild.files import read_named
+from imgbuild.files import read_user_file
 from imgbuild.settings import Settings
 
 if TYPE_CHECKING:  # requests takes 0.1 s to import, and a plan needs no network
@@ -80,7 +80,7 @@ class Sites:
         """Raise InputError if apt or uv would send a login of the netrc file over plain http."""
         mirrors = (mirror.url for mirror in self.settings.mirrors.values())
         for url in filter(self.login, (*map(self.address, self.upstreams.values()), *mirrors)):
-            if is_plain(url):
+            if is_unencrypted(url):
                 raise InputError(
                     f"The settings: netrc {self.settings.netrc} has a login for {url}, which is "
                     "plain http, where all can read it. Name the site by https, or remove its "
@@ -141,7 +141,7 @@ class Sites:
         if path is None:
             return {}
         try:
-            read_named(Path(path), f"The settings: netrc {path}", _NETRC)  # it may have no end
+            read_user_file(Path(path), f"The settings: netrc {path}", _NETRC)  # it may have no end
             return netrc.netrc(path).hosts
         except (netrc.NetrcParseError, UnicodeDecodeError, OSError) as error:
             # The parser's message quotes the token that it stumbled over: it may be a password.

@@ -52,7 +52,7 @@ def clock_time(seconds: float) -> str:
     return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
 
 
-def counted(count: int, noun: str) -> str:
+def count_text(count: int, noun: str) -> str:
     """Return ``1 image`` or ``3 images``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
@@ -81,7 +81,7 @@ def ranges(found: Iterable[str], every: Sequence[str]) -> str:
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def align_rows(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the rows as lines, each column as wide as its widest cell."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     return [
@@ -95,19 +95,19 @@ def table_with_notes(rows: Sequence[Sequence[str]], notes: Sequence[Iterable[str
 
     Where a row is too wide, the first cell of every row stands alone.
     """
-    table = [[line] for line in aligned(rows)]
+    table = [[line] for line in align_rows(rows)]
     if any(len(line) > WIDTH for (line,) in table):
-        rest = aligned([row[1:] for row in rows])
+        rest = align_rows([row[1:] for row in rows])
         table = [[row[0], f"{_INDENT}{line}"] for row, line in zip(rows, rest, strict=True)]
     lines: list[str] = []
     for row, texts in zip(table, notes, strict=True):
         lines += row
         for text in texts:
-            lines += wrapped(text)
+            lines += wrap_words(text)
     return lines
 
 
-def wrapped(text: str, indent: str = _INDENT) -> list[str]:
+def wrap_words(text: str, indent: str = _INDENT) -> list[str]:
     """Return indented lines of words, none of which is cut: a tag can be copied as a whole."""
     return textwrap.wrap(
         text,

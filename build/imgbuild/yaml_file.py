@@ -11,8 +11,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from imgbuild.errors import InputError
-from imgbuild.files import read_named
-from imgbuild.text import counted
+from imgbuild.files import read_user_file
+from imgbuild.text import count_text
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -68,7 +68,7 @@ class Document:
         """Return the error that names every fault, in the order of the file."""
         ordered = sorted(faults, key=lambda fault: self._mark(fault.location))
         lines = [f"{self.position(one.location)}: {one.message}" for one in ordered[:_NAMED]]
-        count = counted(len(faults), "fault")
+        count = count_text(len(faults), "fault")
         count += f", the first {_NAMED} of them above" if len(faults) > _NAMED else ""
         return InputError("\n".join([*lines, f"{self.path}: {count}; nothing was done."]))
 
@@ -141,7 +141,7 @@ def read_document(path: Path) -> Document:
     InputError: the file cannot be read, is not UTF-8, is not YAML, or is beyond the limits.
     """
     document = Document(path)
-    text = read_named(path, largest=LARGEST)
+    text = read_user_file(path, largest=LARGEST)
     try:
         node = yaml.compose(text, Loader=_ShallowLoader)
         document.value = {} if node is None else document.plain(node)

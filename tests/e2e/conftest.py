@@ -23,7 +23,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import DEFAULT_HOST, resolve_host
-from imgbuild.files import locked
+from imgbuild.files import hold_lock
 from imgbuild.project import Project
 from standin.__main__ import gateway, open_context, prepare
 from standin.family import CORNERS, Family
@@ -187,7 +187,7 @@ def base(checkout: Checkout, request: pytest.FixtureRequest) -> Bases:
         )
         if row["stack"] == "debian":
             # Of several workers (pytest -n) one builds what is not there.
-            with locked(checkout.state.parents[1] / "bases.lock"):
+            with hold_lock(checkout.state.parents[1] / "bases.lock"):
                 (plan,) = checkout.json("build", *selection, "--plan", "--no-test")
                 if plan["action"] != "nothing":
                     untested = () if name in ALSO_TESTED else ("--no-test",)

@@ -16,7 +16,7 @@ SETUP = """\
 import os, socket
 from setuptools import setup
 
-def reaches():
+def can_pull():
     try:
         socket.create_connection(("1.1.1.1", 53), 3)
     except OSError:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from imgbuild.files import sha256, stored_folder
+from imgbuild.files import ensure_folder, sha256
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 from imgbuild.settings import Settings
@@ -42,7 +42,7 @@ class Context:
             self.log(f"making the stand-in {name}")
             make(folder)
 
-        return stored_folder(self.cache / f"{name}-{key}", announced, Path.is_dir)
+        return ensure_folder(self.cache / f"{name}-{key}", announced, Path.is_dir)
 
 
 def _digest(path: Path) -> str:

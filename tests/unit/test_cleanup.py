@@ -19,7 +19,7 @@ from imgbuild.cleanup import CleanupKind, find_garbage, remove_garbage
 from imgbuild.cli import app, register
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
-from imgbuild.files import stored_folder
+from imgbuild.files import ensure_folder
 from imgbuild.publish.upload import note_path
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
@@ -197,7 +197,7 @@ def test_work_folders_of_dead_processes_go_and_of_living_ones_stay(
     assert run("--yes").exit_code == 0
     assert (dead.exists(), half.exists(), living.exists()) == (False, False, True)
     seen: list[int] = []
-    stored_folder(
+    ensure_folder(
         cache / "base" / "one",
         lambda _: seen.append(len(listed("--only", "work"))),
         lambda _: False,

@@ -12,11 +12,11 @@ import pytest
 
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import (
+    ensure_folder,
+    hold_lock,
     is_locked,
     lock_owner,
-    locked,
-    read_named,
-    stored_folder,
+    read_user_file,
     work_folder,
     write_text,
     write_texts,
@@ -95,12 +95,12 @@ def test_a_lock_is_held_by_one_and_who_waits_is_told(tmp_path: Path) -> None:
         raise PermissionError
 
     def second() -> None:
-        with locked(path, on_wait=waiting.set):
+        with hold_lock(path, on_wait=waiting.set):
             order.append("second")
 
-    with locked(path):
+    with hold_lock(path):
         assert (is_locked(path), lock_owner(path)) == (True, str(os.getpid()))
-        with pytest.raises(PermissionError), locked(path, refuse):
+        with pytest.raises(PermissionError), hold_lock(path, refuse):
             pass
         thread = threading.Thread(target=second)
         thread.start()
@@ -111,7 +111,7 @@ def test_a_lock_is_held_by_one_and_who_waits_is_told(tmp_path: Path) -> None:
     assert not is_locked(path)
 
 
-def test_a_stored_folder_is_made_once_and_again_when_damaged(tmp_path: Path) -> None:
+def test_ensure_folder_makes_a_damaged_one_again(tmp_path: Path) -> None:
     final, made = tmp_path / "cache" / "one", list[Path]()
 
     def make(folder: Path) -> None:
@@ -125,13 +125,13 @@ def test_a_stored_folder_is_made_once_and_again_when_damaged(tmp_path: Path) -> 
         return (folder / "file").is_file()
 
     for _ in range(2):
-        assert stored_folder(final, make, is_whole) == final
+        assert ensure_folder(final, make, is_whole) == final
     (final / "file").unlink()
-    stored_folder(final, make, is_whole)
-    stored_folder(final, make, is_whole, refresh=True)
+    ensure_folder(final, make, is_whole)
+    ensure_folder(final, make, is_whole, refresh=True)
     assert len(made) == 3
     with pytest.raises(MachineError, match=r"one: No space .*XDG_"):
-        stored_folder(final, fail, lambda _: False)
+        ensure_folder(final, fail, lambda _: False)
     assert is_whole(final)
     assert sorted(path.name for path in final.parent.iterdir()) == [".one.lock", "one"]
 
@@ -151,4 +151,4 @@ def test_what_is_no_text_is_refused_at_once(tmp_path: Path, make: Callable[[Path
     path = tmp_path / "x"
     make(path)
     with pytest.raises(InputError, match=re.escape(f"--lock {path}: ")):
-        read_named(path, f"--lock {path}")
+        read_user_file(path, f"--lock {path}")

@@ -16,7 +16,7 @@ from faulty_server import FaultyServer, Reply, dripping, faulty_server
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPResponse
 
-from imgbuild.addresses import is_loopback, moved, same_site, shown
+from imgbuild.addresses import is_loopback, redact, resolve_redirect, same_site
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.http import HttpClient, RetryPolicy, TransientError, raise_transient
 from imgbuild.sites import Sites
@@ -118,19 +118,21 @@ def test_a_status_that_another_try_may_change(status: int) -> None:
 
 
 def test_addresses() -> None:
-    assert shown("https://u:p@x.example/a?key=1#f") == "https://x.example/a"
+    assert redact("https://u:p@x.example/a?key=1#f") == "https://x.example/a"
     assert same_site("https://x.example/a", "https://x.example:443/b")
     assert not same_site("https://x.example/a", "http://x.example/a")
-    assert moved("https://x.example/a/b", "../c?d=1") == "https://x.example/c?d=1"
-    assert moved("https://x.example/a", "https://u:p@y.example/b") == "https://y.example/b"
+    assert resolve_redirect("https://x.example/a/b", "../c?d=1") == "https://x.example/c?d=1"
+    assert (
+        resolve_redirect("https://x.example/a", "https://u:p@y.example/b") == "https://y.example/b"
+    )
 
     with pytest.raises(MachineError, match=r"^http://x\.example/a leads to ftp://y\.example/b,"):
-        moved("http://x.example/a", "ftp://y.example/b")
+        resolve_redirect("http://x.example/a", "ftp://y.example/b")
     for address in ("https://[x", "https://y.example:99999/", "//y.example:x/"):
         with pytest.raises(
             MachineError, match=r"^https://x\.example/a leads to an invalid address"
         ):
-            moved("https://x.example/a", address)
+            resolve_redirect("https://x.example/a", address)
 
 
 def test_this_machine_is_told_by_the_host_alone() -> None:

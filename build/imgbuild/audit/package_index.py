@@ -9,7 +9,7 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from uv import find_uv_bin
 
-from imgbuild.addresses import shown
+from imgbuild.addresses import redact
 from imgbuild.dockerfile.requirements import index_environment
 from imgbuild.errors import InputError, MachineError
 from imgbuild.http import HttpClient
@@ -68,7 +68,8 @@ def read_project_page(client: HttpClient, index: str, name: str) -> dict[str, Of
     if answer.status != 200 or not files:
         kind = answer.headers.get("Content-Type", "no content type")
         raise MachineError(
-            f"{shown(answer.url)} answers {answer.status} with {kind}, and lists no file (PEP 503)."
+            f"{redact(answer.url)} answers {answer.status} with {kind}, and lists no file "
+            "(PEP 503)."
         )
     return {file.name: file for file in files}
 
@@ -138,7 +139,7 @@ class RemoteFile(io.RawIOBase):
         if answer.status != 206 or not match or not right or len(answer.body) != length:
             hint = " It ignores ranges; name an index that does not." * (answer.status == 200)
             raise MachineError(
-                f"{shown(self.url)}: for bytes {start}-{end} the server answered {answer.status} "
+                f"{redact(self.url)}: for bytes {start}-{end} the server answered {answer.status} "
                 f"with {len(answer.body)} bytes.{hint}"
             )
         self.bytes_read += length

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from packaging.version import Version
 
-from imgbuild.addresses import shown
+from imgbuild.addresses import redact
 from imgbuild.audit.package_index import BLOCK, RemoteFile
 from imgbuild.errors import MachineError
 from imgbuild.matrix.evidence import WheelFacts, WheelTag
@@ -134,7 +134,7 @@ def read_wheel(
         if facts.libraries and not facts.capabilities:
             return facts.model_copy(update={"capabilities": _read_capabilities(remote)})
     except (*_DAMAGE, ELFError) as error:
-        where = shown(remote.url)
+        where = redact(remote.url)
         raise MachineError(f"{where} is no wheel of TensorFlow, or damaged: {error}.") from error
     return facts
 

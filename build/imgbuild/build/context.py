@@ -15,7 +15,7 @@ from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import resolve_host
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
-from imgbuild.files import lock_owner, locked
+from imgbuild.files import hold_lock, lock_owner
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.digest import InputDigest, InputReader, input_digest
@@ -258,7 +258,7 @@ def image_locks(names: Iterable[str], host: str | None, folder: Path) -> Iterato
         # In one order everywhere, so that two builds of several images cannot block each other.
         for name in sorted(names):
             lock = folder / f"{engine}-{name}.lock"
-            stack.enter_context(locked(lock, partial(_refuse, name, lock)))
+            stack.enter_context(hold_lock(lock, partial(_refuse, name, lock)))
         yield
 
 

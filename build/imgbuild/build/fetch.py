@@ -11,7 +11,7 @@ from imgbuild.build.context import BuildContext
 from imgbuild.build.image_build import export_stage
 from imgbuild.build.targets import stage_target
 from imgbuild.dockerfile.render import render_dockerfile
-from imgbuild.files import ContentStore, stored_folder, work_folder
+from imgbuild.files import ContentStore, ensure_folder, work_folder
 from imgbuild.inputs import fetched, upstream_files
 from imgbuild.inputs.download import fetch_all
 from imgbuild.inputs.oci_layout import is_whole
@@ -70,7 +70,7 @@ def _copy_layout(layout: Path, reference: str, parent: Path) -> Path:
     def copy(folder: Path) -> None:
         shutil.copytree(layout, folder, dirs_exist_ok=True)
 
-    return stored_folder(parent / reference.rpartition(":")[2], copy, is_whole)
+    return ensure_folder(parent / reference.rpartition(":")[2], copy, is_whole)
 
 
 def _plan_apt_items(image: Image, store: Path, context: BuildContext) -> Iterable[Source]:

@@ -12,7 +12,7 @@ from imgbuild.build.targets import PACKAGES
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage, needed_stages
-from imgbuild.files import file_sha256, sha256, stored_folder
+from imgbuild.files import ensure_folder, file_sha256, sha256
 from imgbuild.inputs.build_inputs import SUPPLIED, BuildInputs
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
@@ -100,7 +100,7 @@ def keep_wheel(key: str, wheel: bytes, cache: Path) -> None:
         def write(folder: Path) -> None:
             (folder / name).write_bytes(wheel)
 
-        stored_folder(_wheel_folder(key, cache), write, _is_whole)
+        ensure_folder(_wheel_folder(key, cache), write, _is_whole)
 
 
 def _wheel_folder(key: str, cache: Path) -> Path:

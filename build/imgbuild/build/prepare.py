@@ -15,7 +15,7 @@ from imgbuild.inputs.download import prepare_downloads, show_progress
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.sites import Sites
 from imgbuild.sources import Source
-from imgbuild.text import counted
+from imgbuild.text import count_text
 from imgbuild.user_folders import cache_dir
 
 #: Folders by named context, by image.
@@ -37,7 +37,7 @@ def require_disk_space(images: Sequence[Image], engine: Engine) -> None:
     if free is not None and free < needed:
         raise MachineError(
             f"{free / 1e9:.1f} GB are free in the engine's data folder {folder}; at least "
-            f"{needed / 1e9:.1f} GB must be to build {counted(len(images), 'image')}. "
+            f"{needed / 1e9:.1f} GB must be to build {count_text(len(images), 'image')}. "
             f"{_FREE_SOME}; nothing was started."
         )
 

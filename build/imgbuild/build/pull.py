@@ -18,7 +18,7 @@ from imgbuild.matrix.tags import INPUT_PREFIX, input_tag
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.registry.signing import Trust, attested_suites, trust_of
+from imgbuild.registry.signing import Trust, attested_suites, read_trust
 from imgbuild.settings import Settings
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ class PullSource:
         CheckFailedError: there is none that is trusted.
         """
         reference = f"{self.name}@{manifest.digest}"
-        attested = trust.attested(reference, "slsaprovenance1")
+        attested = trust.read_attestations(reference, "slsaprovenance1")
         signed = [predicate for predicate in attested if _is_about(predicate, item)]
         if not signed:
             raise CheckFailedError(
@@ -143,7 +143,7 @@ def open_source(
     InputError: it is not the name of a repository, or the settings name none.
     """
     with closing(connect(name, settings, log, "--from")) as client:
-        yield PullSource(client, log, trust_of(settings))
+        yield PullSource(client, log, read_trust(settings))
 
 
 def predict_pull(item: PlanItem, source: PullSource) -> PlanItem:

@@ -44,7 +44,7 @@ from imgbuild.dockerfile.resolver import (
 from imgbuild.dockerfile.variables import PREFIX
 from imgbuild.engine.build import BuildTarget
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.files import ContentStore, read_named, sha256, work_folder, write_text
+from imgbuild.files import ContentStore, read_user_file, sha256, work_folder, write_text
 from imgbuild.inputs.download import fetch_all, prepare_downloads, show_progress
 from imgbuild.inputs.upstream_files import lock_files
 from imgbuild.matrix.images import Image, all_images
@@ -342,7 +342,7 @@ def _read_exported(folder: Path, name: str) -> str:
     if path.is_symlink() or not path.exists():
         return ""
     try:
-        return read_named(path, name, largest=LARGEST_METADATA)
+        return read_user_file(path, name, largest=LARGEST_METADATA)
     except InputError as error:
         raise ValueError(str(error)) from None
 

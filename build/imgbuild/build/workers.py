@@ -12,7 +12,7 @@ from imgbuild.build.context import BuildContext
 from imgbuild.build.gate import test_and_tag
 from imgbuild.build.image_build import build_item
 from imgbuild.build.result import BuildResult
-from imgbuild.engine.discovery import Buildx, answers
+from imgbuild.engine.discovery import Buildx, is_reachable
 from imgbuild.engine.failure import BuildFailedError
 from imgbuild.errors import ImgbuildError, MachineError
 from imgbuild.parallel import in_parallel
@@ -96,7 +96,7 @@ def _run_worker(queue: ImageQueue, buildx: Buildx | None) -> None:
         except CancelledError:
             result = BuildResult(item, cancelled=True)
         except BuildFailedError as error:
-            if buildx and buildx.builder and not answers(buildx, queue.context.engine.host):
+            if buildx and buildx.builder and not is_reachable(buildx, queue.context.engine.host):
                 _mark_lost(item, queue, buildx.builder, error)
                 return
             result = BuildResult(item, build_seconds=time.monotonic() - started, error=error)

@@ -13,7 +13,7 @@ from imgbuild.errors import InputError
 from imgbuild.extend.base_image import family_base
 from imgbuild.extend.conda_file import read_conda_file
 from imgbuild.extend.requirement_files import RequirementLine, image_facts, read_lines
-from imgbuild.files import read_named
+from imgbuild.files import read_user_file
 from imgbuild.matrix.gpus import Gpu, KernelSupport, compatibility, gpu_capability, kernel_support
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.selection import default_image, newest_images
@@ -159,7 +159,9 @@ def read_requirements(path: Path) -> Requirements:
 
     InputError: a line is no requirement, or the file is one of another tool.
     """
-    text = read_named(path, f"--requirements {path}", "Name a requirements file or a conda file.")
+    text = read_user_file(
+        path, f"--requirements {path}", "Name a requirements file or a conda file."
+    )
     if not is_conda_file(text):
         return Requirements(path=path, lines=tuple(_requirement_lines(path)))
     conda = read_conda_file(path, "", lambda _: None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from imgbuild.errors import InputError
-from imgbuild.files import read_named
+from imgbuild.files import read_user_file
 from imgbuild.matrix.gpus import GENERATIONS, gpu_support
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
@@ -100,7 +100,7 @@ def images_table(matrix: Matrix) -> str:
 
 def with_images_table(path: Path, table: str) -> str:
     """Return a page with the table between its markers; InputError if it lacks them."""
-    text = read_named(path, f"--readme {path}", "Name a Markdown file.")
+    text = read_user_file(path, f"--readme {path}", "Name a Markdown file.")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end or BEGIN in rest or END in before + after:
@@ -130,7 +130,7 @@ def page_file(folder: Path) -> Path:
         if not there.is_dir():
             raise InputError(f"{what}: {there} is no folder. Name one; the page is its index.html.")
         text = (
-            read_named(page, f"{what}: {page.name}", largest=1 << 26)
+            read_user_file(page, f"{what}: {page.name}", largest=1 << 26)
             if lexists(page)
             else GENERATOR
         )

@@ -9,7 +9,7 @@ from imgbuild.cli.options import flag, info, print_result, select, takes_selecti
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project
-from imgbuild.text import aligned, counted
+from imgbuild.text import align_rows, count_text
 
 if TYPE_CHECKING:
     from imgbuild.audit.audit import AuditResult
@@ -73,10 +73,10 @@ def audit(
 
 
 def _lines(result: "AuditResult", position: "Callable[[Location], str]") -> list[str]:
-    lines = aligned([_HEADER, *map(_row, result.artifacts)])
+    lines = align_rows([_HEADER, *map(_row, result.artifacts)])
     if result.inputs:
         rows = [(item.name, item.state, item.detail) for item in result.inputs]
-        lines += ["", *aligned([("other input", "state", ""), *rows])]
+        lines += ["", *align_rows([("other input", "state", ""), *rows])]
     if result.contradictions:
         lines.append("")
     for contradiction in result.contradictions:
@@ -88,10 +88,10 @@ def _lines(result: "AuditResult", position: "Callable[[Location], str]") -> list
     hashes = f", {locks['hashes']} hashes of {locks['projects']} projects" * bool(locks["projects"])
     wheels = sum(bool(artifact.python_tag) for artifact in result.artifacts)
     summary = (
-        f"{counted(wheels, 'wheel')}, "
-        f"{counted(len(result.artifacts) - wheels, 'source distribution')}, "
-        f"{counted(locks['locks'], 'lock')}{hashes}: "
-        f"{counted(len(result.contradictions), 'contradiction')}; "
+        f"{count_text(wheels, 'wheel')}, "
+        f"{count_text(len(result.artifacts) - wheels, 'source distribution')}, "
+        f"{count_text(locks['locks'], 'lock')}{hashes}: "
+        f"{count_text(len(result.contradictions), 'contradiction')}; "
         f"{result.bytes_read / 1e6:.1f} MB read in {result.seconds:.1f} s."
     )
     return [*lines, "", summary]
@@ -162,7 +162,7 @@ def _raise_problems(result: "AuditResult", *, strict: bool) -> None:
 
     unread = "\n".join(result.unread)
     if result.contradictions:
-        count = counted(len(result.contradictions), "contradiction")
+        count = count_text(len(result.contradictions), "contradiction")
         text = f"{count} between pins and artifacts; see above."
         raise CheckFailedError("\n".join(filter(None, [text, unread])))
     if unread:

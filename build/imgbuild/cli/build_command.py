@@ -10,7 +10,7 @@ from imgbuild.cli.options import echo, flag, info, option, print_result, select,
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project
-from imgbuild.text import aligned, clock_time, counted
+from imgbuild.text import align_rows, clock_time, count_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,7 +123,7 @@ def _plan(context: "BuildContext", source: "PullSource | None", *, as_json: bool
     last = (
         f"Something to do for {with_work} of {len(items)}." if with_work else _describe_idle(items)
     )
-    print_result([item.as_json() for item in items], [*aligned(rows), last], as_json=as_json)
+    print_result([item.as_json() for item in items], [*align_rows(rows), last], as_json=as_json)
 
 
 def _build(context: "BuildContext", source: "PullSource | None", *, as_json: bool) -> None:
@@ -146,18 +146,18 @@ def build_lines(build: "Build") -> str:
         return _describe_idle([result.item for result in results])
     brief = len(results) > BRIEF
     header = ("image", "verdict", "done", "time", "size", "suites")
-    lines = aligned([header, *(_make_row(result, brief=brief) for result in results)])
+    lines = align_rows([header, *(_make_row(result, brief=brief) for result in results)])
     for result in results:
         if result.report:
             lines += [f"{result.name}: {note}" for note in result.report.notes]
     if build.planned > 1 and results:
         counts = Counter(map(_describe_verdict, results))
         totals = ", ".join(f"{count} {word}" for word, count in counts.items())
-        lines.append(f"{counted(len(results), 'image')}: {totals}.")
+        lines.append(f"{count_text(len(results), 'image')}: {totals}.")
     if missing := build.planned - len(results):
         stopped = build.stop or any(result.ends_build(keep_going=True) for result in results)
         hint = "" if stopped else " (--keep-going builds the others)"
-        lines.append(f"Not started: {counted(missing, 'image')}{hint}.")
+        lines.append(f"Not started: {count_text(missing, 'image')}{hint}.")
     return "\n".join(lines)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from imgbuild.cli.options import PROJECT, echo, info, option
 from imgbuild.cli.options import repository as repository_option
 from imgbuild.project import Project
-from imgbuild.text import counted
+from imgbuild.text import count_text
 
 
 def catalog(
@@ -46,5 +46,5 @@ def catalog(
     )
     write_text(page, text)
     known = sum(not entry.absence for entry in entries)
-    images = counted(len(entries), "image")
+    images = count_text(len(entries), "image")
     echo(f"{page}: {images}, {known} of them published or built here.")

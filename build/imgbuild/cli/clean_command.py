@@ -9,7 +9,7 @@ import typer
 from imgbuild.cli.options import BUILDER, JSON, PROJECT_IF_ANY, flag, info, option, print_result
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.project import Project
-from imgbuild.text import aligned, counted, size_text
+from imgbuild.text import align_rows, count_text, size_text
 from imgbuild.user_folders import cache_dir, state_dir
 
 if TYPE_CHECKING:
@@ -108,10 +108,10 @@ def _lines(
     selected: "Sequence[Garbage]", others: "Sequence[Garbage]", *, removed: bool
 ) -> Iterator[str]:
     if selected:
-        yield from aligned([("kind", "what", "size", "age", "why"), *map(_row, selected)])
+        yield from align_rows([("kind", "what", "size", "age", "why"), *map(_row, selected)])
     going = [finding.size for finding in selected if not finding.blocked_by]
     if going:
-        total = f"{counted(len(going), 'item')}, at most {size_text(sum(going))}"
+        total = f"{count_text(len(going), 'item')}, at most {size_text(sum(going))}"
         total += " (layers that other images share stay)."
         yield f"Removed {total}" if removed else f"{total} --yes removes them."
     else:

@@ -8,7 +8,7 @@ import typer
 
 from imgbuild.cli.options import JSON, PROJECT, info, print_result, repository
 from imgbuild.project import Project
-from imgbuild.text import aligned, wrapped
+from imgbuild.text import align_rows, wrap_words
 
 if TYPE_CHECKING:
     from imgbuild.catalog.comparison import Sections, Value
@@ -51,18 +51,20 @@ def _lines(first: "Sections", second: "Sections") -> Iterator[str]:
                 for title, section in zip(titles, (a, b), strict=True)
                 if isinstance(section, str)
             ]
-            yield from wrapped(f"{name}: not compared. {'; '.join(unknown)}.", "")
+            yield from wrap_words(f"{name}: not compared. {'; '.join(unknown)}.", "")
             yield ""
             continue
         changed = changed_values(a, b)
         rows = [(key, *map(_value_text, pair)) for key, pair in changed.items()]
         if rows:
-            yield from aligned([(name, *titles), *(sorted(rows) if name == "packages" else rows)])
+            yield from align_rows(
+                [(name, *titles), *(sorted(rows) if name == "packages" else rows)]
+            )
         same = [f"{key} {_value_text(value)}" for key, value in a.items() if key not in changed]
         if same and name == "packages":
             same = [str(len(same))]
         if same:
-            yield from wrapped(f"the same {name}: {', '.join(same)}")
+            yield from wrap_words(f"the same {name}: {', '.join(same)}")
         yield from [""] if rows or same else []
 
 

@@ -13,7 +13,7 @@ from imgbuild.errors import MachineError
 from imgbuild.matrix.selection import Selection
 from imgbuild.process import find_program
 from imgbuild.project import Project
-from imgbuild.text import counted, printable
+from imgbuild.text import count_text, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,7 +51,7 @@ def doctor(
     again = shlex.join([*_program(), *sys.argv[1:], WRITE])
     findings = [replace(row, fix=again) if row.fix == WRITE else row for row in findings + homeless]
     missing = ", ".join(row.what for row in findings if row.status is Status.MISSING)
-    what = images[0].name if len(images) == 1 else counted(len(images), "image")
+    what = images[0].name if len(images) == 1 else count_text(len(images), "image")
     if as_json:
         keys = ("group", "status", "what", "detail", "fix")
         values = ((r.group, r.status.value[0], r.what, r.detail, r.fix) for r in findings)

@@ -13,7 +13,7 @@ from imgbuild.cli.options import echo, flag, info, option, select, takes_selecti
 from imgbuild.errors import ImgbuildError, InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project
-from imgbuild.text import clock_time, counted, size_text
+from imgbuild.text import clock_time, count_text, size_text
 from imgbuild.user_folders import state_dir
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _extend(
 def _suites_text(report: "Report | None", base: "BaseImage") -> str:
     if not report:
         return "no suite was run in it"
-    return f"{counted(len(report.suites), 'suite')} of {base.name} passed in it"
+    return f"{count_text(len(report.suites), 'suite')} of {base.name} passed in it"
 
 
 def _usage_text(tag: str, base: "BaseImage", host: str | None) -> str:
@@ -257,7 +257,7 @@ def _lock(
     from imgbuild.dockerfile.requirements import index_environment
     from imgbuild.extend.additions import lock_additions
 
-    info(f"resolving {counted(len(requested), 'requirement')} against {base.name}")
+    info(f"resolving {count_text(len(requested), 'requirement')} against {base.name}")
     lock = lock_additions(
         requested,
         base,

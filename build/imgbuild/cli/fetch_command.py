@@ -9,7 +9,7 @@ from imgbuild.cli.options import PROJECT, echo, flag, info, select, takes_select
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project
-from imgbuild.text import aligned, counted, size_text
+from imgbuild.text import align_rows, count_text, size_text
 
 if TYPE_CHECKING:
     from imgbuild.inputs.fetched import Listing
@@ -52,7 +52,7 @@ def fetch(
         sizes = {item.sha256: item.size or 0 for item in listing.items}
         rows.append((listing.image, *_amount(sizes)))
         every |= sizes
-    echo("\n".join(aligned(rows)))
+    echo("\n".join(align_rows(rows)))
     for listing in listings:
         echo(listing.contents(folder))
     total = f"{', '.join(_amount(every))} and the base images in {folder}"
@@ -60,4 +60,4 @@ def fetch(
 
 
 def _amount(sizes: dict[str, int]) -> tuple[str, str]:
-    return counted(len(sizes), "file"), size_text(sum(sizes.values()))
+    return count_text(len(sizes), "file"), size_text(sum(sizes.values()))

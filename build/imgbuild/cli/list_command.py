@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from imgbuild.cli.options import JSON, PROJECT, flag, print_result, select, takes_selection
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project
-from imgbuild.text import aligned
+from imgbuild.text import align_rows
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
@@ -50,7 +50,7 @@ def _lines(images: "tuple[Image, ...]", *, wide: bool) -> list[str]:
     for image in ordered:
         cells = [image.keys.get(column, "-") for column in columns]
         rows.append((image.name, *cells, *(_wide_cells(image) if wide else ())))
-    head, *table = aligned(rows)
+    head, *table = align_rows(rows)
     lines = [head]
     for image, line in zip(ordered, table, strict=True):
         title = f"TensorFlow {image.tensorflow}, TensorBoard {image.version_of('tensorboard')}"

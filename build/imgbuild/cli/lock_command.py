@@ -3,7 +3,7 @@
 from imgbuild.cli.options import PROJECT, STACK, echo, flag, info, require_own, sites_of
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.project import Project
-from imgbuild.text import counted
+from imgbuild.text import count_text
 
 
 def lock(
@@ -26,7 +26,7 @@ def lock(
         raise InputError("--check cannot be combined with --all or --upgrade, which write locks.")
     matrix, folder = load_matrix(checkout.matrix), checkout.locks
     family = requirements.lock_family(matrix, stack)
-    total = counted(len(family.requests) + len(family.pythons), "lock")
+    total = count_text(len(family.requests) + len(family.pythons), "lock")
     if check:
         problems = requirements.check_family(family, folder)
         if problems:

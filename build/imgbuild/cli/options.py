@@ -178,9 +178,9 @@ def choose_trust(
 
     InputError: the options are incomplete, or the key is no file.
     """
-    from imgbuild.registry.signing import Cosign, Trust, trust_of
+    from imgbuild.registry.signing import Cosign, Trust, read_trust
 
-    trust = trust_of(settings)
+    trust = read_trust(settings)
     if key or identity or issuer:
         if (key is None) == (identity is None) or (identity is None) != (issuer is None):
             raise InputError(WHOSE)

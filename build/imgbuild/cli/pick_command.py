@@ -11,7 +11,7 @@ from imgbuild.cli.options import echo, flag, option, print_json, select, takes_s
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project
-from imgbuild.text import aligned, counted, ranges, wrapped
+from imgbuild.text import align_rows, count_text, ranges, wrap_words
 
 if TYPE_CHECKING:
     from imgbuild.catalog.choice import Fit, Requirements
@@ -139,10 +139,10 @@ def _fit_lines(fits: "Sequence[Fit]", need: "Requirements") -> Iterator[str]:
         rows.append((image.name, image.version_of("python"), cuda, driver, fit.code, *count))
         missing.update(dict.fromkeys(fit.added))
     if fits:
-        yield from aligned(rows)
+        yield from align_rows(rows)
     if missing:
         yield ""
-        yield from wrapped(f"would be added: {', '.join(missing)}", "")
+        yield from wrap_words(f"would be added: {', '.join(missing)}", "")
 
 
 def _difference_lines(fits: "Sequence[Fit]", best: "Fit", need: "Requirements") -> Iterator[str]:
@@ -151,8 +151,8 @@ def _difference_lines(fits: "Sequence[Fit]", best: "Fit", need: "Requirements") 
     for fit in detailed:
         count = len(fit.differing)
         verb = "differs" if count == 1 else "differ"
-        yield f"\n{fit.image.name}: {counted(count, 'line')} {verb}"
-        yield from aligned([("", line.place, line.text, why) for line, why in fit.differing])
+        yield f"\n{fit.image.name}: {count_text(count, 'line')} {verb}"
+        yield from align_rows([("", line.place, line.text, why) for line, why in fit.differing])
         yield f"  {need.extend_command(fit)}"
     if len(detailed) < len(fits):
         yield f"\n{best.image.name} differs in the fewest lines. --tf VERSION shows other images."
@@ -166,7 +166,7 @@ def _ptx_lines(fits: "Sequence[Fit]", gpus: "Sequence[Gpu]") -> Iterator[str]:
     for capability in (gpu.capability for gpu in gpus if gpu.capability):
         if any(kernel_support(capability, *code) is KernelSupport.PTX for code in cuda):
             yield ""
-            yield from wrapped(f"{KernelSupport.PTX}: {ptx_warning(capability)}", "")
+            yield from wrap_words(f"{KernelSupport.PTX}: {ptx_warning(capability)}", "")
 
 
 def _refusal_lines(refused: "Refused", minors: Sequence[str]) -> Iterator[str]:
@@ -175,9 +175,9 @@ def _refusal_lines(refused: "Refused", minors: Sequence[str]) -> Iterator[str]:
     for why, alike in refused.items():
         has = dict.fromkeys(version for _, version in alike if version)
         yield ""
-        yield from wrapped(f"{why}; they have {', '.join(has)}" if has else why, "")
+        yield from wrap_words(f"{why}; they have {', '.join(has)}" if has else why, "")
         kinds = defaultdict(list)
         for image, _ in alike:
             kinds[image.name.split("-", 2)[2]].append(image.minor)
         texts = (f"{kind} {ranges(named, every)}" for kind, named in kinds.items())
-        yield from wrapped(f"{len(alike)} will not run: {'; '.join(texts)}")
+        yield from wrap_words(f"{len(alike)} will not run: {'; '.join(texts)}")

@@ -4,7 +4,7 @@ from contextlib import closing
 
 from imgbuild.cli.options import JSON, PROJECT, flag, info, option, print_result, repository
 from imgbuild.project import Project
-from imgbuild.text import counted
+from imgbuild.text import count_text
 
 
 def prune(
@@ -36,7 +36,7 @@ def prune(
         deleted = [*delete_tags(registry, going, digests)] if yes else []
     result = {"repository": registry.name, "tags": going, "deleted": deleted}
     lines = [f"{tag}  of {owner}" if tag != owner else tag for tag, owner in going.items()]
-    counts = f"{counted(len(old), 'old release')}, {counted(len(going), 'tag')}"
+    counts = f"{count_text(len(old), 'old release')}, {count_text(len(going), 'tag')}"
     counts += f" in {registry.name}"
     end = f"Deleted {len(deleted)} of them." if yes else "--yes deletes them."
     summary = f"{counts}. {end}" if going else f"Nothing in {registry.name} is old."

@@ -8,7 +8,7 @@ from imgbuild.cli.options import echo, flag, info, option, print_json, select, t
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project
-from imgbuild.text import counted, table_with_notes
+from imgbuild.text import count_text, table_with_notes
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
@@ -177,5 +177,5 @@ def _brief(steps: Sequence[str], move: str) -> str:
     """Return the steps, with the number of the moved tags in place of their names."""
     words = [step for step in steps if " " not in step]
     moves = len(steps) - len(words)
-    words += [f"{move} {counted(moves, 'tag')}"] if moves else []
+    words += [f"{move} {count_text(moves, 'tag')}"] if moves else []
     return ", ".join(words) or "up to date"

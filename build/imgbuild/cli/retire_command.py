@@ -34,14 +34,14 @@ def retire(
     """
     from imgbuild.publish import life_cycle
     from imgbuild.registry.repository_client import connect
-    from imgbuild.registry.signing import signer_of, trust_of
+    from imgbuild.registry.signing import find_signer, read_trust
 
     check_signer(sign_key, sign_keyless)
     if len(reason) > 200 or not reason.isprintable():
         raise InputError("--reason: one line of at most 200 characters.")
     settings = checkout.settings
     with closing(connect(source, settings, info, "--from")) as registry:
-        signer, trust = signer_of(sign_key, settings, keyless=sign_keyless), trust_of(settings)
+        signer, trust = find_signer(sign_key, settings, keyless=sign_keyless), read_trust(settings)
         today = datetime.now(UTC).date()
         for tag in life_cycle.retire(registry, tags, reason, today, signer=signer, trust=trust):
             info(f"{registry.name}:{tag} is retired.")

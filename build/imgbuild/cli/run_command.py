@@ -208,7 +208,7 @@ def _execute(job: "TrainingJob", planned: "Image | None", project: Project) -> i
     """
     from imgbuild.engine.client import open_engine
     from imgbuild.process import find_program
-    from imgbuild.registry.signing import require_trusted, trust_of
+    from imgbuild.registry.signing import read_trust, require_trusted
     from imgbuild.suites.results import ReportStore
     from imgbuild.training.docker_run import run_job
 
@@ -218,7 +218,7 @@ def _execute(job: "TrainingJob", planned: "Image | None", project: Project) -> i
         raise MachineError(
             "--exec: there is no docker client on PATH. Install one (Debian: docker-cli)."
         )
-    if planned or trust_of(settings):
+    if planned or read_trust(settings):
         store = ReportStore(state_dir() / "reports")
         with open_engine(settings.engine) as engine:
             stored = engine.need(job.image, planned)  # Docker would look for it elsewhere

@@ -12,7 +12,7 @@ from imgbuild.cli.options import info, option, print_result, select, takes_selec
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project
-from imgbuild.text import aligned, counted
+from imgbuild.text import align_rows, count_text
 
 if TYPE_CHECKING:
     from imgbuild.build.context import BuildContext
@@ -144,14 +144,14 @@ def _scan_image(
 
 def _lines(scans: "list[Scan]") -> Iterator[str]:
     for scan in scans:
-        yield f"{scan.image}: {counted(len(scan.open), 'finding')}"
+        yield f"{scan.image}: {count_text(len(scan.open), 'finding')}"
         if scan.findings:
             rows = [("id", "package", "installed", "fixed in", "")]
             rows += [
                 (finding.id, finding.package, finding.installed, finding.fix or "-", finding.status)
                 for finding in scan.findings
             ]
-            yield from (f"  {line}" for line in aligned(rows))
+            yield from (f"  {line}" for line in align_rows(rows))
         yield f"  known vulnerabilities: {scan.vulnerabilities}"
         if scan.other_updates:
             yield f"  updates without a security fix: {', '.join(scan.other_updates)}"

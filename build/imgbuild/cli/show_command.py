@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from imgbuild.cli.options import JSON, PROJECT, print_result, select, takes_selection
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project
-from imgbuild.text import WIDTH, wrapped
+from imgbuild.text import WIDTH, wrap_words
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
@@ -89,27 +89,27 @@ def image_text(image: dict[str, Any]) -> str:
         ("aliases", image["aliases"]),
         ("Python packages", [image["lock"]]),
     ):
-        lines += wrapped(f"{title}: {' '.join(values)}") if values else []
+        lines += wrap_words(f"{title}: {' '.join(values)}") if values else []
     for name, distribution in image["provides"].items():
         lines.append(f"  {name} is provided by {distribution}, for packages that require it")
     for pin in image["pins"]:
         lines += _pin_lines(pin, image["mpi"])
     if why := image["without_horovod"]:
-        lines += ["horovod, mpi -", *wrapped(f"why: {why}", INDENT)]
+        lines += ["horovod, mpi -", *wrap_words(f"why: {why}", INDENT)]
     if gpu:
         lines += ["", f"minimum driver {gpu['minimum_driver']}"]
-        lines += [*wrapped(f"source: {gpu['minimum_driver_source']}", INDENT), "", *GPU_TITLE]
+        lines += [*wrap_words(f"source: {gpu['minimum_driver_source']}", INDENT), "", *GPU_TITLE]
         for facts in gpu["generations"]:
             line = f"{facts['generation']:<10} {facts['capability']:<5} {facts['service']:<15}"
             lines.append(f"{INDENT}{line} {facts['examples']}")
-        lines += wrapped(gpu["not_served"] or "", INDENT)
+        lines += wrap_words(gpu["not_served"] or "", INDENT)
     return "\n".join(line.rstrip() for line in lines)
 
 
 def _pin_lines(pin: dict[str, Any], mpi: str) -> list[str]:
     head = f"{pin['component']:<12} {mpi if pin['component'] == 'mpi' else pin['version']:<10}"
     line = f"{head} {pin['source']}"
-    lines = [line] if len(line) <= WIDTH else [head, *wrapped(pin["source"], INDENT)]
+    lines = [line] if len(line) <= WIDTH else [head, *wrap_words(pin["source"], INDENT)]
     notes = [f"sha256 {pin['sha256']}"] if pin["sha256"] else []
     if pin["documented"]:
         gone = ", which is not available for this image"
@@ -126,5 +126,5 @@ def _pin_lines(pin: dict[str, Any], mpi: str) -> list[str]:
         notes.append(f"{count} packages have a recorded sha256")
         notes += [f"unlocked {name}" for name in unlocked]
     for note in notes:
-        lines += wrapped(note, INDENT)
+        lines += wrap_words(note, INDENT)
     return lines

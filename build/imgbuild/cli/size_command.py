@@ -8,7 +8,7 @@ from imgbuild.cli.options import JSON, PROJECT, engine_images, option, print_res
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project
-from imgbuild.text import aligned
+from imgbuild.text import align_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ def _lines(images: "Sequence[ImageSize]") -> Iterator[str]:
     """Yield the tables: images, layers with bytes in their order, what several images share."""
     from imgbuild.sizes import combined_size, count_sharing
 
-    yield from aligned([("image", "MB", "budget", "layers"), *map(_image_row, images)])
+    yield from align_rows([("image", "MB", "budget", "layers"), *map(_image_row, images)])
     yield ""
     shared = count_sharing(images)
     rows: dict[str, tuple[str, ...]] = {"": ("layer", "MB", "images", "made by")}
@@ -70,7 +70,7 @@ def _lines(images: "Sequence[ImageSize]") -> Iterator[str]:
             short = (layer.diff_id or "-").removeprefix("sha256:")[:12]
             count = str(shared[layer.key])
             rows[layer.key] = (short, _megabytes(layer.size), count, instruction(layer.made_by))
-    yield from aligned([*rows.values()])
+    yield from align_rows([*rows.values()])
     combined = combined_size(images)
     total = combined["together"]
     if combined["images"] < 2:

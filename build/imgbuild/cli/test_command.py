@@ -10,7 +10,7 @@ from imgbuild.cli.options import flag, info, option, print_result, select, takes
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project
-from imgbuild.text import aligned
+from imgbuild.text import align_rows
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
@@ -167,7 +167,7 @@ def suite_lines(suites: "Iterable[Suite]") -> list[str]:
         )
         for suite in suites
     ]
-    return aligned(rows)
+    return align_rows(rows)
 
 
 def report_lines(reports: "Sequence[Report]", not_begun: Sequence[str] = ()) -> str:
@@ -184,7 +184,7 @@ def report_lines(reports: "Sequence[Report]", not_begun: Sequence[str] = ()) -> 
         )
         for image, suite in found
     ]
-    lines = aligned([header, *rows])
+    lines = align_rows([header, *rows])
     lines += [f"{report.image}: {note}" for report in reports for note in report.notes]
     if any(suite.before for _, suite in found):
         lines.append(

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from imgbuild.engine.discovery import client_words
+from imgbuild.engine.discovery import docker_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ def docker_run_words(host: str | None, image: "Image | None") -> str:
     """
     gpus = " --gpus all" if image and image.variant == "gpu" else ""
     user = f'--user "$(id -u):$(id -g)" -e HOME=/tmp{gpus}'
-    return f'{client_words(host)} run --rm --pull never {user} -v "$PWD:/work" -w /work \\\n     '
+    return f'{docker_command(host)} run --rm --pull never {user} -v "$PWD:/work" -w /work \\\n     '
 
 
 def usage_lines(images: "Sequence[Image]", host: str | None) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imgbuild.addresses import shown
+from imgbuild.addresses import redact
 from imgbuild.dockerfile.lockfile import MAKE_LOCK, read_lock_text
 from imgbuild.dockerfile.sources import file_name
 from imgbuild.errors import CheckFailedError, InputError, MachineError
@@ -164,7 +164,7 @@ def _read_repodata(channel: str, sites: "Sites") -> str:
     if not packed:
         answer = sites.get(f"{channel}/repodata.json", limit=_LIMIT)
     if answer.status != 200:
-        reason = f"{shown(answer.url)} answered {answer.status}."
+        reason = f"{redact(answer.url)} answered {answer.status}."
         raise MachineError(f"{reason} Name a mirror that has it (docs/guide.md).")
     try:
         content = unpack_bz2(answer.body, _LIMIT) if packed else answer.body

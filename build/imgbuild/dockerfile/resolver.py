@@ -24,7 +24,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from imgbuild.addresses import shown
+from imgbuild.addresses import redact
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import file_sha256
@@ -299,7 +299,9 @@ def file_digest(name: str, url: str, hashes: Mapping[str, str]) -> str:
     if digest := hashes.get("sha256"):
         return digest
     if parts.scheme != "file":
-        raise MachineError(f"The package index gives no sha256 of {shown(url)}. Use another index.")
+        raise MachineError(
+            f"The package index gives no sha256 of {redact(url)}. Use another index."
+        )
     try:
         return file_sha256(Path(unquote(parts.path)))
     except OSError as error:

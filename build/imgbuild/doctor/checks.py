@@ -18,8 +18,8 @@ from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import (
     DEFAULT_HOST,
     Buildx,
-    answers,
     find_buildx,
+    is_reachable,
     resolve_host,
     with_builder,
 )
@@ -164,7 +164,7 @@ def _check_features(buildx: Buildx, builder: str, host: str | None, root: Path) 
     of, problem = ask_check(lambda: with_builder(buildx, builder, host))
     if of is None:
         return Finding(Status.MISSING, what, problem)
-    if not own and not answers(of, host):
+    if not own and not is_reachable(of, host):
         start = f"docker buildx inspect --bootstrap {builder}"
         return Finding(Status.MISSING, what, "none of its nodes answers", start)
     broken, problem = ask_check(lambda: broken_feature(of, host), PROBE_SECONDS)

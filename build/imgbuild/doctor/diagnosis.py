@@ -46,12 +46,12 @@ def diagnose(
     others = (image for image in all_images(matrix) if image.stack in stacks)
     pythons = {image.version_of("python"): image for image in (*images, *others)}
 
-    def reaches(reference: str) -> bool:
+    def can_pull(reference: str) -> bool:
         host, version, _ = engine.result()
-        return bool(version and checks.ask_check(lambda: Engine(host).reaches(reference))[0])
+        return bool(version and checks.ask_check(lambda: Engine(host).can_pull(reference))[0])
 
     def base(image: Image) -> Finding:
-        return input_checks.check_base(image, sites, reaches)
+        return input_checks.check_base(image, sites, can_pull)
 
     def interpreter(image: Image) -> Finding:
         version = image.version_of("python")

@@ -29,7 +29,7 @@ from imgbuild.matrix.model import Matrix, OperatingSystem
 from imgbuild.parallel import in_parallel
 from imgbuild.process import run
 from imgbuild.sites import CA_VARIABLES, SYSTEM_BUNDLES, Sites
-from imgbuild.text import counted
+from imgbuild.text import count_text
 from imgbuild.user_folders import cache_dir
 
 SOURCE_SECONDS = 5.0
@@ -44,11 +44,11 @@ _PUBLIC_CAS = Path("/usr/share/ca-certificates")
 
 
 def check_base(
-    image: Image, sites: Sites, reaches: Callable[[str], bool] = lambda _: False
+    image: Image, sites: Sites, can_pull: Callable[[str], bool] = lambda _: False
 ) -> Finding:
     """Return whether the base of an image can be had from where the settings say.
 
-    ``reaches`` says whether the engine has an image, or its registry answers the engine. A base
+    ``can_pull`` says whether the engine has an image, or its registry answers the engine. A base
     that is to be made here must have been: builds make none.
     """
     name, system = image.os_name, image.os
@@ -66,7 +66,7 @@ def check_base(
             return replace(finding, status=Status.MISSING, detail=detail, fix=WRITE)
         return finding
     answer, problem = ask_check(lambda: find_image(reference, sites), ARCHIVE_SECONDS)
-    if answer or reaches(reference):
+    if answer or can_pull(reference):
         return Finding(Status.FINE, what, f"{reference}, which can be pulled or is in the engine")
     cause = problem.partition(". ")[0].rpartition(" failed: ")[2]
     detail = f"{reference}: its registry does not answer ({cause})"
@@ -248,7 +248,9 @@ def check_ca(configured: str | None, environment: Mapping[str, str] = os.environ
     if not bundle or not (private := _count_private(bundle)):
         return Finding(Status.FINE, what, "no private CA in use", choice=choice)
     named = name or "the system's bundle"
-    detail = f"{bundle} ({named}) has {counted(private, 'private CA')}; builds need it as a secret"
+    detail = (
+        f"{bundle} ({named}) has {count_text(private, 'private CA')}; builds need it as a secret"
+    )
     return Finding(Status.WARNING, what, detail, WRITE, {"ca_bundle": str(bundle)})
 
 

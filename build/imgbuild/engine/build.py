@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from imgbuild.engine.discovery import Buildx, answers, asked, build_environment
+from imgbuild.engine.discovery import Buildx, build_environment, is_reachable, run_buildx
 from imgbuild.engine.failure import build_error
 from imgbuild.engine.steps import BuildSteps, Step
 from imgbuild.engine.types import IMAGE_PLATFORM
@@ -183,7 +183,7 @@ def export_files(  # noqa: PLR0913 - likewise
 
 def forget_cache(entries: str, buildx: Buildx, host: str | None) -> None:
     """Take entries out of the build cache: by buildx's filter, such as ``id=IDENTIFIER``."""
-    asked("prune", buildx, host, f"--filter={entries}", "--force", "--all")
+    run_buildx("prune", buildx, host, f"--filter={entries}", "--force", "--all")
 
 
 def _build(  # noqa: PLR0913, PLR0917 - likewise
@@ -255,7 +255,7 @@ def _follow(  # noqa: PLR0913, PLR0917 - what is read, by whom, and what ends it
             return False
         # A machine that loses its power ends no connection.
         if buildx.builder and now - asked_at >= WATCH_SECONDS:
-            missed = 0 if answers(buildx, host) else missed + 1
+            missed = 0 if is_reachable(buildx, host) else missed + 1
             asked_at = time.monotonic()
             if missed == MISSED:
                 steps.remarks.append(f"ERROR: the builder {buildx.builder} does not answer")

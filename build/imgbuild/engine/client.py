@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
 from imgbuild.addresses import has_registry
-from imgbuild.engine.discovery import DEFAULT_HOST, client_words, resolve_host
-from imgbuild.engine.faults import answered_error, engine_error, translated
+from imgbuild.engine.discovery import DEFAULT_HOST, docker_command, resolve_host
+from imgbuild.engine.faults import answered_error, engine_error, translate_errors
 from imgbuild.engine.types import (
     IMAGE_PLATFORM,
     EngineVersion,
@@ -79,7 +79,7 @@ class Engine:
     @contextmanager
     def _api(self, silence: int = ANSWER_SECONDS) -> Iterator[APIClient]:
         """Yield the connection; ``silence`` is the longest one in seconds."""
-        with self._lock, translated(self.host):
+        with self._lock, translate_errors(self.host):
             if self._client is None:
                 self._client = _connect(self.host)
             self._client.timeout = silence
@@ -163,7 +163,7 @@ class Engine:
         """Return the image, that of the matrix if one is given; InputError if there is none."""
         if stored := self.inspect(reference):
             return stored
-        pull = f"{client_words(self.host)} pull {reference}"
+        pull = f"{docker_command(self.host)} pull {reference}"
         hint = own_image(reference)
         hint += f"imgbuild pulls no image to test it; if a registry has it: {pull}"
         if image:
@@ -213,7 +213,7 @@ class Engine:
             said = "".join(str(message.get("stream") or "") for message in messages)
         return tuple(re.findall(r"^Loaded image(?: ID)?: (\S+)", said, re.MULTILINE))
 
-    def reaches(self, reference: str) -> bool:
+    def can_pull(self, reference: str) -> bool:
         """Return whether the engine has an image, or its registry shows it without a login."""
         path = f"/distribution/{quote(reference)}/json"
         return bool(self.inspect(reference)) or self._answer(path, ANSWER_SECONDS)[0] == 200

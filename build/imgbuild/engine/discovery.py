@@ -75,7 +75,7 @@ def resolve_host(settings: EngineSettings) -> str | None:
     return host
 
 
-def client_words(host: str | None) -> str:
+def docker_command(host: str | None) -> str:
     """Return the Docker client as people call it for an engine: ``docker -H HOST``."""
     return f"docker -H {host}" if host and host != DEFAULT_HOST else "docker"
 
@@ -162,7 +162,7 @@ def with_builder(buildx: Buildx, name: str, host: str | None) -> Buildx:
     """
     if name == ENGINES_OWN:
         return buildx
-    known = asked("inspect", replace(buildx, builder=name), host)
+    known = run_buildx("inspect", replace(buildx, builder=name), host)
     if not known.ok:
         raise InputError(
             f"--builder {name} (or engine.builder of the settings): {known.last(1)}. `docker "
@@ -176,9 +176,9 @@ def with_builder(buildx: Buildx, name: str, host: str | None) -> Buildx:
     return replace(buildx, builder=name)
 
 
-def answers(buildx: Buildx, host: str | None) -> bool:
+def is_reachable(buildx: Buildx, host: str | None) -> bool:
     """Return whether a node of the builder runs and can be reached."""
-    found = asked("inspect", buildx, host)
+    found = run_buildx("inspect", buildx, host)
     return found.ok and bool(re.search(r"^Status: +running$", found.output, re.MULTILINE))
 
 
@@ -187,7 +187,7 @@ def cache_size(buildx: Buildx, host: str | None) -> str:
 
     MachineError: the builder does not answer.
     """
-    found = asked("du", buildx, host)
+    found = run_buildx("du", buildx, host)
     if not found.ok:
         raise MachineError(f"The builder {buildx.builder} does not answer: {found.last(1)}.")
     total = re.search(r"^Total:\s+(\S+)", found.output, re.MULTILINE)
@@ -196,12 +196,12 @@ def cache_size(buildx: Buildx, host: str | None) -> str:
 
 def empty_cache(buildx: Buildx, host: str | None) -> None:
     """Remove the builder's whole build cache, except what a build uses; MachineError if not."""
-    done = asked("prune", buildx, host, "--all", "--force", seconds=PRUNE_SECONDS)
+    done = run_buildx("prune", buildx, host, "--all", "--force", seconds=PRUNE_SECONDS)
     if not done.ok:
         raise MachineError(f"The builder {buildx.builder} keeps its build cache: {done.last(1)}.")
 
 
-def asked(
+def run_buildx(
     verb: str, buildx: Buildx, host: str | None, *words: str, seconds: float = ANSWER_SECONDS
 ) -> Finished:
     """Return what buildx answers about its builder."""

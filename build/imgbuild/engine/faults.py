@@ -67,7 +67,7 @@ def answered_error(said: str, host: str | None, *, refused: bool) -> ImgbuildErr
 
 
 @contextmanager
-def translated(host: str | None) -> Iterator[None]:
+def translate_errors(host: str | None) -> Iterator[None]:
     """Let no error of docker-py or of the connection out untranslated."""
     import requests  # noqa: PLC0415  # as slow to import as docker-py itself
     import urllib3  # noqa: PLC0415

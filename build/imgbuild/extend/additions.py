@@ -20,7 +20,7 @@ from imgbuild.dockerfile.resolver import (
 )
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import BaseImage
-from imgbuild.files import json_sha256, read_named, work_folder, write_text
+from imgbuild.files import json_sha256, read_user_file, work_folder, write_text
 from imgbuild.unpacking import DAMAGED_ZIP
 
 HEADER = """\
@@ -55,7 +55,7 @@ def lock_additions(  # noqa: PLR0913 - what, for which base, and how
     sorted_state = [sorted(versions.items()) for versions in state]
     digest = json_sha256([requested, base.python, base.platform, *sorted_state])
     hint = "It is no lock; name another: --lock."
-    previous = read_named(path, f"--lock {path}", hint) if path.exists() else ""
+    previous = read_user_file(path, f"--lock {path}", hint) if path.exists() else ""
     if previous:  # also where it is not used: no other file is replaced
         lock = parse_lock(previous, path.name)
         if lock.request_digest == digest and not upgrade:

@@ -12,9 +12,9 @@ from pydantic import Discriminator, Field, Tag
 
 from imgbuild import scalars
 from imgbuild.extend.base_image import BaseImage
-from imgbuild.files import read_named
+from imgbuild.files import read_user_file
 from imgbuild.other_formats import is_conda_list
-from imgbuild.text import counted
+from imgbuild.text import count_text
 from imgbuild.yaml_file import LARGEST, Document, Fault, Location, Section, check, read_document
 
 #: Packages of conda that pip knows by another name.
@@ -134,7 +134,7 @@ class CondaPackages:
         if self.from_image:
             yield f"{self.file}: {', '.join(self.from_image)}: {_image_parts(base)}"
         if self.skipped:
-            what = counted(len(self.skipped), "package")
+            what = count_text(len(self.skipped), "package")
             yield f"{self.file}: {what} that only conda has, ignored: {', '.join(self.skipped)}"
         programs = [_PROGRAMS[name] for name in self.skipped if name in _PROGRAMS]
         if programs:
@@ -173,7 +173,7 @@ def read_conda_file(path: Path, python: str, check_line: Callable[[str], object]
 
 def _read_entries(path: Path) -> tuple[Document, list[tuple[Location, str]], dict[str, str]]:
     """Return the file, its entries by their location, and its variables; InputError: it is none."""
-    lines = read_named(path, largest=LARGEST).splitlines()
+    lines = read_user_file(path, largest=LARGEST).splitlines()
     if is_conda_list("\n".join(lines)):
         marks: dict[Location, tuple[int, int]] = {(i,): (i + 1, 1) for i in range(len(lines))}
         listed = list[tuple[Location, str]]()

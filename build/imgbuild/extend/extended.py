@@ -45,7 +45,7 @@ from imgbuild.matrix.images import Image, minor_of
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 from imgbuild.registry.repository import split_reference
-from imgbuild.registry.signing import trust_of
+from imgbuild.registry.signing import read_trust
 from imgbuild.sources import Source
 from imgbuild.suites.catalog import read_suites
 from imgbuild.suites.container import TestTarget, remove_leftovers
@@ -263,7 +263,7 @@ def _is_of_unknown_origin(base_id: str, context: BuildContext) -> bool:
     if before := context.store.extension(base_id):
         return before.cached_base
     # With `verify` in the settings, a base from elsewhere has a trusted signature.
-    return not context.store.was_made_here(base_id) and trust_of(context.settings) is None
+    return not context.store.was_made_here(base_id) and read_trust(context.settings) is None
 
 
 def _apt_stages(extension: Extension) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from imgbuild.dockerfile.constraints import OTHER_TENSORFLOWS, images_with_compa
 from imgbuild.dockerfile.resolver import parse_requirement
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import BaseImage
-from imgbuild.files import file_sha256, read_named
+from imgbuild.files import file_sha256, read_user_file
 from imgbuild.matrix.images import all_images
 from imgbuild.other_formats import require_requirements
 from imgbuild.requirement_rules import (
@@ -128,7 +128,7 @@ def _read_file(
             f"{place}{path}: over {_DEEPEST} files that include each other, or {_MOST_FILES} "
             "files in all. Write their lines into fewer files."
         )
-    content = read_named(path, f"{place}{path}")
+    content = read_user_file(path, f"{place}{path}")
     require_requirements(path, content)
     for number, text in logical_lines(content):
         line = RequirementLine(f"{path.name}:{number}", text, path.parent, constrains)

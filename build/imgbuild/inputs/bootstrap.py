@@ -12,7 +12,7 @@ from pathlib import Path
 
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.errors import InputError, MachineError
-from imgbuild.files import remove_tree, sha256, stored_folder
+from imgbuild.files import ensure_folder, remove_tree, sha256
 from imgbuild.inputs import oci_layout
 from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from imgbuild.matrix.images import Image
@@ -125,7 +125,7 @@ def bootstrap_base(
             oci_layout.write_layout(folder, rootfs, name=name, epoch=epoch_seconds(image))
 
     wait = partial(log, f"another imgbuild is making {name}; waiting for it")
-    stored_folder(final, make, oci_layout.is_whole, refresh=refresh, on_wait=wait)
+    ensure_folder(final, make, oci_layout.is_whole, refresh=refresh, on_wait=wait)
     return oci_layout.read_layout(final, verify_layer=False, origin=BOOTSTRAPPED)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from imgbuild.dockerfile.conda import conda_sources
 from imgbuild.dockerfile.sources import file_name, image_sources
 from imgbuild.errors import InputError, MachineError
-from imgbuild.files import file_sha256, link_or_copy, sha256, stored_folder, write_text
+from imgbuild.files import ensure_folder, file_sha256, link_or_copy, sha256, write_text
 from imgbuild.inputs.base import BOOTSTRAPPED, REGISTRY, Base
 from imgbuild.inputs.bootstrap import KEYRINGS, find_bootstrapped
 from imgbuild.inputs.download import store_content
@@ -204,7 +204,7 @@ def prepare_uv(cache: Path) -> Path:
         same = alone and (stored.samefile(source) or filecmp.cmp(stored, source, shallow=False))
         return same and os.access(stored, os.X_OK)
 
-    return stored_folder(final, lambda folder: link_or_copy(source, folder / "uv"), is_whole)
+    return ensure_folder(final, lambda folder: link_or_copy(source, folder / "uv"), is_whole)
 
 
 def _list_secrets(settings: Settings, cache: Path) -> dict[str, Path]:

@@ -11,15 +11,15 @@ from shutil import copyfile
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from imgbuild.addresses import shown
+from imgbuild.addresses import redact
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.files import (
     FILE_TIME,
     ContentStore,
+    ensure_folder,
     file_sha256,
     json_sha256,
     link_or_copy,
-    stored_folder,
 )
 from imgbuild.parallel import in_parallel
 from imgbuild.sites import Sites
@@ -76,7 +76,7 @@ def store_content(final: Path, files: Mapping[str, str], make: Callable[[Path], 
             return False
         return all(has_sha256(folder / name, digest) for name, digest in files.items())
 
-    return stored_folder(final, make, is_whole)
+    return ensure_folder(final, make, is_whole)
 
 
 def prepare_downloads(
@@ -168,7 +168,7 @@ def fetch_all(
             return
         address, task = sites.address(file.url), progress.add_task(file.name, total=file.size)
         update = partial(progress.update, task)
-        put(file, _Transfer(file, address, shown(address), sites, client, update).complete)
+        put(file, _Transfer(file, address, redact(address), sites, client, update).complete)
         progress.remove_task(task)
 
     try:
@@ -248,12 +248,12 @@ class _Transfer:
         return start > 0
 
     def _write(self, response: "Response", part: Path, start: int) -> None:
-        from imgbuild.http import ends_within  # noqa: PLC0415 - brings requests
+        from imgbuild.http import deadline  # noqa: PLC0415 - brings requests
 
         length = response.headers.get("Content-Length", "")
         total = start + int(length) if length.isdigit() else None
         self.update(completed=start, total=total)
-        file, steady = part.open("ab" if start else "wb"), ends_within(_CHUNK_SECONDS, response)
+        file, steady = part.open("ab" if start else "wb"), deadline(_CHUNK_SECONDS, response)
         with file as out, steady as renew:
             # As it was sent: a server may call a .tar.gz a packed .tar.
             for chunk in response.raw.stream(_CHUNK, decode_content=False):

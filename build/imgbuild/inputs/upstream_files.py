@@ -17,7 +17,7 @@ from imgbuild.dockerfile.requirements import index_environment, uv_platform
 from imgbuild.dockerfile.resolver import Target, file_digest, find_files
 from imgbuild.dockerfile.stages import Dockerfile, Stage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.files import ContentStore, file_sha256, stored_folder, work_folder
+from imgbuild.files import ContentStore, ensure_folder, file_sha256, work_folder
 from imgbuild.inputs.fetched import APT_INSTALL, install_instruction
 from imgbuild.inputs.oci_layout import is_pinned, is_whole, name_image, short_id, write_blob
 from imgbuild.matrix.images import Image
@@ -89,7 +89,7 @@ def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Pa
         return is_whole(folder) and is_pinned(folder, pinned)
 
     final = parent / f"{os_name}-{short_id(document['config']['digest'])}"
-    return stored_folder(final, make, is_complete)
+    return ensure_folder(final, make, is_complete)
 
 
 def _manifest(client: RegistryClient, digest: str, reference: str) -> Manifest:

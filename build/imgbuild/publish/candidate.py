@@ -26,7 +26,7 @@ from imgbuild.matrix.images import STANDIN_HOST, Image
 from imgbuild.matrix.tags import PLACEHOLDER, PlannedTags, planned_tags
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.publish.record import skip_reasons
-from imgbuild.registry.signing import trust_of
+from imgbuild.registry.signing import read_trust
 from imgbuild.suites.results import NEEDS_GPU, Entry, Verdict
 
 _NOT_SAID = "nowhere that its labels say"
@@ -104,7 +104,7 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
     CheckFailedError: one may not; each of these is named, with every reason.
     """
     candidates, refused = [], []
-    trust = trust_of(context.settings)
+    trust = read_trust(context.settings)
     trusted = trust.fingerprint if trust else None
     for item in context.plan(test=True):
         name, image_id = item.image.name, item.image_id or ""

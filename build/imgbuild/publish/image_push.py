@@ -298,7 +298,7 @@ class Push:
             raise CheckFailedError("it is not known whose signature counts (--sign-key).")
         exact = f"{self.registry.name}@{manifest.digest}"
         self.trust.require_signature(exact)
-        for signed in read_provenances(self.trust.attested(exact, "slsaprovenance1")):
+        for signed in read_provenances(self.trust.read_attestations(exact, "slsaprovenance1")):
             if signed.tag == tag and {*moving} <= {*(signed.moving or ())}:
                 return
         raise CheckFailedError(f"{exact}: its provenance does not name this tag.")

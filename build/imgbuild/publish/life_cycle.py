@@ -118,7 +118,7 @@ def _require_provenance(trust: Trust, repository: str, record: Record) -> None:
     A record is not signed: by a rewritten one, the retirement of another image would be signed.
     """
     reference = f"{repository}@{record.digest}"
-    provenances = read_provenances(trust.attested(reference, "slsaprovenance1"))
+    provenances = read_provenances(trust.read_attestations(reference, "slsaprovenance1"))
     for signed in provenances:
         if signed.image == record.image and signed.tag in {None, record.tag}:
             return

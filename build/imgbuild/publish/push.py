@@ -53,7 +53,7 @@ from imgbuild.publish.record import Record, read_published
 from imgbuild.publish.upload import note_path, remove_left_tag, upload
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import connect
-from imgbuild.registry.signing import signer_of, trust_of
+from imgbuild.registry.signing import find_signer, read_trust
 from imgbuild.suites.container import place_of, remove_leftovers
 from imgbuild.suites.runner import folder_name
 
@@ -134,8 +134,8 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
             check_repository(read_published(registry), options.extended)
         else:
             candidates = approve(context, options.allowed)
-        signer = signer_of(options.sign_key, settings, keyless=options.sign_keyless)
-        trust = signer.trust if signer and signer.key else trust_of(settings)
+        signer = find_signer(options.sign_key, settings, keyless=options.sign_keyless)
+        trust = signer.trust if signer and signer.key else read_trust(settings)
         push = Push(
             registry,
             registry.tags(),

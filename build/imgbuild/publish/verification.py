@@ -87,7 +87,7 @@ def _verify_facts(image: "PublishedImage", project: Project) -> list[VerifiedFac
         return result
 
     attempt("signature", image.trust.require_signature, image.reference)
-    sboms = attempt("SBOM", image.trust.attested, image.reference, "cyclonedx")
+    sboms = attempt("SBOM", image.trust.read_attestations, image.reference, "cyclonedx")
     provenances = attempt("provenance", image.read_provenances) or (None,)
     signed = attempt("tag", image.require_tag, provenances, image.tag) or provenances[-1]
     record = attempt("record", image.require_record, signed)
@@ -143,7 +143,7 @@ class PublishedImage:
         return self.registry.tags()
 
     def read_provenances(self) -> tuple[SignedImage, ...]:
-        return read_provenances(self.trust.attested(self.reference, "slsaprovenance1"))
+        return read_provenances(self.trust.read_attestations(self.reference, "slsaprovenance1"))
 
     def require_tag(self, provenances: Sequence[SignedImage | None], tag: str) -> SignedImage:
         """Return the latest publication that may have a tag, or the latest for no tag.
@@ -324,7 +324,9 @@ class PublishedImage:
     def _is_release_of(self, tag: str, digest: str, image: str) -> bool:
         """Return whether a trusted provenance of a digest says that the tag is this image's."""
         try:
-            predicates = self.trust.attested(f"{self.registry.name}@{digest}", "slsaprovenance1")
+            predicates = self.trust.read_attestations(
+                f"{self.registry.name}@{digest}", "slsaprovenance1"
+            )
             provenances = read_provenances(predicates)
         except CheckFailedError:
             return False  # whoever may write can put an unsigned image there
@@ -353,7 +355,7 @@ def read_retirements(registry: RegistryClient, trust: Trust, digest: str) -> lis
 
     CheckFailedError: the registry could not be asked, or has a retirement that is not trusted.
     """
-    predicates = trust.attested_if_any(f"{registry.name}@{digest}", RETIREMENT)
+    predicates = trust.read_attestations_if_any(f"{registry.name}@{digest}", RETIREMENT)
     if not predicates and _lists_retirement(registry, digest):
         raise CheckFailedError(
             "a retirement is attached to it that cosign does not verify: somebody else signed it, "

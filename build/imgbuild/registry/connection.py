@@ -141,11 +141,11 @@ class RegistryConnection:
 
     def _authorized(self, send: Callable[..., http.Answer], *, write: bool) -> http.Answer:
         """Return the answer to a request, which is sent again with a new header after a 401."""
-        header = self._known(write=write)
+        header = self._cached_token(write=write)
         answer = send(authorization=header)
         if self._requires_login(answer):
             challenge = answer.headers.get("WWW-Authenticate", "")
-            answer = send(authorization=self._renewed(challenge, header, write=write))
+            answer = send(authorization=self._refresh_token(challenge, header, write=write))
             if self._requires_login(answer):
                 raise self._login_error(self._find(self._repository.host))
         return answer
@@ -154,29 +154,29 @@ class RegistryConnection:
         """Return whether the registry itself asks for a login; no site that it leads to may."""
         if answer.status == 401 and not addresses.same_site(answer.url, self._root()):
             raise CheckFailedError(
-                f"{self.name}: the registry leads to {addresses.shown(answer.url)}, which asks for "
-                "a login; none was sent there. Check the registry, or a proxy before it."
+                f"{self.name}: the registry leads to {addresses.redact(answer.url)}, which asks "
+                "for a login; none was sent there. Check the registry, or a proxy before it."
             )
         return answer.status == 401
 
-    def _known(self, *, write: bool) -> str:
+    def _cached_token(self, *, write: bool) -> str:
         return self._header if self._writes or not write else ""
 
-    def _renewed(self, challenge: str, refused: str, *, write: bool) -> str:
+    def _refresh_token(self, challenge: str, refused: str, *, write: bool) -> str:
         """Return another header than the one that was ``refused`` with this challenge."""
         with self._lock:
-            known = self._known(write=write)
+            known = self._cached_token(write=write)
             if known and known != refused:
                 return known  # another thread has renewed it
             login = self._find(self._repository.host)
-            header = self._new(read_challenges(challenge), login, write=write)
+            header = self._request_token(read_challenges(challenge), login, write=write)
             if header in {"", refused}:
                 raise self._login_error(login)
             # A login is used for both.
             self._header, self._writes = header, write or header.startswith("Basic ")
             return header
 
-    def _new(
+    def _request_token(
         self, challenges: Mapping[str, Mapping[str, str]], login: Credentials | None, *, write: bool
     ) -> str:
         """Return a new header, or nothing if there is none."""
@@ -184,7 +184,7 @@ class RegistryConnection:
         if not bearer.get("realm"):
             return login.basic if login and "basic" in challenges else ""
         root = f"{self._scheme}://{self._repository.registry}"
-        bearer = {**bearer, "realm": addresses.moved(root, bearer["realm"])}
+        bearer = {**bearer, "realm": addresses.resolve_redirect(root, bearer["realm"])}
         answer = self._ask_for_token(bearer, login, write=write)
         http.raise_transient(answer.status, answer.headers)
         try:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from imgbuild.addresses import moved
+from imgbuild.addresses import resolve_redirect
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import parse_strict_json
 from imgbuild.http import LARGEST_ANSWER, Answer, HttpClient, RetryPolicy, TransientError
@@ -107,7 +107,7 @@ class RegistryClient(RegistryConnection):
             if self.ask(what, "HEAD", f"/blobs/{digest}", range(600)).status == 200:
                 return
             started = self.ask(what, "POST", "/blobs/uploads/", (202,), content=b"")
-            address = moved(started.url, started.headers.get("Location", ""))
+            address = resolve_redirect(started.url, started.headers.get("Location", ""))
             address += f"{'&' if '?' in address else '?'}digest={quote(digest, safe='')}"
             kind = {"Content-Type": "application/octet-stream"}
             finished = self.ask(what, "PUT", address, (201, 404), kind, content)
@@ -138,7 +138,7 @@ class RegistryClient(RegistryConnection):
                 break
             found.update(self._listed(answer.body))
             following = _NEXT.search(answer.headers.get("Link", ""))
-            path = moved(answer.url, following[1]) if following else ""
+            path = resolve_redirect(answer.url, following[1]) if following else ""
         return tuple(sorted(found))
 
     def _listed(self, body: bytes) -> list[str]:

@@ -167,16 +167,16 @@ class Trust:
         """Return if the image at a reference by digest is signed; CheckFailedError with why not."""
         self._call("verify", reference)
 
-    def attested(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
+    def read_attestations(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
         """Return the predicates of a type, one of `TYPES` or a URI, that are attested of an image.
 
         CheckFailedError: none is, or only by somebody else.
         """
-        return _attested(
+        return _read_predicates(
             self._call("verify-attestation", f"--type={kind}", reference), kind, reference
         )
 
-    def attested_if_any(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
+    def read_attestations_if_any(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
         """Return the same, or nothing if the registry has no attestation of the type.
 
         CheckFailedError: the registry could not be asked, or one is there that is not trusted.
@@ -184,7 +184,7 @@ class Trust:
         found = self._run("verify-attestation", f"--type={kind}", reference)
         if not found.ok and _NO_ATTESTATION.search(found.errors):
             return ()
-        return _attested(_require(found, reference), kind, reference)
+        return _read_predicates(_require(found, reference), kind, reference)
 
     def _call(self, command: str, *words: str) -> Finished:
         return _require(self._run(command, *words), words[-1])
@@ -214,16 +214,16 @@ def _require(found: Finished, reference: str) -> Finished:
     raise CheckFailedError(f"{reference}: {next(reasons, found.last(1))}.")
 
 
-def _attested(found: Finished, kind: str, reference: str) -> tuple[Mapping[str, Any], ...]:
+def _read_predicates(found: Finished, kind: str, reference: str) -> tuple[Mapping[str, Any], ...]:
     """Return the predicates of a type that cosign has verified; CheckFailedError for none."""
     digest = reference.rpartition(":")[2]
-    predicates = (*_predicates(found.output, TYPES.get(kind, kind), digest),)
+    predicates = (*_verified_predicates(found.output, TYPES.get(kind, kind), digest),)
     if not predicates:
         raise CheckFailedError(f"{reference}: no attestation of the type {kind} is about it.")
     return predicates
 
 
-def _predicates(output: str, kind: str, digest: str) -> Iterator[Mapping[str, Any]]:
+def _verified_predicates(output: str, kind: str, digest: str) -> Iterator[Mapping[str, Any]]:
     """Yield the predicates of this type, about this digest, of what cosign has verified."""
     for line in output.splitlines():
         try:
@@ -265,7 +265,7 @@ def attested_suites(predicates: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def signer_of(key: str | None, settings: Settings, *, keyless: bool = False) -> Signer | None:
+def find_signer(key: str | None, settings: Settings, *, keyless: bool = False) -> Signer | None:
     """Return who signs, if anybody, before anything is sent.
 
     MachineError: cosign is not there. CheckFailedError: the key cannot be read. InputError: see
@@ -281,7 +281,7 @@ def signer_of(key: str | None, settings: Settings, *, keyless: bool = False) -> 
     return signer
 
 
-def trust_of(settings: Settings) -> Trust | None:
+def read_trust(settings: Settings) -> Trust | None:
     """Return whose signatures the settings trust, if they say so; InputError: see `Cosign`."""
     trusted = settings.verify
     if not trusted.key and not trusted.identity:
@@ -306,7 +306,7 @@ def require_trusted(
 
     CheckFailedError: it is not signed, or by somebody else.
     """
-    trust = trust_of(settings)
+    trust = read_trust(settings)
     if trust is None or made_here or verified_by == trust.fingerprint:
         return
     reasons = []

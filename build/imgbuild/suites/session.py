@@ -15,7 +15,7 @@ from imgbuild.suites.catalog import choose_suites, code_digest, suite_keys
 from imgbuild.suites.container import TestTarget, gpu_fingerprint
 from imgbuild.suites.results import Report, SuiteResult, Verdict
 from imgbuild.suites.runner import JUNIT, TestOptions, TestSession, folder_name, run_suites
-from imgbuild.text import counted
+from imgbuild.text import count_text
 
 REPORT, SUMMARY = "report.json", "summary.md"
 #: How many lines of one failure the summary has; the rest is in ``report.json`` and ``junit.xml``.
@@ -124,7 +124,7 @@ def summary(reports: Sequence[Report], errors: Mapping[str, ImgbuildError]) -> s
     lost = [f"- `{name}`: {_inline(str(error))}" for name, error in errors.items()]
     notes = [f"- `{report.image}`: {_inline(note)}" for report in reports for note in report.notes]
     parts = [
-        f"## imgbuild test: {good} of {counted(total, 'image')} passed",
+        f"## imgbuild test: {good} of {count_text(total, 'image')} passed",
         _table(reports),
         *(["### Not tested", "\n".join(lost)] if lost else []),
         *_failures(reports),
@@ -154,7 +154,7 @@ def _cell(suite: SuiteResult | None) -> str:
     if suite is None:
         return ""
     bad = {"failed": suite.failures, "timed out": suite.timed_out}
-    checks = counted(suite.passed + sum(map(len, bad.values())), "check")
+    checks = count_text(suite.passed + sum(map(len, bad.values())), "check")
     if suite.before:
         return f"{_SIGNS[suite.verdict]} {suite.verdict} before ({suite.before}), {checks}"
     others = {**bad, "skipped": suite.skips}

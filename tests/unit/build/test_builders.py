@@ -28,7 +28,7 @@ class Farm:
         self.broken = set[str]()
         monkeypatch.setattr("imgbuild.build.image_build.build_image", self.make)
         monkeypatch.setattr(
-            "imgbuild.build.workers.answers", lambda one, _: one.builder not in self.dead
+            "imgbuild.build.workers.is_reachable", lambda one, _: one.builder not in self.dead
         )
         monkeypatch.setattr(
             "imgbuild.engine.discovery.with_builder",

@@ -82,7 +82,7 @@ class Machines:
         return PullSource(self.server, self.bench.said.append, trust)
 
     def trust(self) -> Mock:
-        return Mock(spec=Trust, fingerprint="whose", attested=self._attested)
+        return Mock(spec=Trust, fingerprint="whose", read_attestations=self._attested)
 
     def pull(self, trust: Trust | None = None) -> list[BuildResult]:
         """Build with ``--pull``."""
@@ -206,11 +206,11 @@ def test_image_of_another_provenance_is_not_taken(machines: Machines, key: str) 
     bench = machines.bench
     (item, *_) = bench.plan()
     predicate = provenance(item, **{key: "another"}) if key else {"buildDefinition": []}
-    trust = Mock(spec=Trust, fingerprint="whose", attested=Mock(return_value=(predicate,)))
+    trust = Mock(spec=Trust, fingerprint="whose", read_attestations=Mock(return_value=(predicate,)))
     source = machines.source(trust)
     assert source.pull(item, bench.context.engine) is None
     assert item.image.name in bench.said[-1]
-    trust.attested.return_value = (predicate, provenance(item))
+    trust.read_attestations.return_value = (predicate, provenance(item))
     assert source.pull(item, bench.context.engine)
 
 

@@ -106,7 +106,7 @@ def test_each_builder_is_tried_unless_it_does_not_answer(
 
     monkeypatch.setattr(checks, "broken_feature", probe)
     monkeypatch.setattr(checks, "with_builder", lambda one, name, _: replace(one, builder=name))
-    monkeypatch.setattr(checks, "answers", lambda *_: runs)
+    monkeypatch.setattr(checks, "is_reachable", lambda *_: runs)
     _, _, first, second, _ = found(HOST, "a", "b")
     assert tried == (["a", "b"] if runs else [])
     assert first.status is (Status.FINE if runs else Status.MISSING)

@@ -176,7 +176,7 @@ def test_a_builder_that_falls_silent_is_given_up(
     answers = iter([False, True, False, False])
     monkeypatch.setattr(build, "WATCH_SECONDS", 0.1)
     monkeypatch.setattr(build, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(build, "answers", lambda *_: next(answers))
+    monkeypatch.setattr(build, "is_reachable", lambda *_: next(answers))
     buildx = replace(fake_buildx.hanging(tmp_path), builder="farm")
     with pytest.raises(BuildFailedError, match="builder farm does not answer"):
         run(buildx, tmp_path)

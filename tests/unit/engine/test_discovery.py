@@ -8,7 +8,7 @@ import fake_buildx
 import pytest
 from pydantic import ValidationError
 
-from imgbuild.engine.discovery import Buildx, answers, find_buildx, resolve_host, with_builder
+from imgbuild.engine.discovery import Buildx, find_buildx, is_reachable, resolve_host, with_builder
 from imgbuild.errors import InputError, MachineError
 from imgbuild.settings import EngineSettings
 
@@ -139,7 +139,7 @@ def test_another_builder_is_asked_for_and_may_run(tmp_path: Path) -> None:
         buildx = builders(tmp_path, f"Driver: remote\n\nNodes:\n{said}")
         assert with_builder(buildx, "default", None) == buildx
         found = with_builder(buildx, "farm", "unix:///x.sock")
-        assert (found.builder, answers(found, None)) == ("farm", runs)
+        assert (found.builder, is_reachable(found, None)) == ("farm", runs)
 
 
 def test_a_builder_that_is_not_there_or_is_another_engine_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,12 @@ from socket_server import SocketServer, socket_server
 
 from imgbuild.engine import types
 from imgbuild.engine.client import Engine, read_first_entry
-from imgbuild.engine.faults import EngineUnusableError, answered_error, engine_error, translated
+from imgbuild.engine.faults import (
+    EngineUnusableError,
+    answered_error,
+    engine_error,
+    translate_errors,
+)
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 
@@ -103,10 +108,10 @@ def test_errors_are_not_taken_for_others() -> None:
     words = "dial tcp 127.0.0.1:1: connect: connection refused"
     said = str(answered_error(words, HOST, refused=False))
     assert "Start it" not in said, "an upstream refused, not the engine"
-    with pytest.raises(MachineError), translated(HOST):
+    with pytest.raises(MachineError), translate_errors(HOST):
         raise docker.errors.DockerException
     for fault in (KeyError, ValueError):  # of this program
-        with pytest.raises(fault), translated(HOST):
+        with pytest.raises(fault), translate_errors(HOST):
             raise fault
     checked = Engine(HOST)._checked([{"status": "x"}, {"error": "no space left on device"}])
     assert next(checked) == {"status": "x"}
@@ -149,12 +154,12 @@ def test_an_image_that_the_engine_can_pull(
 ) -> None:
     engine = Engine(server.host)
     monkeypatch.setattr(engine, "inspect", lambda _: None)
-    assert engine.reaches("debian:12")
+    assert engine.can_pull("debian:12")
     server.status = 500
-    assert not engine.reaches("debian:12")
+    assert not engine.can_pull("debian:12")
     assert [path for path, _ in server.asked] == ["/distribution/debian%3A12/json"] * 2
     monkeypatch.setattr(engine, "inspect", lambda _: StoredImage(ID))
-    assert engine.reaches("debian:12"), "it is there"
+    assert engine.can_pull("debian:12"), "it is there"
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_interrupted_push_is_completed(bench: ExtendedBench, call: str) -> None:
 
 def test_extension_is_signed_with_what_it_is_based_on(bench: ExtendedBench) -> None:
     record = bench.push_extended().record
-    (predicate,) = bench.signer.attested(f"x@{record.digest}", "slsaprovenance1")
+    (predicate,) = bench.signer.read_attestations(f"x@{record.digest}", "slsaprovenance1")
     definition = predicate["buildDefinition"]
     assert definition["buildType"] == EXTENSION_TYPE
     materials = {one["name"]: one["digest"]["sha256"] for one in definition["resolvedDependencies"]}

@@ -45,7 +45,7 @@ class FakeSigner:
         if digest not in self.signed or digest in self.forged:
             raise CheckFailedError(f"{reference}: it has no signature.")
 
-    def attested(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
+    def read_attestations(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
         digest = reference.rpartition("@")[2]
         if digest not in self.signed:
             raise CheckFailedError(f"{reference}: nobody attested it.")
@@ -180,7 +180,7 @@ def test_push_signs_again_for_other_tags(bench: SignedBench) -> None:
     bench.registry.tagged[other] = digest
     found = bench.push_signed("one", "20261120.9")
     assert found.done[:2] == ("signed", "recorded")
-    (predicate,) = bench.signer.attested(f"x@{digest}", "slsaprovenance1")
+    (predicate,) = bench.signer.read_attestations(f"x@{digest}", "slsaprovenance1")
     assert predicate["buildDefinition"]["externalParameters"]["tags"]["immutable"] == other
 
 

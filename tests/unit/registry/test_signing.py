@@ -19,9 +19,9 @@ from imgbuild.registry.signing import (
     Cosign,
     Signer,
     Trust,
+    find_signer,
+    read_trust,
     require_trusted,
-    signer_of,
-    trust_of,
 )
 from imgbuild.settings import Settings
 
@@ -58,31 +58,33 @@ def test_cosign_with_a_variable_that_changes_it(
     monkeypatch.setattr("imgbuild.registry.signing.run", lambda *_, **__: pytest.fail("called"))
     monkeypatch.setenv(f"COSIGN_{option}", "false")
     calls: list[Callable[[], object]] = [
-        lambda: signer_of("cosign.key", Settings()),
-        lambda: signer_of(None, Settings(), keyless=True),
-        lambda: trust_of(Settings.model_validate(KEY)),
+        lambda: find_signer("cosign.key", Settings()),
+        lambda: find_signer(None, Settings(), keyless=True),
+        lambda: read_trust(Settings.model_validate(KEY)),
         lambda: require_trusted([OWN], OWN, Settings.model_validate(KEY), made_here=False),
     ]
     for call in calls:
         with pytest.raises(InputError, match=f"unset COSIGN_{option}`"):
             call()
     assert asked == []
-    assert (signer_of(None, Settings()), trust_of(Settings())) == (None, None), "nothing to call"
+    assert (find_signer(None, Settings()), read_trust(Settings())) == (None, None), (
+        "nothing to call"
+    )
 
 
 def test_cosign_with_variables_of_who_signs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COSIGN_REPOSITORY", "")  # as if it were not set
     for option in ("PASSWORD", "FULCIO_URL", "REKOR_URL", "TRUSTED_ROOT", "OIDC_ISSUER", "YES"):
         monkeypatch.setenv(f"COSIGN_{option}", "x")
-    assert trust_of(Settings.model_validate(KEY))
+    assert read_trust(Settings.model_validate(KEY))
 
 
 def test_signing_needs_cosign_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     for key, keyless in (("cosign.key", False), (None, True)):
         with pytest.raises(MachineError, match="cosign is not on PATH"):
-            signer_of(key, Settings(), keyless=keyless)
-    assert signer_of(None, Settings()) is None
+            find_signer(key, Settings(), keyless=keyless)
+    assert find_signer(None, Settings()) is None
 
 
 #: By an id, by another local name, and by the name in the registry.
@@ -103,7 +105,7 @@ def test_trust_needs_a_signature_by_any_name(reference: str, asked: list[str]) -
 
 def test_trust_needs_no_signature_of_own_images(asked: list[str]) -> None:
     settings = Settings.model_validate(KEY)
-    trust = trust_of(settings)
+    trust = read_trust(settings)
     assert trust
     require_trusted([OTHER], "x:1", settings, made_here=True)
     require_trusted([], "x:1", settings, made_here=False, verified_by=trust.fingerprint)
@@ -127,7 +129,7 @@ def test_half_a_trust_is_refused_and_an_identity_is_trusted_with_its_issuer(
 ) -> None:
     with pytest.raises(ValidationError):
         Settings.model_validate({"verify": verify})
-    trust = trust_of(Settings.model_validate({"verify": NAMED}))
+    trust = read_trust(Settings.model_validate({"verify": NAMED}))
     assert trust
     assert (trust.key, trust.identity, trust.issuer) == (None, *NAMED.values())
 
@@ -139,7 +141,7 @@ def test_a_fingerprint_is_of_the_keys_content_or_of_who_signs(tmp_path: Path) ->
     second.write_text("one", encoding="ascii")
 
     def fingerprint(**verify: str) -> str:
-        trust = trust_of(Settings.model_validate({"verify": verify}))
+        trust = read_trust(Settings.model_validate({"verify": verify}))
         assert trust
         return trust.fingerprint
 
@@ -174,15 +176,15 @@ NOT_ASKED = (
 
 
 @pytest.mark.parametrize("errors", [*ABSENT, *NOT_ASKED])
-def test_attested_if_any_tells_absent_from_unknown(errors: str) -> None:
+def test_read_attestations_if_any_tells_absent_from_unknown(errors: str) -> None:
     cosign = FakeCosign()
     trust = Trust(cosign, "public own")
     cosign.errors[RETIREMENT] = errors
     if errors in ABSENT:
-        assert trust.attested_if_any(OWN, RETIREMENT) == ()
+        assert trust.read_attestations_if_any(OWN, RETIREMENT) == ()
         return
     with pytest.raises(CheckFailedError):
-        trust.attested_if_any(OWN, RETIREMENT)
+        trust.read_attestations_if_any(OWN, RETIREMENT)
 
 
 @dataclass(frozen=True)
@@ -201,22 +203,22 @@ def test_attested_needs_this_digest_type_and_key() -> None:
     cosign, predicate = FakeCosign(), {"a": 1}
     trust, digest = Trust(cosign, "public own"), OWN.rpartition(":")[2]
     cosign.attest(OWN, "cyclonedx", predicate)
-    assert trust.attested(OWN, "cyclonedx") == (predicate,)
+    assert trust.read_attestations(OWN, "cyclonedx") == (predicate,)
     for changed in (digest[:-1] + "2", digest[:13], digest.upper() + "0", ""):
         cosign.statements[0][2]["subject"] = [{"digest": {"sha256": changed}}]
         with pytest.raises(CheckFailedError):
-            trust.attested(OWN, "cyclonedx")
+            trust.read_attestations(OWN, "cyclonedx")
     cosign.statements[0][2]["subject"] = []
     with pytest.raises(CheckFailedError):
-        trust.attested(OWN, "cyclonedx")
+        trust.read_attestations(OWN, "cyclonedx")
     cosign.attest(OWN, "slsaprovenance1", predicate, key="other")
     for kind in ("slsaprovenance1", RETIREMENT):
         with pytest.raises(CheckFailedError):
-            trust.attested(OWN, kind)
+            trust.read_attestations(OWN, kind)
     cosign.statements[0][2].update(subject=[{"digest": {"sha256": digest}}], predicateType="other")
     trust = Trust(Answering(statement=cosign.statements[0][2]), "public own")
     with pytest.raises(CheckFailedError):
-        trust.attested(OWN, "cyclonedx")
+        trust.read_attestations(OWN, "cyclonedx")
 
 
 def test_unsigned_image_does_not_verify() -> None:
@@ -238,4 +240,4 @@ def test_signer_attests_in_both_forms_then_signs() -> None:
     Signer(cosign, "own").attest(OWN, {RETIREMENT: b'{"retired": "2026-11-27"}'})
     assert cosign.calls == [("attest", OWN)] * 2
     trust = Trust(cosign, "public own")
-    assert trust.attested_if_any(OWN, RETIREMENT) == ({"retired": "2026-11-27"},)
+    assert trust.read_attestations_if_any(OWN, RETIREMENT) == ({"retired": "2026-11-27"},)
