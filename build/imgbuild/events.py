@@ -1,6 +1,6 @@
-"""The events of images: what is done for each, by a build, by suites, or by a push."""
+"""The states of images, which a build, suites or a push report as they change."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -40,29 +40,17 @@ _MOVING = {
 
 
 @dataclass(frozen=True)
-class ImagesPlanned:
-    """What will be done for each image: ``build``, ``test``, ``tag``, ``push`` or ``nothing``."""
-
-    actions: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class ImageState:
-    """The state of an image: the work that is under way, or how it ended."""
+    """The state of an image: the work that is under way, or how it ended.
+
+    ``quiet``: only a terminal shows the text, such as how far the work has come.
+    """
 
     image: str
     state: State
     text: str = ""
+    quiet: bool = False
 
 
-@dataclass(frozen=True)
-class ImageNote:
-    """How far an image has come within its state; only a terminal shows it."""
-
-    image: str
-    text: str
-
-
-Event = ImagesPlanned | ImageState | ImageNote
 #: Gets every event, from whichever thread.
-Listener = Callable[[Event], None]
+Listener = Callable[[ImageState], None]

@@ -93,7 +93,7 @@ class BuildContext:
     def test_session(self) -> "TestSession":
         from imgbuild.suites.runner import TestSession  # noqa: PLC0415
 
-        listener = self.display.on_event
+        listener = self.display.show_state
         return TestSession(self.project, self.engine, self.store, self.reports, listener)
 
     @cached_property

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, TextIO
 
-from imgbuild.events import ImageNote, ImagesPlanned, ImageState, State
+from imgbuild.events import ImageState, State
 from imgbuild.text import clock_time, printable
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from imgbuild.engine.steps import Step
-    from imgbuild.events import Event
 
 #: How often the table is drawn, and lines are looked after, in seconds.
 BEAT_SECONDS = 0.25
@@ -63,12 +62,16 @@ class ImageLine:
     """
 
     image: str
-    has_work: bool = True
     state: State = State.WAITING
     text: str = ""
     since: float | None = None
     until: float | None = None
     steps: dict[int, Step] = field(default_factory=dict)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is, or was, anything to do for the image."""
+        return self.state is not State.UP_TO_DATE or self.since is not None
 
     @property
     def step(self) -> Step | None:
@@ -115,17 +118,22 @@ class BuildDisplay:
             self.beat()
             self._live.stop()
 
-    def on_event(self, event: Event) -> None:
-        """Show an event; may be called from any thread."""
+    def show_state(self, event: ImageState) -> None:
+        """Show the state of an image; may be called from any thread."""
         with self._lock:
-            match event:
-                case ImagesPlanned():
-                    for image, action in event.actions.items():
-                        self._lines[image].has_work = action != "nothing"
-                case ImageNote():
-                    self._lines[event.image].text = event.text
-                case ImageState():
-                    self._set_state(self._lines[event.image], event)
+            line, now = self._lines[event.image], self._clock()
+            changed = line.state is not event.state
+            if not (line.state.final and event.state.final):  # setting a tag later takes no time
+                line.until = now if event.state.final else None
+            line.state, line.text, line.steps = event.state, event.text, {}
+            if not line.has_work:
+                return
+            line.since = now if line.since is None else line.since
+            self._begin()
+            is_bad = event.text.startswith(("FAILED", "TIMED OUT"))
+            is_news = changed or is_bad or (self._is_alone and event.text != "")
+            if is_news and not event.quiet and not self._live:
+                self._write(line, event.state, event.text)
 
     def show_step(self, image: str, step: Step) -> None:
         """Show a step that begins or ends; may be called from any thread."""
@@ -193,19 +201,6 @@ class BuildDisplay:
     @property
     def _is_alone(self) -> bool:
         return len(self._with_work) == 1
-
-    def _set_state(self, line: ImageLine, event: ImageState) -> None:
-        changed, now = line.state is not event.state, self._clock()
-        if not (line.state.final and event.state.final):  # a tag that is set later takes no time
-            line.until = now if event.state.final else None
-        line.state, line.text, line.steps = event.state, event.text, {}
-        if not line.has_work:
-            return
-        line.since = now if line.since is None else line.since
-        self._begin()
-        bad = event.text.startswith(("FAILED", "TIMED OUT"))
-        if not self._live and (changed or (self._is_alone and event.text) or bad):
-            self._write(line, event.state, event.text)
 
     def _begin(self) -> None:
         """Begin to draw or to write, with the first event that is shown."""

@@ -51,7 +51,7 @@ def build_item(  # noqa: PLR0913 - what, of what, by whom
     """
     image, started = item.image, time.monotonic()
     where = f"on {buildx.builder}" if buildx.builder else ""
-    context.display.on_event(ImageState(image.name, State.BUILDING, where))
+    context.display.show_state(ImageState(image.name, State.BUILDING, where))
 
     def show(step: Step) -> None:
         context.display.show_step(image.name, step)
@@ -84,7 +84,7 @@ def build_item(  # noqa: PLR0913 - what, of what, by whom
         buildx, context.engine.host, target, log=log, show=show, epoch=epoch, stopped=stopped
     )
     took = time.monotonic() - started
-    context.display.on_event(ImageState(image.name, State.BUILT, f"in {clock_time(took)}"))
+    context.display.show_state(ImageState(image.name, State.BUILT, f"in {clock_time(took)}"))
     return BuildResult(
         item,
         built.image_id,

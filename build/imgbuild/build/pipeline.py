@@ -10,7 +10,7 @@ from imgbuild.build.pull import PullSource, pull_images, untag_pulled
 from imgbuild.build.result import Build, BuildResult
 from imgbuild.build.workers import ImageQueue, run_queue, sort_items
 from imgbuild.errors import ImgbuildError
-from imgbuild.events import ImagesPlanned, ImageState, State
+from imgbuild.events import ImageState, State
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.container import remove_leftovers
 from imgbuild.suites.runner import TestOptions
@@ -27,12 +27,11 @@ def run_plan(
     if to_build:
         context.builders  # noqa: B018 - a missing one ends the build before anything is fetched
         require_disk_space([item.image for item in to_build], context.engine)
-    context.display.on_event(ImagesPlanned({item.image.name: str(item.action) for item in items}))
     results: list[BuildResult] = []
 
     def add_result(result: BuildResult) -> None:
         results.append(result)
-        context.display.on_event(ImageState(result.name, _state(result)))
+        context.display.show_state(ImageState(result.name, _state(result)))
 
     def must_stop() -> bool:
         return any(result.ends_build(keep_going=context.options.keep_going) for result in results)

@@ -337,7 +337,7 @@ def _run_suites(
     tag = target.name
     suites = () if every else short_set(context.project.suites, target.expected)
     remove_leftovers([tag], context.engine)
-    session = replace(context.test_session, listener=display.on_event)
+    session = replace(context.test_session, listener=display.show_state)
     slots = threading.Semaphore(context.options.jobs)
     options = TestOptions(suites, slots=slots)
     # In a thread: an interrupt comes to this one, and stops the suites.

@@ -32,7 +32,7 @@ from imgbuild.build.context import BuildContext, BuildOptions, image_locks, open
 from imgbuild.build.display import BuildDisplay
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
-from imgbuild.events import ImageNote, ImagesPlanned, ImageState, State
+from imgbuild.events import ImageState, State
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
@@ -161,7 +161,6 @@ def push_all(
     """Push the images, ``jobs`` at a time; the failure of one stops no other, an interrupt all."""
     names = [candidate.name for candidate in candidates]
     with display:
-        display.on_event(ImagesPlanned(dict.fromkeys(names, "push")))
         work = partial(_push_image, push, context, display)
         stop = push.registry.close  # which also ends every wait for another try
         results = in_parallel(work, candidates, jobs, stop=stop, grace=_END_SECONDS)
@@ -177,15 +176,18 @@ def _push_image(
     """Push one image with its own connection to the engine, and show how far it is."""
 
     def show(state: State, text: str = "") -> None:
-        display.on_event(ImageState(image.name, state, text))
+        display.show_state(ImageState(image.name, state, text))
 
-    def progress(text: str) -> None:
+    def require_running() -> None:
         if push.registry.closed:
             raise KeyboardInterrupt  # that of the main thread
-        display.on_event(ImageNote(image.name, text))
+
+    def progress(text: str) -> None:
+        require_running()
+        display.show_state(ImageState(image.name, State.PUSHING, text, quiet=True))
 
     def send(tag: str) -> str:
-        progress("")
+        require_running()
         if not isinstance(image, ExtendedCandidate):  # the tags of others say nothing
             check_contents(image.image, image.stored.id, engine)
         show(State.PUSHING, tag)

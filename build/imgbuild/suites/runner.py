@@ -16,7 +16,7 @@ from pathlib import Path
 from imgbuild import process
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError
-from imgbuild.events import ImageNote, ImageState, Listener, State
+from imgbuild.events import ImageState, Listener, State
 from imgbuild.files import work_folder, write_text
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
@@ -185,6 +185,9 @@ def run_suites(
     def log(text: str) -> None:
         session.listener(ImageState(target.name, State.TESTING, text))
 
+    def note(text: str) -> None:
+        session.listener(ImageState(target.name, State.TESTING, text, quiet=True))
+
     started = time.monotonic()
     reports = session.reports / folder_name(target.name)
     reports.mkdir(parents=True, exist_ok=True)
@@ -211,7 +214,7 @@ def run_suites(
         )
 
         def checks_of(group: tuple[str, ...]) -> list[Check]:
-            stream = CheckStream(log, lambda text: session.listener(ImageNote(target.name, text)))
+            stream = CheckStream(log, note)
             tests = (str(session.project.suites / f"{PREFIX}{suite}.py") for suite in group)
             own = (*command, f"--junitxml={folder / group[0]}.xml", *tests)
             files = (folder / f"{group[0]}.txt", folder / group[0])

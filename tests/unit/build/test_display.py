@@ -9,7 +9,7 @@ from rich.console import Console
 
 from imgbuild.build.display import BuildDisplay
 from imgbuild.engine.steps import Step, StepState
-from imgbuild.events import ImageNote, ImagesPlanned, ImageState, State
+from imgbuild.events import ImageState, State
 
 RUN, EXPORT = "[horovod 3/4] RUN pip install horovod", "exporting to image"
 
@@ -45,8 +45,8 @@ class Shown:
         since = self.now if state == "running" else None
         self.display.show_step(image, Step(number, name, state, elapsed, since=since))
 
-    def state(self, image: str, state: State, text: str = "") -> None:
-        self.display.on_event(ImageState(image, state, text))
+    def state(self, image: str, state: State, text: str = "", *, quiet: bool = False) -> None:
+        self.display.show_state(ImageState(image, state, text, quiet))
 
     def picture(self, height: int = 40) -> list[str]:
         stream = io.StringIO()
@@ -109,7 +109,6 @@ def test_of_many_images_states_and_long_steps_are_lines(pair: Shown) -> None:
 
 
 def test_an_image_with_nothing_to_do_is_no_line(pair: Shown) -> None:
-    pair.display.on_event(ImagesPlanned({"a": "nothing", "b": "build"}))
     pair.state("a", State.UP_TO_DATE)
     pair.step("b", "running")
     assert pair.lines == ["b starts horovod 3/4 RUN pip install horovod"], "b is alone"
@@ -167,7 +166,7 @@ def test_the_step_shown_is_the_oldest_that_runs(pair: Shown) -> None:
     pair.step("a", "done", elapsed=3.0)
     assert "COPY a" in pair.picture()[0]
     pair.state("a", State.TESTING)
-    pair.display.on_event(ImageNote("a", "pins 3/9"))
+    pair.state("a", State.TESTING, "pins 3/9", quiet=True)
     assert "pins 3/9" in pair.picture()[0]
 
 

@@ -19,7 +19,7 @@ from imgbuild.build.context import image_locks
 from imgbuild.build.display import BuildDisplay
 from imgbuild.engine.types import RunOptions, StoredImage
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.events import Event, ImageNote, ImageState
+from imgbuild.events import ImageState
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project, SettingsOptions
 from imgbuild.publish import push as push_module
@@ -55,7 +55,7 @@ def test_a_failed_image_stops_no_other(
 
     Of an image that is not what its tag says, nothing is sent.
     """
-    pushes, shown = Pushes(images[NAME]), list[Event]()
+    pushes, shown = Pushes(images[NAME]), list[ImageState]()
     good, lost, wrong = ids = [pushes.registry.add_image(name).digest for name in NAMES]
     pushes.registry.tagged.clear()
     engine = PushingEngine(ids, pushes.registry, lost)
@@ -68,7 +68,7 @@ def test_a_failed_image_stops_no_other(
     monkeypatch.setattr(push_module, "make_predicates", documents)
     monkeypatch.setattr(push_module, "check_contents", check_contents)
     display = BuildDisplay(NAMES)
-    display.on_event = shown.append  # type: ignore[method-assign, assignment]
+    display.show_state = shown.append  # type: ignore[method-assign, assignment]
     context: Any = SimpleNamespace(engine=engine, state=tmp_path)
     candidates = [
         replace(pushes.candidate(name, image_id), image=images[name])
@@ -81,10 +81,10 @@ def test_a_failed_image_stops_no_other(
     kinds = {name: type(error) for name, error in result.errors.items()}
     assert kinds == {NAMES[1]: MachineError, NAMES[2]: CheckFailedError}
     assert wrong not in {one.id for one in engine.registry.values()}
-    assert {one.image for one in shown if isinstance(one, ImageNote) and one.text} == {*NAMES[:2]}
+    assert {event.image for event in shown if event.quiet and event.text} == {*NAMES[:2]}
     assert all(one.tags == (f"mine:{one.id[-12:]}",) for one in engine.stored.values())
     assert not [*tmp_path.rglob("*.json")]
-    states = [(one.image, one.state) for one in shown if isinstance(one, ImageState)]
+    states = [(event.image, event.state) for event in shown if not event.quiet]
     for name, *expected in (
         (NAMES[0], "checking", "pushing", "published"),
         (NAMES[1], "checking", "pushing", "failed"),
