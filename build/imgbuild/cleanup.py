@@ -132,10 +132,10 @@ def _lock_owner(image: str | None, locks: Path) -> str | None:
 def _find_build_caches(
     engine: Engine | None, builders: Sequence[Buildx | None]
 ) -> Iterator[Garbage]:
-    kind, host = CleanupKind.BUILD_CACHE, engine.host if engine else None
+    kind = CleanupKind.BUILD_CACHE
     for buildx in builders:
-        if buildx and (used := cache_size(buildx, host)):
-            name, remove = str(buildx.builder), partial(empty_cache, buildx, host)
+        if buildx and (used := cache_size(buildx)):
+            name, remove = str(buildx.builder), partial(empty_cache, buildx)
             why = f"{used} of this builder; its next builds start from nothing"
             yield Garbage(kind, name, why, remove)
         elif not buildx and engine and (sizes := engine.build_cache()):

@@ -293,7 +293,7 @@ def _rebuild(item: PlanItem, commit: str | None, context: BuildContext, stack: E
     target = image_target(item, inputs, folders, project, commit, in_engine=own)
     before = {stored.id for stored in context.stored}  # the same again has the same id
     stack.callback(lambda: [context.engine.discard(image_id) for image_id in made - before])
-    stack.callback(forget_cache, f"description~={mark}", buildx, context.engine.host)
+    stack.callback(forget_cache, buildx, f"description~={mark}")
     with work_folder("reproduce") as folder, BuildDisplay([image.name]) as display:
 
         def show(step: Step) -> None:
@@ -301,16 +301,15 @@ def _rebuild(item: PlanItem, commit: str | None, context: BuildContext, stack: E
             if step.image_id:  # there, though an interrupt may come before the end
                 made.add(step.image_id)
 
-        built = build_image(
+        image_id, _ = build_image(
             buildx,
-            context.engine.host,
             _isolate(target, folder, mark),
             log=context.log_path(image.name),
             show=show,
             epoch=epoch_seconds(image),
         )
-    made.add(built.image_id)
-    return built.image_id
+    made.add(image_id)
+    return image_id
 
 
 def _isolate(target: BuildTarget, folder: Path, mark: str) -> BuildTarget:

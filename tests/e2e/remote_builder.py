@@ -38,7 +38,7 @@ class RemoteBuilder:
 @contextmanager
 def remote_builder(name: str, config: Path) -> Iterator[RemoteBuilder]:
     """Give a builder that buildx has in the folder ``config``, its BUILDX_CONFIG."""
-    buildx = str(find_buildx(EngineSettings()).path)
+    buildx = str(find_buildx(EngineSettings(), None).path)
     with own_dockerd(_STORE) as dockerd, _socket(buildx, dockerd) as address:
         create = [buildx, "create", "--name", name, "--driver", "remote", address]
         environment = {"BUILDX_CONFIG": str(config), "PATH": "/usr/bin:/bin"}

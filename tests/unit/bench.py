@@ -12,7 +12,7 @@ from imgbuild.build.pull import PullSource
 from imgbuild.build.result import Build, BuildResult
 from imgbuild.build.run import build_images
 from imgbuild.dockerfile.labels import INPUT_DIGEST
-from imgbuild.engine.build import BuildTarget, BuiltImage
+from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError, BuildFailure, BuildFault
 from imgbuild.engine.types import StoredImage
@@ -112,9 +112,7 @@ class Bench:
             return {tag for image in self.engine.stored.values() for tag in image.tags}
         return {tag for image in self.context.images if image.name == name for tag in image.tags}
 
-    def make_image(
-        self, _buildx: object, _host: object, target: BuildTarget, **more: object
-    ) -> BuiltImage:
+    def make_image(self, _buildx: object, target: BuildTarget, **more: object) -> tuple[str, float]:
         assert more["epoch"] == EPOCH_SECONDS
         self.targets.append(target)
         self.baked.append(target.name)
@@ -126,19 +124,17 @@ class Bench:
         what = (name, "[horovod 2/2] RUN", "exit code 1", (), Path("log"), self.fault)
         return BuildFailedError(BuildFailure(*what))
 
-    def export(
-        self, _buildx: object, _host: object, target: BuildTarget, _: Path, **_more: object
-    ) -> float:
+    def export(self, _buildx: object, target: BuildTarget, _: Path, **_more: object) -> float:
         """Export a stage, which has no files here."""
         self.targets.append(target)
         return 0.0
 
-    def _store(self, target: BuildTarget) -> BuiltImage:
+    def _store(self, target: BuildTarget) -> tuple[str, float]:
         image_id = f"sha256:{len(self.engine.stored):064}"
         made = {"imgbuild.name": target.name, "org.opencontainers.image.created": EPOCH}
         labels = {**made, **target.labels}
         self.engine.stored[image_id] = StoredImage(image_id, (), labels, 10**9, EPOCH_SECONDS)
-        return BuiltImage(image_id, work=61.5)
+        return image_id, 61.5
 
     def suites(self, target: TestTarget, suites: tuple[str, ...], *_: object) -> Report:
         name = target.name

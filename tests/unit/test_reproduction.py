@@ -22,7 +22,7 @@ from imgbuild.build.context import BuildContext, BuildOptions
 from imgbuild.cli import register
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAME, REPOSITORY
 from imgbuild.dockerfile.render import dockerfile_path
-from imgbuild.engine.build import BuildTarget, BuiltImage
+from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.steps import Step
 from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError
@@ -95,18 +95,17 @@ class Reproducing:
         self.settings = settings
         return self.bench.context.inputs
 
-    def make(self, _b: object, _h: object, target: BuildTarget, **more: Any) -> BuiltImage:
+    def make(self, _buildx: object, target: BuildTarget, **more: Any) -> tuple[str, float]:
         self.targets = [target]
         self.texts = [one.dockerfile.read_text() for one in (target, *target.needs)]
         assert more["epoch"] == EPOCH_SECONDS
-        built = BuiltImage(self.new_id)
         if self.new_id == NEW_ID:
             self.store(NEW_ID, self.built)
         export = Step(1, "exporting to image", "done", written={"writing image": self.new_id})
         more["show"](export)
         if self.fails:
             raise self.fails
-        return built
+        return self.new_id, 0.0
 
     def configuration(self, image_id: str) -> Mapping[str, Any]:
         env = self.variables if image_id == self.new_id else ["PATH=/bin"]
@@ -154,7 +153,9 @@ def reproducing(bench: Bench, project: Project, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(reproduction, "prepare", lambda *_: ({NEW: {}}, {}))
     monkeypatch.setattr(reproduction, "prepare_inputs", made.prepare_inputs)
     monkeypatch.setattr(reproduction, "build_image", made.make)
-    monkeypatch.setattr(reproduction, "forget_cache", lambda one, *_: made.forgotten.append(one))
+    monkeypatch.setattr(
+        reproduction, "forget_cache", lambda _, entries: made.forgotten.append(entries)
+    )
     monkeypatch.setattr(made.engine, "configuration", made.configuration)
     monkeypatch.setattr(made.engine, "save", made.save)
     return made

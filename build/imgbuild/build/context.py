@@ -101,7 +101,7 @@ class BuildContext:
         """The program, with the engine's own builder."""
         from imgbuild.engine.discovery import find_buildx  # noqa: PLC0415
 
-        return find_buildx(self.settings.engine, self.options.step_seconds)
+        return find_buildx(self.settings.engine, self.engine.host, self.options.step_seconds)
 
     @cached_property
     def builders(self) -> "tuple[Buildx, ...]":
@@ -109,7 +109,7 @@ class BuildContext:
         from imgbuild.engine.discovery import with_builder  # noqa: PLC0415
 
         names = dict.fromkeys(self.settings.engine.builders)
-        return tuple(with_builder(self.buildx, name, self.engine.host) for name in names)
+        return tuple(with_builder(self.buildx, name) for name in names)
 
     @cached_property
     def display(self) -> "BuildDisplay":

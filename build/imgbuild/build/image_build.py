@@ -80,16 +80,16 @@ def build_item(  # noqa: PLR0913 - what, of what, by whom
             lock.release()
         if folder := find_wheel(key, cache_dir()):
             target = replace(target, contexts={**target.contexts, STAGE: str(folder)})
-    built = build_image(
-        buildx, context.engine.host, target, log=log, show=show, epoch=epoch, stopped=stopped
+    image_id, image_work = build_image(
+        buildx, target, log=log, show=show, epoch=epoch, stopped=stopped
     )
     took = time.monotonic() - started
     context.display.show_state(ImageState(image.name, State.BUILT, f"in {clock_time(took)}"))
     return BuildResult(
         item,
-        built.image_id,
+        image_id,
         build_seconds=took,
-        work_seconds=work + built.work,
+        work_seconds=work + image_work,
         builder=buildx.builder,
     )
 
@@ -109,7 +109,6 @@ def _compile_wheel(  # noqa: PLR0913 - likewise
     with work_folder("wheels") as folder:
         work = export_files(
             buildx,
-            context.engine.host,
             target,
             folder,
             log=context.log_path(f"{target.name}-{STAGE}"),
@@ -155,4 +154,4 @@ def export_stage(
             context.display.show_step(target.name, step)
 
     log = context.log_path(f"{target.name}-{target.target}")
-    export_files(buildx or context.buildx, context.engine.host, target, folder, log=log, show=show)
+    export_files(buildx or context.buildx, target, folder, log=log, show=show)

@@ -96,7 +96,7 @@ def _run_worker(queue: ImageQueue, buildx: Buildx | None) -> None:
         except CancelledError:
             result = BuildResult(item, cancelled=True)
         except BuildFailedError as error:
-            if buildx and buildx.builder and not is_reachable(buildx, queue.context.engine.host):
+            if buildx and buildx.builder and not is_reachable(buildx):
                 _mark_lost(item, queue, buildx.builder, error)
                 return
             result = BuildResult(item, build_seconds=time.monotonic() - started, error=error)

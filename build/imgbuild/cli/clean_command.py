@@ -64,11 +64,12 @@ def clean(
     # Builders of the settings may be down, which does not matter to anything else here.
     more = settings.engine.builders if CleanupKind.BUILD_CACHE in kinds else ()
     names = builders or {ENGINES_OWN, *more}
-    buildx = find_buildx(settings.engine) if {*names} - {ENGINES_OWN} else None
     with open_engine(settings.engine) as engine:
+        needs_buildx = {*names} != {ENGINES_OWN}
+        buildx = find_buildx(settings.engine, engine.host) if needs_buildx else None
         reachable = engine if _is_reachable(engine) else None
         caches = tuple(
-            with_builder(buildx, name, engine.host) if buildx and name != ENGINES_OWN else None
+            with_builder(buildx, name) if buildx and name != ENGINES_OWN else None
             for name in sorted(names)
         )
         findings = find_garbage(

@@ -133,7 +133,7 @@ def check_engine(
     settings: EngineSettings, root: Path, host: str | None, version: EngineVersion | None
 ) -> Iterator[Finding]:
     """Yield the findings on buildx, BuildKit's features and the engine's disk."""
-    buildx, problem = ask_check(lambda: find_buildx(settings))
+    buildx, problem = ask_check(lambda: find_buildx(settings, host))
     if buildx:
         yield Finding(Status.FINE, "buildx", f"{buildx.version} ({buildx.path})")
     else:
@@ -141,7 +141,7 @@ def check_engine(
         yield Finding(Status.MISSING, "buildx", problem, fix)
     if version and buildx:
         for name in settings.builders:
-            yield _check_features(buildx, name, host, root)
+            yield _check_features(buildx, name, root)
     else:
         yield Finding(Status.SKIPPED, "BuildKit", "unknown without an engine and buildx")
     if version and (host or DEFAULT_HOST).startswith("unix://"):
@@ -156,18 +156,18 @@ def _describe_engine(host: str | None, engine: EngineVersion) -> str:
     return f"{engine.version} at {host or DEFAULT_HOST}, {store}, {engine.architecture}{slow}"
 
 
-def _check_features(buildx: Buildx, builder: str, host: str | None, root: Path) -> Finding:
+def _check_features(buildx: Buildx, builder: str, root: Path) -> Finding:
     """Return whether a builder does all that builds need, and the engine gets what it made."""
     own = builder == ENGINES_OWN
     what = "BuildKit" if own else f"builder {builder}"
     tried = "a build with every feature that imgbuild uses"
-    of, problem = ask_check(lambda: with_builder(buildx, builder, host))
+    of, problem = ask_check(lambda: with_builder(buildx, builder))
     if of is None:
         return Finding(Status.MISSING, what, problem)
-    if not own and not is_reachable(of, host):
+    if not own and not is_reachable(of):
         start = f"docker buildx inspect --bootstrap {builder}"
         return Finding(Status.MISSING, what, "none of its nodes answers", start)
-    broken, problem = ask_check(lambda: broken_feature(of, host), PROBE_SECONDS)
+    broken, problem = ask_check(lambda: broken_feature(of), PROBE_SECONDS)
     if broken:
         fix = f"if that engine is old, upgrade it: {engine_setup(root)}" if own else None
         return Finding(Status.MISSING, what, f"{tried} fails: {broken}", fix)

@@ -116,30 +116,20 @@ def _literals(values: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True)
-class BuiltImage:
-    """A built image, without a name yet.
-
-    ``image_id`` is what the engine calls it: the digest of the manifest in a containerd store, of
-    the configuration in a graph driver. ``work`` is the sum of the times of all steps that were not
-    cached, in seconds.
-    """
-
-    image_id: str
-    work: float = 0.0
-
-
-def build_image(  # noqa: PLR0913 - where, what, and where its progress goes
+def build_image(  # noqa: PLR0913 - what, and where its progress goes
     buildx: Buildx,
-    host: str | None,
     target: BuildTarget,
     *,
     log: Path,
     show: Callable[[Step], None] = lambda _: None,
     epoch: int | None = None,
     stopped: Callable[[], bool] = lambda: False,
-) -> BuiltImage:
+) -> tuple[str, float]:
     """Build an image, which gets no tag.
+
+    Return its id and the sum of the times of the steps that were not cached, in seconds. The engine
+    calls the image by the digest of its manifest in a containerd store, of its configuration in a
+    graph driver.
 
     ``show`` gets each step that begins or ends, ``log`` everything. When it is interrupted,
     ``stopped()`` is true, or a step runs for longer than ``buildx.step_seconds``, the build is
@@ -151,19 +141,18 @@ def build_image(  # noqa: PLR0913 - where, what, and where its progress goes
     """
     with work_folder("bake") as folder:
         metadata = folder / "metadata.json"
-        steps = _build(buildx, host, target, folder, log, show, epoch, stopped)
-        found = json.loads(metadata.read_text(encoding="utf-8")) if metadata.is_file() else {}
-    # buildx reports the id that its own builder uses; another builder's engine may use another.
-    told = found.get(bake_name(target.name), {}).get("containerimage.digest")
-    image_id = steps.image_id if buildx.builder else told
+        steps = _build(buildx, target, folder, log, show, epoch, stopped)
+        images = json.loads(metadata.read_text(encoding="utf-8")) if metadata.is_file() else {}
+    image_id = images.get(bake_name(target.name), {}).get("containerimage.digest")
+    if buildx.builder:  # the engine may use another id than the builder, which buildx reports
+        image_id = steps.image_id
     if image_id is None:
         raise MachineError(f"buildx built {target.name} but gave no image id.")
-    return BuiltImage(image_id, steps.work)
+    return image_id, steps.work
 
 
 def export_files(  # noqa: PLR0913 - likewise
     buildx: Buildx,
-    host: str | None,
     target: BuildTarget,
     files: Path,
     *,
@@ -178,17 +167,16 @@ def export_files(  # noqa: PLR0913 - likewise
     """
     target = replace(target, output=f"type=local,dest={files}")
     with work_folder("bake") as folder:
-        return _build(buildx, host, target, folder, log, show, epoch, stopped).work
+        return _build(buildx, target, folder, log, show, epoch, stopped).work
 
 
-def forget_cache(entries: str, buildx: Buildx, host: str | None) -> None:
-    """Take entries out of the build cache: by buildx's filter, such as ``id=IDENTIFIER``."""
-    run_buildx("prune", buildx, host, f"--filter={entries}", "--force", "--all")
+def forget_cache(buildx: Buildx, entries: str) -> None:
+    """Remove entries of the build cache: by buildx's filter, such as ``id=IDENTIFIER``."""
+    run_buildx(buildx, "prune", f"--filter={entries}", "--force", "--all")
 
 
 def _build(  # noqa: PLR0913, PLR0917 - likewise
     buildx: Buildx,
-    host: str | None,
     target: BuildTarget,
     folder: Path,
     log: Path,
@@ -213,8 +201,8 @@ def _build(  # noqa: PLR0913, PLR0917 - likewise
     with log.open("w", encoding="utf-8", buffering=1) as file:
         while not stopped():
             steps = BuildSteps(names, show, time.monotonic())
-            with start(command, env=build_environment(host)) as process:
-                ends_well = _follow(process, buildx, host, steps, file, stopped)
+            with start(command, env=build_environment(buildx.host)) as process:
+                ends_well = _follow(process, buildx, steps, file, stopped)
                 succeeded = ends_well and process.wait() == 0
             if succeeded:
                 return steps
@@ -228,14 +216,13 @@ def _build(  # noqa: PLR0913, PLR0917 - likewise
                 raise build_error(target.name, steps, log)
             repaired.add(cause)
             if lost:
-                forget_cache(f"id={cause}", buildx, host)
+                forget_cache(buildx, f"id={cause}")
     raise CancelledError(f"the build of {target.name} was stopped")
 
 
-def _follow(  # noqa: PLR0913, PLR0917 - what is read, by whom, and what ends it
+def _follow(
     process: Process,
     buildx: Buildx,
-    host: str | None,
     steps: BuildSteps,
     log: TextIO,
     stopped: Callable[[], bool],
@@ -255,7 +242,7 @@ def _follow(  # noqa: PLR0913, PLR0917 - what is read, by whom, and what ends it
             return False
         # A machine that loses its power ends no connection.
         if buildx.builder and now - asked_at >= WATCH_SECONDS:
-            missed = 0 if is_reachable(buildx, host) else missed + 1
+            missed = 0 if is_reachable(buildx) else missed + 1
             asked_at = time.monotonic()
             if missed == MISSED:
                 steps.remarks.append(f"ERROR: the builder {buildx.builder} does not answer")

@@ -43,14 +43,16 @@ _INSTALL = (
 
 @dataclass(frozen=True)
 class Buildx:
-    """The program and the version it gives itself, for reports only: features are probed.
+    """The program, and the engine at ``host`` that gets what it builds.
 
-    ``step_seconds`` is how long a step of a build may run with it; 0 is for ever. ``builder`` is
-    who builds, in place of the engine's own BuildKit, which sees the engine's images.
+    ``version`` is what the program calls itself, for reports only: features are probed.
+    ``step_seconds`` is how long a step of a build may run; 0 is for ever. ``builder`` builds in
+    place of the engine's own BuildKit, which sees the engine's images.
     """
 
     path: Path
     version: str
+    host: str | None = None
     step_seconds: float = 0.0
     builder: str | None = None
 
@@ -123,46 +125,52 @@ def _read(path: Path) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def find_buildx(settings: EngineSettings, step_seconds: float | None = None) -> Buildx:
+def find_buildx(
+    settings: EngineSettings, host: str | None, step_seconds: float | None = None
+) -> Buildx:
     """Return the buildx of the settings, else the client's plugin, else the one on PATH.
 
-    ``step_seconds`` is the limit for its steps, in place of the settings'. It is a MachineError if
-    there is none, or it does not run.
+    ``host`` is the engine's address, as `resolve_host` returns it. ``step_seconds`` is the limit
+    for a step, in place of the settings'.
+
+    MachineError: there is no buildx, or it does not run.
     """
-    own = (_config_folder(), home() / ".docker")
-    searched = [*(f"{folder}/cli-plugins" for folder in dict.fromkeys(own)), *PLUGIN_FOLDERS]
+    own_folders = dict.fromkeys((_config_folder(), home() / ".docker"))
+    searched = [*(f"{folder}/cli-plugins" for folder in own_folders), *PLUGIN_FOLDERS]
     path = os.pathsep.join([*searched, os.environ.get("PATH", "")])
-    found = settings.buildx or shutil.which(_PROGRAM, path=path)
-    if found is None:
+    program = settings.buildx or shutil.which(_PROGRAM, path=path)
+    if program is None:
         raise MachineError(
             f"There is no {_PROGRAM}, the Docker client's build plugin, on this machine (searched: "
             f"{', '.join(searched)}, PATH). {_INSTALL}"
         )
     where = " (engine.buildx of the settings)" if settings.buildx else ""
-    answer = run([found, "version"], timeout=ANSWER_SECONDS)
+    answer = run([program, "version"], timeout=ANSWER_SECONDS)
     if not answer.ok:
-        raise MachineError(f"{found}{where} does not run: {answer.last()}. {_INSTALL}")
+        raise MachineError(f"{program}{where} does not run: {answer.last()}. {_INSTALL}")
     words = answer.output.split()  # github.com/docker/buildx v0.29.1 COMMIT
     if words[:1] != [_MODULE]:
         raise MachineError(
-            f"{found}{where} is not buildx: it answers {answer.last()!r}. {_INSTALL}"
+            f"{program}{where} is not buildx: it answers {answer.last()!r}. {_INSTALL}"
         )
     version = words[1].removeprefix("v") if len(words) > 1 else "unknown"
     return Buildx(
-        path=Path(found),
+        path=Path(program),
         version=version,
+        host=host,
         step_seconds=settings.step_timeout if step_seconds is None else step_seconds,
     )
 
 
-def with_builder(buildx: Buildx, name: str, host: str | None) -> Buildx:
+def with_builder(buildx: Buildx, name: str) -> Buildx:
     """Return the program with another builder, of any driver that loads images into an engine.
 
     InputError: buildx does not know it, or it is another engine, where its images would stay.
     """
     if name == ENGINES_OWN:
         return buildx
-    known = run_buildx("inspect", replace(buildx, builder=name), host)
+    buildx = replace(buildx, builder=name)
+    known = run_buildx(buildx, "inspect")
     if not known.ok:
         raise InputError(
             f"--builder {name} (or engine.builder of the settings): {known.last(1)}. `docker "
@@ -173,40 +181,40 @@ def with_builder(buildx: Buildx, name: str, host: str | None) -> Buildx:
             f"--builder {name}: it is the engine of a Docker context, where its images stay. To "
             "build and test there, set DOCKER_HOST or engine.host."
         )
-    return replace(buildx, builder=name)
+    return buildx
 
 
-def is_reachable(buildx: Buildx, host: str | None) -> bool:
+def is_reachable(buildx: Buildx) -> bool:
     """Return whether a node of the builder runs and can be reached."""
-    found = run_buildx("inspect", buildx, host)
-    return found.ok and bool(re.search(r"^Status: +running$", found.output, re.MULTILINE))
+    answer = run_buildx(buildx, "inspect")
+    return answer.ok and bool(re.search(r"^Status: +running$", answer.output, re.MULTILINE))
 
 
-def cache_size(buildx: Buildx, host: str | None) -> str:
+def cache_size(buildx: Buildx) -> str:
     """Return how large the builder's build cache is, as buildx writes it; empty if it has none.
 
     MachineError: the builder does not answer.
     """
-    found = run_buildx("du", buildx, host)
-    if not found.ok:
-        raise MachineError(f"The builder {buildx.builder} does not answer: {found.last(1)}.")
-    total = re.search(r"^Total:\s+(\S+)", found.output, re.MULTILINE)
+    answer = run_buildx(buildx, "du")
+    if not answer.ok:
+        raise MachineError(f"The builder {buildx.builder} does not answer: {answer.last(1)}.")
+    total = re.search(r"^Total:\s+(\S+)", answer.output, re.MULTILINE)
     return total[1] if total and total[1] != "0B" else ""
 
 
-def empty_cache(buildx: Buildx, host: str | None) -> None:
+def empty_cache(buildx: Buildx) -> None:
     """Remove the builder's whole build cache, except what a build uses; MachineError if not."""
-    done = run_buildx("prune", buildx, host, "--all", "--force", seconds=PRUNE_SECONDS)
-    if not done.ok:
-        raise MachineError(f"The builder {buildx.builder} keeps its build cache: {done.last(1)}.")
+    answer = run_buildx(buildx, "prune", "--all", "--force", seconds=PRUNE_SECONDS)
+    if not answer.ok:
+        raise MachineError(f"The builder {buildx.builder} keeps its build cache: {answer.last(1)}.")
 
 
 def run_buildx(
-    verb: str, buildx: Buildx, host: str | None, *words: str, seconds: float = ANSWER_SECONDS
+    buildx: Buildx, verb: str, *options: str, seconds: float = ANSWER_SECONDS
 ) -> Finished:
-    """Return what buildx answers about its builder."""
-    command = [str(buildx.path), verb, buildx.builder_option, *words]
-    return run(command, env=build_environment(host), timeout=seconds)
+    """Run a command of buildx about its builder."""
+    command = [str(buildx.path), verb, buildx.builder_option, *options]
+    return run(command, env=build_environment(buildx.host), timeout=seconds)
 
 
 def build_environment(host: str | None) -> dict[str, str]:

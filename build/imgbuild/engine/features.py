@@ -38,7 +38,7 @@ COPY --link --from=named /{MARK} /{MARK}.link
 """
 
 
-def broken_feature(buildx: Buildx, host: str | None) -> str | None:
+def broken_feature(buildx: Buildx) -> str | None:
     """Return the step and the error in which a build that uses all features ends, or ``None``.
 
     Image and build cache of the probe are removed again. It is a MachineError if buildx or the
@@ -48,8 +48,8 @@ def broken_feature(buildx: Buildx, host: str | None) -> str | None:
         folder = Path(name)
         target, log = _target(folder), folder / "log"
         try:
-            image_id = build_image(buildx, host, target, log=log).image_id
-            with closing(Engine(host)) as engine:
+            image_id, _ = build_image(buildx, target, log=log)
+            with closing(Engine(buildx.host)) as engine:
                 if engine.inspect(image_id) is None:
                     return f"the image was built but is not in the engine ({image_id})"
                 engine.discard(image_id)
@@ -60,7 +60,7 @@ def broken_feature(buildx: Buildx, host: str | None) -> str | None:
                 raise MachineError(f"{failure.error}. {failure.fault.advice}") from error
             return f"{failure.step}: {failure.error}" if failure.step else failure.error
         finally:
-            forget_cache(f"description~={MARK}", buildx, host)
+            forget_cache(buildx, f"description~={MARK}")
 
 
 def _target(folder: Path) -> BuildTarget:

@@ -223,17 +223,16 @@ def build_extension(  # noqa: PLR0913 - what, and how it is built
 
         def build(stage: str) -> str:
             try:
-                built = build_image(
+                image_id, _ = build_image(
                     context.builders[0],
-                    context.engine.host,
                     replace(target, target=stage),
                     log=context.log_path(name),
                     show=partial(display.show_step, tag),
                 )
             except BuildFailedError as error:
                 raise _conflict_error(error) or error from None
-            made.add(built.image_id)
-            return built.image_id
+            made.add(image_id)
+            return image_id
 
         try:
             tested = image_id = build(_TESTED)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from bench import INPUTS, Bench
 
-from imgbuild.engine.build import BuildTarget, BuiltImage
+from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import FAULTS, BuildFailedError, BuildFailure
 from imgbuild.errors import MachineError
@@ -28,11 +28,11 @@ class Farm:
         self.broken = set[str]()
         monkeypatch.setattr("imgbuild.build.image_build.build_image", self.make)
         monkeypatch.setattr(
-            "imgbuild.build.workers.is_reachable", lambda one, _: one.builder not in self.dead
+            "imgbuild.build.workers.is_reachable", lambda buildx: buildx.builder not in self.dead
         )
         monkeypatch.setattr(
             "imgbuild.engine.discovery.with_builder",
-            lambda buildx, name, _: replace(buildx, builder=None if name == "default" else name),
+            lambda buildx, name: replace(buildx, builder=None if name == "default" else name),
         )
         self.use("a", "b")
 
@@ -41,7 +41,7 @@ class Farm:
         engine = settings.engine.model_copy(update={"builder": names})
         self.bench.change(settings=settings.model_copy(update={"engine": engine}))
 
-    def make(self, buildx: Buildx, host: object, target: BuildTarget, **more: Any) -> BuiltImage:
+    def make(self, buildx: Buildx, target: BuildTarget, **more: Any) -> tuple[str, float]:
         self.built.append((buildx.builder, target.name))
         self.contexts[target.name] = target.contexts["base"]
         if buildx.builder in self.slow:
@@ -55,7 +55,7 @@ class Farm:
             raise BuildFailedError(replace(failure, error="exit code: 1", fault=None))
         if len(self.bench.context.settings.engine.builders) > 1:
             wait_for(lambda: len({name for _, name in self.built}) > 1)  # each has one to build
-        return self.bench.make_image(buildx, host, target, **more)
+        return self.bench.make_image(buildx, target, **more)
 
 
 @pytest.fixture

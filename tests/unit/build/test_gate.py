@@ -125,7 +125,7 @@ def test_the_stub_is_of_the_images_own_builder(
 ) -> None:
     asked: list[tuple[BuildTarget, Path]] = []
 
-    def export(_b: object, _h: object, target: BuildTarget, folder: Path, **_: object) -> None:
+    def export(_buildx: object, target: BuildTarget, folder: Path, **_: object) -> None:
         asked.append((target, folder))
 
     gpu.build()

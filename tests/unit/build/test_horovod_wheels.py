@@ -169,7 +169,7 @@ def test_a_wheel_is_compiled_once_and_the_image_takes_it(
     """Also if the image then fails, and where two images need the same one."""
     compiled: list[str] = []
 
-    def export(_b: object, _h: object, target: BuildTarget, folder: Path, **_: object) -> float:
+    def export(_buildx: object, target: BuildTarget, folder: Path, **_: object) -> float:
         assert target.target == "horovod-wheel"
         compiled.append(target.name)
         (folder / WHEEL_NAME).write_bytes(WHEEL)

@@ -13,7 +13,7 @@ from project_copy import copied
 
 from imgbuild.build.context import image_locks
 from imgbuild.cli.build_command import build_lines
-from imgbuild.engine.build import BuildTarget, BuiltImage
+from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import FAULTS, BuildFailedError
 from imgbuild.engine.faults import EngineUnusableError
@@ -347,7 +347,7 @@ def test_only_the_base_itself_is_taken_for_it_and_none_that_is_damaged_is_loaded
 def test_an_error_of_a_test_run_or_a_wheel_concerns_that_image(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def export(_b: object, _h: object, target: BuildTarget, *_: object, **__: object) -> float:
+    def export(_buildx: object, target: BuildTarget, *_: object, **__: object) -> float:
         if target.name.startswith(OLD):
             raise bench.build_error(target.name)
         return 0.0
@@ -430,18 +430,17 @@ def test_an_image_is_tested_and_named_while_another_is_built(
 
     def make(
         buildx: Buildx,
-        host: object,
         target: BuildTarget,
         *,
         stopped: Callable[[], bool],
         **more: object,
-    ) -> BuiltImage:
+    ) -> tuple[str, float]:
         if target.name == NEW:
             wait_for(lambda: OLD in bench.tested)
             if not keep_going:
                 wait_for(stopped)
                 raise CancelledError
-        return bench.make_image(buildx, host, target, **more)
+        return bench.make_image(buildx, target, **more)
 
     monkeypatch.setattr("imgbuild.build.workers.WORKERS", 2)
     monkeypatch.setattr("imgbuild.build.image_build.build_image", make)

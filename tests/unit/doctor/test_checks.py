@@ -53,8 +53,8 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
         return Mock(version=Mock(side_effect=[made.get(host, nothing)]))
 
     monkeypatch.setattr(checks, "Engine", engine)
-    monkeypatch.setattr(checks, "find_buildx", lambda _settings: BUILDX)
-    monkeypatch.setattr(checks, "broken_feature", lambda _buildx, _host: None)
+    monkeypatch.setattr(checks, "find_buildx", lambda _settings, _host: BUILDX)
+    monkeypatch.setattr(checks, "broken_feature", lambda _buildx: None)
     monkeypatch.setenv("DOCKER_CONTEXT", "default")
     return made
 
@@ -100,12 +100,12 @@ def test_each_builder_is_tried_unless_it_does_not_answer(
     answers[HOST] = VERSION
     tried: list[str | None] = []
 
-    def probe(buildx: Buildx, _host: object) -> str | None:
+    def probe(buildx: Buildx) -> str | None:
         tried.append(buildx.builder)
         return "no network" if buildx.builder == "b" else None
 
     monkeypatch.setattr(checks, "broken_feature", probe)
-    monkeypatch.setattr(checks, "with_builder", lambda one, name, _: replace(one, builder=name))
+    monkeypatch.setattr(checks, "with_builder", lambda buildx, name: replace(buildx, builder=name))
     monkeypatch.setattr(checks, "is_reachable", lambda *_: runs)
     _, _, first, second, _ = found(HOST, "a", "b")
     assert tried == (["a", "b"] if runs else [])

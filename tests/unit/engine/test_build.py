@@ -13,7 +13,6 @@ import pytest
 from imgbuild.engine import build
 from imgbuild.engine.build import (
     BuildTarget,
-    BuiltImage,
     bake_definition,
     build_image,
     export_files,
@@ -30,18 +29,19 @@ BUILT = fake_buildx.metadata("tf-2_2-cpu")
 
 def run(
     buildx: Buildx, folder: Path, name: str = "tf-2.2-cpu", **options: Any
-) -> tuple[BuiltImage, list[Step]]:
+) -> tuple[tuple[str, float], list[Step]]:
     needed = BuildTarget("tf-2.3-cpu", folder, folder / "Dockerfile", output="")
     target = BuildTarget(name, folder, folder / "Dockerfile", needs=(needed,))
     steps: list[Step] = []
     options = {"log": folder / "logs" / "build.log", "show": steps.append, **options}
-    return build_image(buildx, "unix:///run/test.sock", target, **options), steps
+    return build_image(replace(buildx, host="unix:///run/test.sock"), target, **options), steps
 
 
 def test_a_built_image_has_its_id_and_everything_is_in_the_log(tmp_path: Path) -> None:
-    image, steps = run(fake_buildx.replaying(tmp_path, SAMPLES / "ok", built=BUILT), tmp_path)
-    assert image.image_id == fake_buildx.IMAGE
-    assert 0.3 < image.work < 10
+    buildx = fake_buildx.replaying(tmp_path, SAMPLES / "ok", built=BUILT)
+    (image_id, work), steps = run(buildx, tmp_path)
+    assert image_id == fake_buildx.IMAGE
+    assert 0.3 < work < 10
     assert "exporting to image" in {step.name for step in steps}
     log = (tmp_path / "logs" / "build.log").read_text()
     assert "Z #10 hello tf-2.2-cpu\n" in log
@@ -53,8 +53,8 @@ def test_another_builder_is_named_and_its_image_goes_by_what_the_engine_loaded(
 ) -> None:
     """Not by what buildx tells of it, which a graph driver does not know."""
     buildx = fake_buildx.replaying(tmp_path, SAMPLES / "ok", built=BUILT)
-    image, _ = run(replace(buildx, builder="farm"), tmp_path)
-    assert image.image_id[:15] in {"sha256:5a2d0643", "sha256:ed2e7ece"}
+    (image_id, _), _ = run(replace(buildx, builder="farm"), tmp_path)
+    assert image_id[:15] in {"sha256:5a2d0643", "sha256:ed2e7ece"}
     assert "--builder=farm" in fake_buildx.seen(tmp_path)["argv"]
 
 
@@ -76,7 +76,7 @@ def test_files_of_a_stage_go_into_a_folder(tmp_path: Path) -> None:
     target = BuildTarget("a", tmp_path, tmp_path / "Dockerfile", target="stage")
     buildx = fake_buildx.replaying(tmp_path, SAMPLES / "ok")
     out = tmp_path / "out"
-    assert export_files(buildx, None, target, out, log=tmp_path / "log") > 0
+    assert export_files(buildx, target, out, log=tmp_path / "log") > 0
     described = fake_buildx.seen(tmp_path)["bake"]["target"]["a"]
     assert (described["output"], described["target"]) == ([f"type=local,dest={out}"], "stage")
 
@@ -115,7 +115,7 @@ def test_a_failure_outside_any_step_is_in_the_words_of_buildx(
 ) -> None:
     """A lost layer is forgotten, a step that another build began is begun again, each once."""
     forgotten: list[str] = []
-    monkeypatch.setattr(build, "forget_cache", lambda entry, *_: forgotten.append(entry))
+    monkeypatch.setattr(build, "forget_cache", lambda _, entry: forgotten.append(entry))
     odd = '{"vertexes": 3}'
     (tmp_path / "odd.rawjson").write_text(f"{odd}\n\x00\n#7\nERROR: {words}\n")
     with pytest.raises(BuildFailedError, match=words.rpartition("failed to solve: ")[2]) as caught:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import fake_buildx
@@ -95,9 +96,9 @@ def test_buildx_is_found_in_order(tmp_path: Path, environ: dict[str, str]) -> No
     user = tmp_path / "home" / ".docker"
     for folder in (path, system, user / "cli-plugins", tmp_path / "cli-plugins"):
         program = install(folder)
-        assert find_buildx(NOTHING).path == program
+        assert find_buildx(NOTHING, None).path == program
     settings = EngineSettings(buildx=str(install(own)))
-    found = find_buildx(settings)
+    found = find_buildx(settings, None)
     assert (found.path.parent, found.version) == (own, "0.99.0")
 
 
@@ -113,7 +114,7 @@ def test_buildx_is_found_in_order(tmp_path: Path, environ: dict[str, str]) -> No
 )
 def test_a_buildx_that_cannot_be_used_is_the_machines_fault(program: str | None, said: str) -> None:
     with pytest.raises(MachineError, match=said):
-        find_buildx(EngineSettings(buildx=program))
+        find_buildx(EngineSettings(buildx=program), None)
 
 
 @pytest.mark.usefixtures("environ")
@@ -121,7 +122,7 @@ def test_the_command_line_then_the_settings_limit_steps(tmp_path: Path) -> None:
     install(tmp_path / "system")
     for given, setting, limit in ((None, "1m", 60), (5, "1m", 5), (0, "1m", 0), (None, "0", 0)):
         settings = EngineSettings.model_validate({"step_timeout": setting})
-        found = find_buildx(settings, given)
+        found = find_buildx(settings, None, given)
         assert found.step_seconds == limit
 
 
@@ -137,13 +138,13 @@ def test_another_builder_is_asked_for_and_may_run(tmp_path: Path) -> None:
     states = {"Status:  running": True, "Status:  inactive": False, "Error:   no such file": False}
     for said, runs in states.items():
         buildx = builders(tmp_path, f"Driver: remote\n\nNodes:\n{said}")
-        assert with_builder(buildx, "default", None) == buildx
-        found = with_builder(buildx, "farm", "unix:///x.sock")
-        assert (found.builder, is_reachable(found, None)) == ("farm", runs)
+        assert with_builder(buildx, "default") == buildx
+        found = with_builder(replace(buildx, host="unix:///x.sock"), "farm")
+        assert (found.builder, is_reachable(found)) == ("farm", runs)
 
 
 def test_a_builder_that_is_not_there_or_is_another_engine_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--builder farm .*buildx ls"):
-        with_builder(builders(tmp_path, "ERROR: no builder", code=1), "farm", None)
+        with_builder(builders(tmp_path, "ERROR: no builder", code=1), "farm")
     with pytest.raises(InputError, match=r"--builder farm: .*DOCKER_HOST"):
-        with_builder(builders(tmp_path, "Driver: docker\nStatus: running"), "farm", None)
+        with_builder(builders(tmp_path, "Driver: docker\nStatus: running"), "farm")

@@ -22,17 +22,17 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 
 def test_nothing_is_missing_and_nothing_stays(tmp_path: Path, engine: FakeEngine) -> None:
     buildx = fake_buildx.replaying(tmp_path, fake_buildx.SAMPLES / "ok", built=BUILT)
-    assert features.broken_feature(buildx, None) is None
+    assert features.broken_feature(buildx) is None
     assert engine.stored == {}
     assert engine.closed
-    assert "not in the engine" in (features.broken_feature(buildx, None) or "")
+    assert "not in the engine" in (features.broken_feature(buildx) or "")
 
 
 def test_a_missing_feature_is_told_from_a_missing_engine(tmp_path: Path) -> None:
     broken = tmp_path / "broken.rawjson"
     buildx = fake_buildx.replaying(tmp_path, broken.with_suffix(""), code=1)
     broken.write_text("ERROR: failed to solve: unknown flag: link\n")
-    assert features.broken_feature(buildx, None) == "unknown flag: link"
+    assert features.broken_feature(buildx) == "unknown flag: link"
     broken.write_text("ERROR: Cannot connect to the Docker daemon at unix:///x.sock.\n")
     with pytest.raises(MachineError, match="cannot be reached"):
-        features.broken_feature(buildx, None)
+        features.broken_feature(buildx)

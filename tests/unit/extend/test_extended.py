@@ -11,7 +11,7 @@ from bench import NEW, OLD, Bench
 
 from imgbuild.dockerfile.lockfile import Lock, parse_lock
 from imgbuild.dockerfile.stages import Dockerfile
-from imgbuild.engine.build import BuildTarget, BuiltImage
+from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.failure import BuildFailedError, BuildFailure
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
@@ -135,7 +135,7 @@ class Extending:
     #: The files of each build context.
     sent: list[list[str]] = field(default_factory=list)
 
-    def make(self, _b: object, _h: object, target: BuildTarget, **_: object) -> BuiltImage:
+    def make(self, _buildx: object, target: BuildTarget, **_: object) -> tuple[str, float]:
         self.targets.append(target)
         files = target.context.rglob("*")
         self.sent.append(sorted(str(path.relative_to(target.context)) for path in files))
@@ -146,7 +146,7 @@ class Extending:
         image_id = f"sha256:{target.target}"
         labels = {"imgbuild.extends": self.base.name, **target.labels}
         self.bench.engine.stored[image_id] = StoredImage(image_id, (), labels, 10**9 + 5)
-        return BuiltImage(image_id)
+        return image_id, 0.0
 
     def build(self, lock: Lock = LOCK, **values: Any) -> tuple[int, Report | None]:
         extension = parse_extension({"tag": TAG, **values})
