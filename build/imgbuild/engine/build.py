@@ -72,24 +72,26 @@ def bake_definition(target: BuildTarget, epoch: int | None = None) -> dict[str, 
 
     ``epoch`` is for every time stamp in the image (``SOURCE_DATE_EPOCH``), in seconds since 1970.
     """
-    described = {bake_name(one.name): _described(one, epoch) for one in (target, *target.needs)}
+    targets = sorted((target, *target.needs), key=lambda part: bake_name(part.name))
     return {
         "group": {"default": {"targets": [bake_name(target.name)]}},
-        "target": dict(sorted(described.items())),
+        "target": {bake_name(part.name): _bake_target(part, epoch) for part in targets},
     }
 
 
-def _described(target: BuildTarget, epoch: int | None) -> dict[str, object]:
+def _bake_target(target: BuildTarget, epoch: int | None) -> dict[str, object]:
     stamp = {} if epoch is None else {"SOURCE_DATE_EPOCH": str(epoch)}
     uncached = [*target.uncached]
     if uncached and target.target:  # else cached copies of earlier results can be exported
         uncached.append(target.target)
-    described: dict[str, object] = {
+    keys: dict[str, object] = {
         "context": str(target.context.absolute()),
         "dockerfile": str(target.dockerfile.absolute()),
-        "contexts": {name: _context(where) for name, where in sorted(target.contexts.items())},
-        "args": _literals({**target.args, **stamp}),
-        "labels": _literals(target.labels),
+        "contexts": {
+            name: _bake_context(context) for name, context in sorted(target.contexts.items())
+        },
+        "args": _escape_values({**target.args, **stamp}),
+        "labels": _escape_values(target.labels),
         "secret": [f"id={name},src={path}" for name, path in target.secrets.items()],
         "target": target.target,
         "platforms": [IMAGE_PLATFORM],
@@ -99,16 +101,17 @@ def _described(target: BuildTarget, epoch: int | None) -> dict[str, object]:
         "cache-from": [f"type=registry,ref={target.cache}"] if target.cache else [],
         "cache-to": [f"type=registry,ref={target.cache},{_KEPT}"] if target.cache else [],
     }
-    return {key: value for key, value in described.items() if value}
+    return {key: value for key, value in keys.items() if value}
 
 
-def _context(where: str) -> str:
+def _bake_context(context: str) -> str:
     """Return a named context as bake knows it: another target goes by its bake name."""
-    kind, colon, target = where.partition(":")
-    return f"target:{bake_name(target)}" if kind == "target" and colon else where
+    if context.startswith("target:"):
+        return f"target:{bake_name(context.removeprefix('target:'))}"
+    return context
 
 
-def _literals(values: Mapping[str, str]) -> dict[str, str]:
+def _escape_values(values: Mapping[str, str]) -> dict[str, str]:
     """Return the values so that bake does not evaluate ``${…}`` and ``%{…}`` in them."""
     return {
         key: value.replace("${", "$${").replace("%{", "%%{")
@@ -195,7 +198,7 @@ def _build(  # noqa: PLR0913, PLR0917 - likewise
         *(str(buildx.path), "bake", buildx.builder_option, "--progress=rawjson"),
         *(f"--file={definition}", f"--metadata-file={folder / 'metadata.json'}"),
     ]
-    names = tuple(bake_name(one.name) for one in (target, *target.needs))
+    names = tuple(bake_name(part.name) for part in (target, *target.needs))
     log.parent.mkdir(parents=True, exist_ok=True)
     repaired = set[str]()
     with log.open("w", encoding="utf-8", buffering=1) as file:
@@ -208,12 +211,15 @@ def _build(  # noqa: PLR0913, PLR0917 - likewise
                 return steps
             if stopped():
                 break
-            failure = build_error(target.name, steps, log).failure
-            lost = _LOST.match(failure.error)
-            other = failure.fault is not None and failure.fault.kind == _OF_ANOTHER
-            cause = lost[1] if lost else _OF_ANOTHER if other else ""
+            error = build_error(target.name, steps, log)
+            lost, fault = _LOST.match(error.failure.error), error.failure.fault
+            cause = ""
+            if lost:
+                cause = lost[1]
+            elif fault and fault.kind == _OF_ANOTHER:
+                cause = _OF_ANOTHER
             if not cause or cause in repaired:
-                raise build_error(target.name, steps, log)
+                raise error
             repaired.add(cause)
             if lost:
                 forget_cache(buildx, f"id={cause}")
@@ -234,9 +240,8 @@ def _follow(
         if stopped():
             return False
         if line is not None:
-            log.writelines(
-                f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}\n" for text in steps.feed(line, now)
-            )
+            for text in steps.feed(line, now):
+                _write(log, text)
         if late := steps.overdue(buildx.step_seconds, now):
             _write(log, f"{late.name}: {late.error}")
             return False

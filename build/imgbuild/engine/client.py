@@ -139,11 +139,11 @@ class Engine:
 
     def images(self, label: str) -> list[StoredImage]:
         """Return the images with ``label``, in one call (docker-py's list makes N+1)."""
-        return [stored_image(one) for one in self._get("/images/json", label=label)]
+        return [stored_image(entry) for entry in self._get("/images/json", label=label)]
 
     def named(self, repository: str) -> list[StoredImage]:
         """Return the images that have a name in ``repository``."""
-        return [stored_image(one) for one in self._get("/images/json", reference=repository)]
+        return [stored_image(entry) for entry in self._get("/images/json", reference=repository)]
 
     def inspect(self, reference: str) -> StoredImage | None:
         """Return the image of that name or id, or ``None``; InputError for what can be neither."""
@@ -176,13 +176,13 @@ class Engine:
 
         None where it is gone: another build may have replaced it since it was listed.
         """
-        found = self._get(f"/images/{quote(image_id)}/history", may_be_gone=True)
-        return [HistoryEntry(one["CreatedBy"] or "", one["Size"] or 0) for one in found]
+        steps = self._get(f"/images/{quote(image_id)}/history", may_be_gone=True)
+        return [HistoryEntry(step["CreatedBy"] or "", step["Size"] or 0) for step in steps]
 
     def configuration(self, image_id: str) -> Mapping[str, Any]:
         """Return what containers of an image run with: variables, labels, command, user."""
-        found: Mapping[str, Any] = self._get(f"/images/{quote(image_id)}/json")["Config"]
-        return found
+        configuration: Mapping[str, Any] = self._get(f"/images/{quote(image_id)}/json")["Config"]
+        return configuration
 
     def save(self, image_id: str) -> Iterator[bytes]:
         """Yield the pieces of the archive that `load` takes."""
@@ -201,10 +201,12 @@ class Engine:
 
     def discard(self, image_id: str) -> bool:
         """Remove an image without names; without force, so a container in use keeps it."""
-        found = self.inspect(image_id)
-        if found is None or found.tags:
-            return found is None
-        return self._remove(lambda api: api.remove_image(found.id), in_use=409)
+        stored = self.inspect(image_id)
+        if stored is None:
+            return True
+        if stored.tags:
+            return False
+        return self._remove(lambda api: api.remove_image(stored.id), in_use=409)
 
     def load(self, archive: BinaryIO) -> tuple[str, ...]:
         """Load an archive; return the names of its images, or the ids of nameless ones."""
@@ -306,16 +308,16 @@ class Engine:
 
     def containers(self, label: str) -> list[LabelledObject]:
         """Return the containers with ``label``, stopped ones too."""
-        found = self._get("/containers/json?all=1", label=label)
-        return [LabelledObject(one["Id"], one["Labels"] or {}, one["Created"]) for one in found]
+        containers = self._get("/containers/json?all=1", label=label)
+        return [LabelledObject(c["Id"], c["Labels"] or {}, c["Created"]) for c in containers]
 
     def in_use(self, image_id: str) -> bool:
         """Return whether an image, or one built on it, has containers."""
         return bool(self._get("/containers/json?all=1", ancestor=image_id))
 
     def networks(self, label: str) -> list[LabelledObject]:
-        found = self._get("/networks", label=label)
-        return [LabelledObject(one["Id"], one["Labels"] or {}) for one in found]
+        networks = self._get("/networks", label=label)
+        return [LabelledObject(network["Id"], network["Labels"] or {}) for network in networks]
 
     def remove_network(self, network: str) -> None:
         """Remove a network that no container is on."""
@@ -330,7 +332,7 @@ class Engine:
     def build_cache(self) -> list[int]:
         """Return the size of each record of BuildKit's cache, in bytes; no image is summed up."""
         usage = self._get("/system/df?type=build-cache", WORK_SECONDS)
-        return [int(one["Size"]) for one in usage.get("BuildCache") or ()]
+        return [int(record["Size"]) for record in usage.get("BuildCache") or ()]
 
     def empty_build_cache(self) -> None:
         """Remove all of BuildKit's cache that no build uses, of other projects too."""

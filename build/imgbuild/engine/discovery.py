@@ -84,7 +84,9 @@ def docker_command(host: str | None) -> str:
 
 def _host_of_context() -> str | None:
     folder = _config_folder()
-    name = os.environ.get("DOCKER_CONTEXT") or _read(folder / "config.json").get("currentContext")
+    name = os.environ.get("DOCKER_CONTEXT") or _read_object(folder / "config.json").get(
+        "currentContext"
+    )
     if not name or name == "default":
         return None
     key = sha256(str(name).encode())
@@ -95,7 +97,7 @@ def _host_of_context() -> str | None:
         )
     meta = folder / "contexts" / "meta" / key / "meta.json"
     try:
-        host = str(_read(meta)["Endpoints"]["docker"]["Host"])
+        host = str(_read_object(meta)["Endpoints"]["docker"]["Host"])
     except (KeyError, TypeError):
         host = ""
     if not host:
@@ -111,10 +113,10 @@ def _config_folder() -> Path:
     return Path(os.environ.get("DOCKER_CONFIG") or home() / ".docker")
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read_object(path: Path) -> Mapping[str, Any]:
     """Return a JSON object; an empty one where there is none."""
     try:
-        found = parse_json(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
@@ -122,7 +124,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise MachineError(
             f"{path} cannot be read: {what}. Correct it, or let DOCKER_CONFIG name another folder."
         ) from error
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def find_buildx(

@@ -187,5 +187,7 @@ def find_fault(lines: Iterable[str]) -> BuildFault | None:
     end would look like the fault.
     """
     text = "\n".join(" ".join(line.lower().split()) for line in lines)
-    found = (one for one in FAULTS if any(sign in text for sign in one.signs.split("|")))
-    return next(found, None)
+    for fault in FAULTS:
+        if any(sign in text for sign in fault.signs.split("|")):
+            return fault
+    return None

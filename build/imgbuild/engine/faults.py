@@ -47,7 +47,7 @@ def engine_error(error: Exception, host: str | None) -> ImgbuildError:
     response = getattr(error, "response", None)
     if response is not None:
         return answered_error(said, host, refused=response.status_code < 500)
-    remedy = _remedy(said, _UNANSWERED)
+    remedy = _find_remedy(said, _UNANSWERED)
     return EngineUnusableError(f"{_engine(host)} cannot be used: {said}. {remedy}{DOCTOR}")
 
 
@@ -57,7 +57,7 @@ def answered_error(said: str, host: str | None, *, refused: bool) -> ImgbuildErr
     A request that it ``refused`` (HTTP 4xx) is a `CheckFailedError`, or an `InputError` for what is
     no name of an image; everything else is the machine's fault.
     """
-    remedy = _remedy(said, _ANSWERED)
+    remedy = _find_remedy(said, _ANSWERED)
     if refused and not remedy:
         if "invalid reference format" in said.lower():
             return InputError(f"{_engine(host)} refuses: {said}. Give the name or id of an image.")
@@ -84,10 +84,8 @@ def _engine(host: str | None) -> str:
     return f"The engine at {host or DEFAULT_HOST}"
 
 
-def _remedy(said: str, remedies: Mapping[str, str]) -> str:
-    fitting = (
-        remedy
-        for signs, remedy in remedies.items()
-        if any(sign in said.lower() for sign in signs.split("|"))
-    )
-    return next(fitting, "")
+def _find_remedy(said: str, remedies: Mapping[str, str]) -> str:
+    for signs, remedy in remedies.items():
+        if any(sign in said.lower() for sign in signs.split("|")):
+            return remedy
+    return ""

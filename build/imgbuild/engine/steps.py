@@ -71,8 +71,8 @@ class Step:
     @property
     def has_worked(self) -> bool:
         """Whether it did something: no cache, no base image that is there."""
-        found = "] FROM " in self.name and self.elapsed < FOUND_SECONDS
-        return self.state == "done" and not self.is_internal and not found
+        is_at_hand = "] FROM " in self.name and self.elapsed < FOUND_SECONDS
+        return self.state == "done" and not self.is_internal and not is_at_hand
 
     @property
     def image_id(self) -> str | None:
@@ -144,10 +144,10 @@ class BuildSteps:
         return self._steps[""]
 
     def _read(self, message: Message, now: float) -> Iterator[str]:
-        vertices = [one for one in message.get("vertexes") or () if one["digest"]]
+        vertices = [vertex for vertex in message.get("vertexes") or () if vertex["digest"]]
         for vertex in vertices:
             if vertex["digest"] not in self._steps:
-                name = self._bare(str(vertex["name"]))
+                name = self._remove_target(str(vertex["name"]))
                 self._steps[vertex["digest"]] = Step(len(self._steps) + 1, name)
         # Output goes first: the last lines of a step can come together with its end.
         for log in message.get("logs") or ():
@@ -160,25 +160,25 @@ class BuildSteps:
         for vertex in vertices:
             yield from self._read_state(self._steps[vertex["digest"]], vertex, now)
         for warning in message.get("warnings") or ():
-            said = _decoded(warning["short"]).decode("utf-8", "replace")
+            said = _decode(warning["short"]).decode("utf-8", "replace")
             yield from self._remark(f"warning: {said}")
 
-    def _bare(self, name: str) -> str:
+    def _remove_target(self, name: str) -> str:
         """Return a step's name without the target.
 
         With several targets, bake writes ``[TARGET STAGE 3/4] RUN …`` and ``[TARGET] exporting …``;
         with a single one it leaves the target out.
         """
         bare = " ".join(name.split())
-        if found := self._of_target.match(bare):
-            stage, rest = found[1], bare[found.end() :]
+        if target := self._of_target.match(bare):
+            stage, rest = target[1], bare[target.end() :]
             return f"[{stage}] {rest}" if stage else rest
         return bare
 
     def _read_output(self, message: Message, now: float) -> Iterator[str]:
         step = self._steps[message["vertex"]]
         stream = int(message.get("stream") or 0)
-        data = step.pending.pop(stream, b"") + _decoded(message["data"])
+        data = step.pending.pop(stream, b"") + _decode(message["data"])
         *lines, step.pending[stream] = data.split(b"\n")
         for line in lines:
             yield _add_output(step, line, now)
@@ -188,7 +188,7 @@ class BuildSteps:
 
         A step can run again after it was done: once for its metadata, once for its content.
         """
-        state, error = _state(vertex), str(vertex.get("error") or "")
+        state, error = _read_step_state(vertex), str(vertex.get("error") or "")
         if state == "failed" and step.name.startswith(_OF_CACHE):
             yield from self._remark(f"warning: {step.name}: {error}")
             state, error = "done", ""
@@ -199,7 +199,7 @@ class BuildSteps:
                 if line:
                     yield _add_output(step, line, now)
             step.pending.clear()
-        step.state, step.error, step.elapsed = state, error, _elapsed(vertex)
+        step.state, step.error, step.elapsed = state, error, _elapsed_seconds(vertex)
         step.since = now if state == "running" else None
         outcome = f"{state} after {step.elapsed:.1f} s{f': {error}' if error else ''}"
         yield f"#{step.number} {step.name} ({'started' if state == 'running' else outcome})"
@@ -215,14 +215,14 @@ def _add_output(step: Step, line: bytes, now: float) -> str:
     """Take in a line as a terminal shows it: what a progress bar overwrote is gone."""
     text = line.decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2].rstrip()
     step.tail.append(text)
-    if found := _WRITTEN.fullmatch(text):
-        step.written[found[1]] = found[2]
+    if export := _WRITTEN.fullmatch(text):
+        step.written[export[1]] = export[2]
     if step.state == "running" and text.strip() in {WAITS, GOES_ON}:
         step.since = now if text.strip() == GOES_ON else None
     return f"#{step.number} {text}"
 
 
-def _state(vertex: Message) -> StepState | None:
+def _read_step_state(vertex: Message) -> StepState | None:
     if error := vertex.get("error"):
         # So ends a step of a build that was stopped.
         return "cancelled" if error.rstrip().endswith("context canceled") else "failed"
@@ -233,12 +233,12 @@ def _state(vertex: Message) -> StepState | None:
     return "running" if vertex.get("started") else None
 
 
-def _elapsed(vertex: Message) -> float:
+def _elapsed_seconds(vertex: Message) -> float:
     if not (vertex.get("started") and vertex.get("completed")):
         return 0.0
     begin, end = (datetime.fromisoformat(vertex[key]) for key in ("started", "completed"))
     return max(0.0, (end - begin).total_seconds())
 
 
-def _decoded(data: str) -> bytes:
+def _decode(data: str) -> bytes:
     return base64.b64decode(data, validate=True)

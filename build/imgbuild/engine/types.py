@@ -84,9 +84,12 @@ def engine_version(info: Answer) -> EngineVersion:
     status = {str(pair[0]): str(pair[1]) for pair in info.get("DriverStatus") or ()}
     # The runtime goes first, since every engine knows it. Engines tell the devices of the Container
     # Device Interface from API 1.50 on.
-    devices = [str(one.get("ID", "")) for one in info.get("DiscoveredDevices") or ()]
-    cdi = any(name.startswith("nvidia.com/gpu=") for name in devices)
-    runtime = "nvidia" in (info.get("Runtimes") or {})
+    devices = [str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or ()]
+    gpus: GpuRequest | None = None
+    if "nvidia" in (info.get("Runtimes") or {}):
+        gpus = "nvidia"
+    elif any(device.startswith("nvidia.com/gpu=") for device in devices):
+        gpus = "cdi"
     return EngineVersion(
         version=str(info.get("ServerVersion", "")),
         storage_driver=str(info.get("Driver", "")),
@@ -94,26 +97,28 @@ def engine_version(info: Answer) -> EngineVersion:
         containerd_store=status.get("driver-type", "").startswith("io.containerd.snapshotter"),
         root_dir=str(info.get("DockerRootDir", "")),
         architecture=str(info.get("Architecture", "")),
-        gpus="nvidia" if runtime else "cdi" if cdi else None,
+        gpus=gpus,
     )
 
 
 def stored_image(answer: Answer) -> StoredImage:
     """Return an entry of ``/images/json``, or the answer of ``/images/NAME/json``."""
+    config = answer.get("Config") or {}
+    layers = (answer.get("RootFS") or {}).get("Layers")
     return StoredImage(
         id=str(answer["Id"]),
         # Engines before 25 write <none>:<none> for none.
         tags=tuple(str(tag) for tag in answer.get("RepoTags") or () if "<none>" not in str(tag)),
-        labels=(answer.get("Config") or answer).get("Labels") or {},
+        labels=(config or answer).get("Labels") or {},
         size=int(answer.get("Size") or 0),
-        created=_seconds(answer.get("Created") or 0),
-        layers=tuple(str(one) for one in (answer.get("RootFS") or {}).get("Layers") or ()),
-        user=str((answer.get("Config") or {}).get("User") or ""),
-        digests=tuple(str(one) for one in answer.get("RepoDigests") or ()),
+        created=_created_seconds(answer.get("Created") or 0),
+        layers=tuple(map(str, layers or ())),
+        user=str(config.get("User") or ""),
+        digests=tuple(map(str, answer.get("RepoDigests") or ())),
     )
 
 
-def _seconds(created: str | int) -> int:
+def _created_seconds(created: str | int) -> int:
     """Return seconds since 1970; an image without a date (``0001-01-01``) has 0.
 
     So has one whose date is after the year 9999 in UTC.

@@ -227,18 +227,18 @@ class RegistryConnection:
 
 def read_challenges(header: str) -> dict[str, dict[str, str]]:
     """Return the parameters of each scheme of a ``WWW-Authenticate`` header, in lower case."""
-    found: dict[str, dict[str, str]] = {}
-    last: dict[str, str] = {}
+    challenges: dict[str, dict[str, str]] = {}
+    parameters: dict[str, str] = {}
     for item in parse_http_list(header):
         names, is_set, value = item.partition("=")
         *scheme, name = names.lower().split() or [""]
         if not is_set:
             scheme = [name]
         if scheme:
-            last = found.setdefault(scheme[0], {})
+            parameters = challenges.setdefault(scheme[0], {})
         if is_set:
-            last[name] = value.strip().removeprefix('"').removesuffix('"')
-    return found
+            parameters[name] = value.strip().removeprefix('"').removesuffix('"')
+    return challenges
 
 
 def docker_credentials(host: str) -> Credentials | None:
@@ -253,7 +253,7 @@ def docker_credentials(host: str) -> Credentials | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a helper that is not there; the error says so
-            found = auth.resolve_authconfig(auth.load_config(), host) or {}
+            entry = auth.resolve_authconfig(auth.load_config(), host) or {}
     except (DockerException, ValueError, KeyError, TypeError, AttributeError, OSError):
         # Their messages quote what they could not read, which may be a password.
         raise CheckFailedError(
@@ -261,11 +261,13 @@ def docker_credentials(host: str) -> Credentials | None:
             f"credential store (credsStore, credHelpers) fails. Correct it: docker login {host}."
         ) from None
     # The keys of a store's entry begin with capitals.
-    known = {name.lower(): value or "" for name, value in found.items()}
-    made = Credentials(
-        known.get("username", ""), known.get("password", ""), known.get("identitytoken", "")
+    values = {name.lower(): value or "" for name, value in entry.items()}
+    credentials = Credentials(
+        user=values.get("username", ""),
+        password=values.get("password", ""),
+        identity=values.get("identitytoken", ""),
     )
-    return made if made.user or made.identity else None
+    return credentials if credentials.user or credentials.identity else None
 
 
 def error_text(answer: http.Answer) -> str:

@@ -101,10 +101,10 @@ class Manifest:
         return self._digest_of("subject")
 
     def _digest_of(self, key: str) -> str:
-        described = self.document().get(key)
-        if not isinstance(described, Mapping):
+        part = self.document().get(key)
+        if not isinstance(part, Mapping):
             return ""
-        digest = str(described.get("digest", ""))
+        digest = str(part.get("digest", ""))
         if not DIGEST.fullmatch(digest):
             raise DamagedError(f"The manifest {self.digest}: its {key} has no sha256.")
         return digest
@@ -118,11 +118,13 @@ class Manifest:
         config, layers = document.get("config"), document.get("layers")
         if config is None or not isinstance(layers, list):
             raise DamagedError(f"{self.digest} lists several platforms, not one image: build it.")
-        described = (one if isinstance(one, Mapping) else {} for one in (config, *layers))
-        sizes: tuple[Any, ...] = tuple(one.get("size") for one in described)
-        if not all(type(size) is int and 0 <= size < LARGEST_BLOB for size in sizes):
-            raise DamagedError(f"{self.digest} refers to something without a size that can be.")
-        return sizes
+        sizes = []
+        for part in (config, *layers):
+            size = part.get("size") if isinstance(part, Mapping) else None
+            if type(size) is not int or not 0 <= size < LARGEST_BLOB:
+                raise DamagedError(f"{self.digest} refers to something without a size that can be.")
+            sizes.append(size)
+        return tuple(sizes)
 
     def is_image(self, image_id: str) -> bool:
         """Return whether an engine gives its image this id, by what the manifest says.

@@ -57,8 +57,8 @@ class RegistryClient(RegistryConnection):
 
     def heads(self, tags: Sequence[str]) -> dict[str, str]:
         """Return the digest of each tag that is there."""
-        found = in_parallel(self.head, tags, REQUESTS)
-        return {tag: digest for tag, digest in zip(tags, found, strict=True) if digest}
+        digests = in_parallel(self.head, tags, REQUESTS)
+        return {tag: digest for tag, digest in zip(tags, digests, strict=True) if digest}
 
     def manifest(self, reference: str) -> repository.Manifest | None:
         answer = self._read("GET", f"/manifests/{reference}", f"reading {reference}")
@@ -126,22 +126,22 @@ class RegistryClient(RegistryConnection):
 
     def tags(self) -> tuple[str, ...]:
         """Return every tag, sorted; none of a repository that does not exist yet."""
-        found: set[str] = set()
+        tags: set[str] = set()
         pages: set[str] = set()
         path = "/tags/list?n=1000"  # registries may return fewer
         while path:
-            if path in pages or len(pages) == MOST_PAGES or len(found) > MOST_TAGS:
+            if path in pages or len(pages) == MOST_PAGES or len(tags) > MOST_TAGS:
                 raise CheckFailedError(f"{self.name}: its tags have no end. Is it a registry?")
             pages.add(path)
             answer = self._read("GET", path, "listing its tags")
             if answer is None:
                 break
-            found.update(self._listed(answer.body))
+            tags.update(self._read_tags(answer.body))
             following = _NEXT.search(answer.headers.get("Link", ""))
             path = resolve_redirect(answer.url, following[1]) if following else ""
-        return tuple(sorted(found))
+        return tuple(sorted(tags))
 
-    def _listed(self, body: bytes) -> list[str]:
+    def _read_tags(self, body: bytes) -> list[str]:
         """Return the tags of one answer; CheckFailedError: it has what is no tag."""
         try:
             tags: list[str] = parse_strict_json(body)["tags"] or []
@@ -193,15 +193,15 @@ class RegistryClient(RegistryConnection):
         if self._read("GET", f"/referrers/{subject}", "asking what refers to an image"):
             return
         artifact, tag = self.manifest(digest), subject.replace(":", "-")
-        found = self.manifest(tag)
-        listed = [*found.document().get("manifests", ())] if found else []
-        if artifact is None or any(one.get("digest") == digest for one in listed):
+        index_manifest = self.manifest(tag)
+        entries = [*index_manifest.document().get("manifests", ())] if index_manifest else []
+        if artifact is None or any(entry.get("digest") == digest for entry in entries):
             return
-        described = repository.descriptor(artifact.media_type, artifact.content)
+        entry = repository.descriptor(artifact.media_type, artifact.content)
         index = {
             "schemaVersion": 2,
             "mediaType": repository.INDEXES[0],
-            "manifests": [*listed, {**described, "artifactType": kind}],
+            "manifests": [*entries, {**entry, "artifactType": kind}],
         }
         self.put_manifest(tag, json.dumps(index).encode(), repository.INDEXES[0])
 
@@ -216,12 +216,12 @@ class RegistryClient(RegistryConnection):
         where = f"{self.name}:{tag}"
         try:
             document = manifest.document()
-            found, (layer,) = document.get("artifactType"), document["layers"]
+            (layer,) = document["layers"]
             digest = str(layer["digest"])
         except (CheckFailedError, KeyError, TypeError, ValueError) as error:
             raise repository.DamagedError(f"{where} is not an artifact of imgbuild.") from error
-        if found != kind:
-            raise repository.DamagedError(f"{where} is of the type {found}, not {kind}.")
+        if (own_kind := document.get("artifactType")) != kind:
+            raise repository.DamagedError(f"{where} is of the type {own_kind}, not {kind}.")
         return repository.Artifact(self.blob(digest, LARGEST_DOCUMENT), manifest.subject, where)
 
     def _read(self, method: str, path: str, what: str, most: int = LARGEST_ANSWER) -> Answer | None:
@@ -230,11 +230,11 @@ class RegistryClient(RegistryConnection):
         return None if answer.status == 404 else answer
 
     def _check_digest(self, content: bytes, digest: str, what: str) -> None:
-        found = repository.digest_of(content)
-        if found != digest:
+        actual = repository.digest_of(content)
+        if actual != digest:
             raise CheckFailedError(
-                f"{self.name}: {what}: the registry gave content with digest {found} for {digest}. "
-                "Nothing was kept. Its storage, or a proxy before it, is damaged."
+                f"{self.name}: {what}: the registry gave content with digest {actual} for "
+                f"{digest}. Nothing was kept. Its storage, or a proxy before it, is damaged."
             )
 
 

@@ -9,7 +9,7 @@ With a key, nothing is sent to a public log. Sources: cosign 2.5 and 3.1, ``--he
 import base64
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -85,10 +85,10 @@ class Cosign:
     def call(self, *words: str, registry: bool = True) -> Finished:
         """Run it to its end; passwords are in the environment. MachineError: it is not there."""
         trusted = ["--registry-cacert", self.ca] if registry and self.ca else []
-        found = run(["cosign", *words, *trusted], timeout=SECONDS)
-        if found.code == NOT_FOUND:
+        finished = run(["cosign", *words, *trusted], timeout=SECONDS)
+        if finished.code == NOT_FOUND:
             raise MachineError(_MISSING)
-        return found
+        return finished
 
     @cached_property
     def has_signing_config(self) -> bool:
@@ -106,13 +106,13 @@ class Signer:
     @cached_property
     def trust(self) -> "Trust":
         """What verifies this signer's own signatures. CheckFailedError: the key cannot be read."""
-        found = self.cosign.call("public-key", f"--key={self.key}", registry=False)
-        if not found.ok:
+        answer = self.cosign.call("public-key", f"--key={self.key}", registry=False)
+        if not answer.ok:
             raise CheckFailedError(
-                f"--sign-key {self.key}: {found.last(1)}. It is a key of cosign (cosign "
+                f"--sign-key {self.key}: {answer.last(1)}. It is a key of cosign (cosign "
                 "generate-key-pair), with its password in COSIGN_PASSWORD, or an address of a KMS."
             )
-        return Trust(self.cosign, public_key=found.output)
+        return Trust(self.cosign, public_key=answer.output)
 
     def sign(self, reference: str, predicates: Mapping[str, bytes]) -> None:
         """Attest the predicates, as `attest` does, and sign the image.
@@ -140,9 +140,9 @@ class Signer:
         options = [f"--key={self.key}", "--tlog-upload=false"] if self.key else []
         if self.cosign.has_signing_config:  # with which it writes one of the two forms alone
             options.append("--use-signing-config=false")
-        found = self.cosign.call(command, "--yes", *options, *words)
-        if not found.ok:
-            raise CheckFailedError(f"cosign {command} failed for {words[-1]}: {found.last()}")
+        answer = self.cosign.call(command, "--yes", *options, *words)
+        if not answer.ok:
+            raise CheckFailedError(f"cosign {command} failed for {words[-1]}: {answer.last()}")
 
 
 @dataclass(frozen=True)
@@ -165,29 +165,27 @@ class Trust:
 
     def require_signature(self, reference: str) -> None:
         """Return if the image at a reference by digest is signed; CheckFailedError with why not."""
-        self._call("verify", reference)
+        _require_ok(self._run("verify", reference), reference)
 
     def read_attestations(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
         """Return the predicates of a type, one of `TYPES` or a URI, that are attested of an image.
 
         CheckFailedError: none is, or only by somebody else.
         """
-        return _read_predicates(
-            self._call("verify-attestation", f"--type={kind}", reference), kind, reference
+        answer = _require_ok(
+            self._run("verify-attestation", f"--type={kind}", reference), reference
         )
+        return _read_predicates(answer.output, kind, reference)
 
     def read_attestations_if_any(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
         """Return the same, or nothing if the registry has no attestation of the type.
 
         CheckFailedError: the registry could not be asked, or one is there that is not trusted.
         """
-        found = self._run("verify-attestation", f"--type={kind}", reference)
-        if not found.ok and _NO_ATTESTATION.search(found.errors):
+        answer = self._run("verify-attestation", f"--type={kind}", reference)
+        if not answer.ok and _NO_ATTESTATION.search(answer.errors):
             return ()
-        return _read_predicates(_require(found, reference), kind, reference)
-
-    def _call(self, command: str, *words: str) -> Finished:
-        return _require(self._run(command, *words), words[-1])
+        return _read_predicates(_require_ok(answer, reference).output, kind, reference)
 
     def _run(self, command: str, *words: str) -> Finished:
         with work_folder("verify") as folder:
@@ -206,36 +204,35 @@ class Trust:
         ]
 
 
-def _require(found: Finished, reference: str) -> Finished:
-    """Return what cosign has verified; CheckFailedError with the reason if it has not."""
-    if found.ok:
-        return found
-    reasons = (text for sign, text in _REASONS.items() if sign in found.errors)
-    raise CheckFailedError(f"{reference}: {next(reasons, found.last(1))}.")
+def _require_ok(answer: Finished, reference: str) -> Finished:
+    """Return cosign's answer if it has verified; CheckFailedError with the reason if it has not."""
+    if answer.ok:
+        return answer
+    reasons = (text for sign, text in _REASONS.items() if sign in answer.errors)
+    raise CheckFailedError(f"{reference}: {next(reasons, answer.last(1))}.")
 
 
-def _read_predicates(found: Finished, kind: str, reference: str) -> tuple[Mapping[str, Any], ...]:
-    """Return the predicates of a type that cosign has verified; CheckFailedError for none."""
-    digest = reference.rpartition(":")[2]
-    predicates = (*_verified_predicates(found.output, TYPES.get(kind, kind), digest),)
-    if not predicates:
-        raise CheckFailedError(f"{reference}: no attestation of the type {kind} is about it.")
-    return predicates
+def _read_predicates(output: str, kind: str, reference: str) -> tuple[Mapping[str, Any], ...]:
+    """Return the predicates of a type, about an image at a digest, that cosign has verified.
 
-
-def _verified_predicates(output: str, kind: str, digest: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the predicates of this type, about this digest, of what cosign has verified."""
+    CheckFailedError: there is none.
+    """
+    digest, uri = reference.rpartition(":")[2], TYPES.get(kind, kind)
+    predicates = []
     for line in output.splitlines():
         try:
             payload = parse_strict_json(line.encode())["payload"]
             statement = parse_strict_json(base64.b64decode(payload))
-            subjects = [one["digest"]["sha256"] for one in statement["subject"]]
-            same = statement["_type"] in _STATEMENTS and statement["predicateType"] == kind
+            subjects = [subject["digest"]["sha256"] for subject in statement["subject"]]
+            is_of_type = statement["_type"] in _STATEMENTS and statement["predicateType"] == uri
             predicate = statement["predicate"]
         except (ValueError, KeyError, TypeError):
             continue
-        if same and digest in subjects and isinstance(predicate, dict):
-            yield predicate
+        if is_of_type and digest in subjects and isinstance(predicate, dict):
+            predicates.append(predicate)
+    if not predicates:
+        raise CheckFailedError(f"{reference}: no attestation of the type {kind} is about it.")
+    return tuple(predicates)
 
 
 def suite_byproducts(
@@ -254,15 +251,15 @@ def suite_byproducts(
 
 def attested_suites(predicates: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the entries that `suite_byproducts` wrote into provenances, by suite."""
-    found = {}
+    entries = {}
     for predicate in predicates:
         details = predicate.get("runDetails")
         byproducts = details.get("byproducts") if isinstance(details, Mapping) else None
         for byproduct in byproducts if isinstance(byproducts, list) else ():
             name = str(byproduct.get("name")) if isinstance(byproduct, Mapping) else ""
             if name.startswith(_BYPRODUCT):
-                found[name.removeprefix(_BYPRODUCT)] = byproduct.get("annotations")
-    return found
+                entries[name.removeprefix(_BYPRODUCT)] = byproduct.get("annotations")
+    return entries
 
 
 def find_signer(key: str | None, settings: Settings, *, keyless: bool = False) -> Signer | None:
