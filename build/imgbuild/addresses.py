@@ -17,13 +17,14 @@ def redact(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def same_site(one: str, other: str) -> bool:
+def same_site(url: str, other: str) -> bool:
     """Return whether two addresses are of one scheme, host and port."""
-    first, second = (
-        (parts.scheme, parts.hostname, parts.port or PORTS.get(parts.scheme))
-        for parts in map(urlsplit, (one, other))
-    )
-    return first == second
+    return _site(url) == _site(other)
+
+
+def _site(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or PORTS.get(parts.scheme)
 
 
 def is_unencrypted(url: str) -> bool:

@@ -75,7 +75,9 @@ def in_parallel(
 
     The first exception is raised, and no further item begins; see `as_completed`.
     """
-    numbers = range(len(items))
-    done = as_completed(lambda at: function(items[at]), numbers, workers, stop=stop, grace=grace)
-    found = dict(done)
-    return [found[number] for number in numbers]
+    indices = range(len(items))
+    completed = as_completed(
+        lambda index: function(items[index]), indices, workers, stop=stop, grace=grace
+    )
+    results = dict(completed)
+    return [results[index] for index in indices]

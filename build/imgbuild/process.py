@@ -165,9 +165,9 @@ def _read_all(process: Process, text: str, timeout: float | None) -> tuple[str, 
     ends = math.inf if timeout is None else time.monotonic() + timeout
     stdin, process.stdin = process.stdin, None
     threading.Thread(target=_feed, args=(stdin, text), daemon=True).start()
-    found = {stream: bytearray() for stream in (process.stdout, process.stderr) if stream}
+    outputs = {stream: bytearray() for stream in (process.stdout, process.stderr) if stream}
     with selectors.DefaultSelector() as selector:
-        for stream in found:
+        for stream in outputs:
             selector.register(stream, selectors.EVENT_READ)
         while selector.get_map():
             left = ends - time.monotonic()
@@ -176,13 +176,13 @@ def _read_all(process: Process, text: str, timeout: float | None) -> tuple[str, 
                 raise TimeoutExpired(process.args, timeout or 0)
             for key, _ in ready:
                 data = os.read(key.fd, _CHUNK_BYTES)
-                found[key.fileobj] += data  # type: ignore[index]  # it was registered as a stream
+                outputs[key.fileobj] += data  # type: ignore[index]  # it was registered as a stream
                 if not data:
                     selector.unregister(key.fileobj)
-            if sum(map(len, found.values())) > OUTPUT_LIMIT:
+            if sum(map(len, outputs.values())) > OUTPUT_LIMIT:
                 process.kill()
                 raise OverflowError
-    output, errors = (data.decode(errors="replace") for data in found.values())
+    output, errors = (data.decode(errors="replace") for data in outputs.values())
     return output, errors
 
 

@@ -56,16 +56,15 @@ class Sites:
 
     def address(self, url: str) -> str:
         """Return the URL to ask: that of a mirror if ``url`` belongs to a mirrored upstream."""
-        inside = {
-            _folder(upstream): _folder(mirror.url)
-            for name, upstream in self.upstreams.items()
-            if (mirror := self.settings.mirrors.get(name))
-            and _folder(url).startswith(_folder(upstream))
-        }
-        if not inside:
+        mirrored: dict[str, str] = {}
+        for name, upstream in self.upstreams.items():
+            folder, mirror = _add_slash(upstream), self.settings.mirrors.get(name)
+            if mirror and _add_slash(url).startswith(folder):
+                mirrored[folder] = _add_slash(mirror.url)
+        if not mirrored:
             return url
-        longest = max(inside, key=len)
-        return inside[longest] + url[len(longest) :]
+        longest = max(mirrored, key=len)
+        return mirrored[longest] + url[len(longest) :]
 
     def login(self, url: str) -> Credentials | None:
         """Return the login of the URL's host, if the netrc file names that host.
@@ -73,14 +72,18 @@ class Sites:
         Its ``default`` entry is not used: it would be sent to anyone. InputError: the netrc file
         cannot be read.
         """
-        found = self._logins.get(urlsplit(url).hostname or "")
-        return Credentials(found[0] or "", found[2] or "") if found else None
+        entry = self._logins.get(urlsplit(url).hostname or "")
+        if entry is None:
+            return None
+        user, _, password = entry
+        return Credentials(user or "", password or "")
 
     def check_logins(self) -> None:
         """Raise InputError if apt or uv would send a login of the netrc file over plain http."""
-        mirrors = (mirror.url for mirror in self.settings.mirrors.values())
-        for url in filter(self.login, (*map(self.address, self.upstreams.values()), *mirrors)):
-            if is_unencrypted(url):
+        addresses = [self.address(url) for url in self.upstreams.values()]
+        addresses += [mirror.url for mirror in self.settings.mirrors.values()]
+        for url in addresses:
+            if self.login(url) and is_unencrypted(url):
                 raise InputError(
                     f"The settings: netrc {self.settings.netrc} has a login for {url}, which is "
                     "plain http, where all can read it. Name the site by https, or remove its "
@@ -95,12 +98,15 @@ class Sites:
         """
         named = {"The settings: ca_bundle": self.settings.ca_bundle}
         named |= {name: os.environ.get(name) for name in CA_VARIABLES}
-        source, path = next(((name, path) for name, path in named.items() if path), ("", None))
-        if path is None:
-            return next((str(bundle) for bundle in SYSTEM_BUNDLES if bundle.is_file()), True)
-        if not Path(path).exists():
-            raise InputError(f"{source} names {path}, which does not exist. Correct or remove it.")
-        return path
+        for source, path in named.items():
+            if not path:
+                continue
+            if not Path(path).exists():
+                raise InputError(
+                    f"{source} names {path}, which does not exist. Correct or remove it."
+                )
+            return path
+        return next((str(bundle) for bundle in SYSTEM_BUNDLES if bundle.is_file()), True)
 
     def client(self) -> "HttpClient":
         """Return a new client that trusts the CAs and sends the logins of these sites.
@@ -150,5 +156,5 @@ class Sites:
             raise InputError(f"The settings: netrc {path}{line}: {fault}. {_NETRC}") from None
 
 
-def _folder(url: str) -> str:
+def _add_slash(url: str) -> str:
     return url.rstrip("/") + "/"

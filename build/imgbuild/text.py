@@ -29,10 +29,10 @@ def parse_duration(text: str) -> float:
     """
     if text == "0":
         return 0.0
-    found = _DURATION.fullmatch(text)
-    if not text or found is None:
+    match = _DURATION.fullmatch(text)
+    if not text or match is None:
         raise ValueError(f"{text!r} is not a duration, such as 90s, 30m or 1h30m (0: none)")
-    hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(hours * 3600 + minutes * 60 + seconds)
 
 
@@ -72,22 +72,28 @@ def without_logins(text: str) -> str:
 
 def printable(text: str) -> str:
     """Return a text with the code of each character that a terminal obeys, as in JSON."""
-    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def ranges(found: Iterable[str], every: Sequence[str]) -> str:
+def ranges(some: Iterable[str], every: Sequence[str]) -> str:
     """Return some of ``every``, in its order; three or more that are together as ``a to c``."""
-    runs = [[*run] for there, run in groupby(every, {*found}.__contains__) if there]
-    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
+    selected, parts = {*some}, []
+    for is_selected, group in groupby(every, selected.__contains__):
+        run = [*group]
+        if is_selected and len(run) > 2:
+            run = [f"{run[0]} to {run[-1]}"]
+        parts += run if is_selected else []
+    return ", ".join(parts)
 
 
 def align_rows(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the rows as lines, each column as wide as its widest cell."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def table_with_notes(rows: Sequence[Sequence[str]], notes: Sequence[Iterable[str]]) -> list[str]:

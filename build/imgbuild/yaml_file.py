@@ -67,7 +67,7 @@ class Document:
     def reject(self, faults: list[Fault]) -> InputError:
         """Return the error that names every fault, in the order of the file."""
         ordered = sorted(faults, key=lambda fault: self._mark(fault.location))
-        lines = [f"{self.position(one.location)}: {one.message}" for one in ordered[:_NAMED]]
+        lines = [f"{self.position(fault.location)}: {fault.message}" for fault in ordered[:_NAMED]]
         count = count_text(len(faults), "fault")
         count += f", the first {_NAMED} of them above" if len(faults) > _NAMED else ""
         return InputError("\n".join([*lines, f"{self.path}: {count}; nothing was done."]))
@@ -176,8 +176,8 @@ def check(document: Document, model: type[ModelT]) -> tuple[ModelT | None, list[
         return model.model_validate(document.value), list(document.faults)
     except ValidationError as error:
         items = [dict(item) for item in error.errors()]
-        found = [_explain(document, model, i) for i in items if not _follows(i, items)]
-        return None, [*document.faults, *found]
+        faults = [_explain(document, model, item) for item in items if not _follows(item, items)]
+        return None, [*document.faults, *faults]
 
 
 #: What pydantic's error types mean in this project's words.
@@ -228,9 +228,9 @@ def _explain(document: Document, model: type[BaseModel], item: dict[str, Any]) -
         message = said.format(name=name, got=got, **context)
     else:
         types: dict[type, str] = {str: repr(got), dict: "a mapping", list: "a list"}
-        found = types.get(type(got), "a value of another type")
+        value = types.get(type(got), "a value of another type")
         said = item["msg"].removesuffix(".").replace("Input should", f"{name} should")
-        message = f"{said} (found {found})"
+        message = f"{said} (found {value})"
     return Fault(location, message)
 
 
@@ -238,19 +238,23 @@ def _keys_at(model: type[BaseModel], location: Location) -> str:
     """Return the keys that the model at ``location`` knows, by the names used in the file."""
     models = [model]
     for part in location:  # a key of a table, or pydantic's tag of a union, leads nowhere
-        models = [
-            inner
-            for one in models
-            for key, info in one.model_fields.items()
-            if part in {key, info.alias}
-            for inner in models_in(info.annotation)
-        ] or models
-    fields = (item for one in models for item in one.model_fields.items())
-    return ", ".join(sorted({info.alias or key for key, info in fields}))
+        inner: list[type[BaseModel]] = []
+        for outer in models:
+            for key, info in outer.model_fields.items():
+                if part in {key, info.alias}:
+                    inner += _models_of(info.annotation)
+        models = inner or models
+    keys: set[str] = set()
+    for known in models:
+        keys |= {info.alias or key for key, info in known.model_fields.items()}
+    return ", ".join(sorted(keys))
 
 
-def models_in(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401
+def _models_of(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401
     """Return the models that a type consists of."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for arg in get_args(annotation) for model in models_in(arg)]
+    models: list[type[BaseModel]] = []
+    for argument in get_args(annotation):
+        models += _models_of(argument)
+    return models

@@ -234,8 +234,8 @@ class BuildDisplay:
         """Return ``12 of 34 done, 2 building, 1 testing, 3m12s, longest: 2/2 RUN make of …``."""
         counts, now = Counter(line.state for line in self._lines.values()), self._clock()
         parts = [f"{self._done} of {len(self._with_work)} done"]
-        for state in (State.BUILDING, State.TESTING, State.WAITING, State.FAILED):
-            parts += [f"{counts[state]} {state}"] if counts[state] else []
+        shown = (State.BUILDING, State.TESTING, State.WAITING, State.FAILED)
+        parts += [f"{counts[state]} {state}" for state in shown if counts[state]]
         parts.append(clock_time(now - self._started))
         longest: tuple[float, Step, ImageLine] | None = None
         for line in self._lines.values():
