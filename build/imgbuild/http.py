@@ -3,6 +3,7 @@
 import random
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -188,12 +189,11 @@ class HttpClient:
             method, url, headers, content=content, authorization=authorization, secret=secret
         ) as response:
             body = bytearray()
-            with deadline(ANSWER_SECONDS, response):
-                for chunk in response.raw.stream(_CHUNK, decode_content=True):
-                    body += chunk
-                    if len(body) > limit:
-                        size = f"{limit >> 20} MiB"
-                        raise MachineError(f"{redact(url)} sent more than {size}: refused.")
+            for piece in read_body(response, ANSWER_SECONDS, decode=True):
+                body += piece
+                if len(body) > limit:
+                    size = f"{limit >> 20} MiB"
+                    raise MachineError(f"{redact(url)} sent more than {size}: refused.")
             return Answer(response.status_code, response.headers, bytes(body), response.url)
 
     @contextmanager
@@ -274,39 +274,21 @@ def _proxies(url: str) -> dict[str, str]:
     return {} if is_loopback(urlsplit(url).netloc) else dict(get_environ_proxies(url))
 
 
-@contextmanager
-def deadline(seconds: float, response: requests.Response) -> Iterator[Callable[[], None]]:
-    """Cut the answer off when reading it takes longer; what is given begins the time anew.
+def read_body(
+    response: requests.Response, seconds: float, *, decode: bool, renew_bytes: float = inf
+) -> Iterator[bytes]:
+    """Yield the body of an answer in the pieces in which it arrives.
 
-    TransientError: it took longer.
+    TransientError: it took longer than ``seconds``, which begin anew after each ``renew_bytes``.
     """
-    timers, late = list[threading.Timer](), threading.Event()
-
-    def cut() -> None:
-        late.set()
-        with suppress(ValueError, RuntimeError, OSError):  # it has come to its end
-            response.raw.shutdown()
-
-    def renew() -> None:
-        stop()
-        timers.append(threading.Timer(seconds, cut))
-        timers[0].daemon = True
-        timers[0].start()
-
-    def stop() -> None:
-        while timers:
-            timers.pop().cancel()
-
-    renew()
-    try:
-        yield renew
-    except (requests.RequestException, HTTPError):
-        if not late.is_set():
-            raise
-    finally:
-        stop()
-    if late.is_set():
-        raise TransientError(f"no whole answer within {seconds:.0f} s")
+    started, received = time.monotonic(), 0
+    while piece := response.raw.read1(_CHUNK, decode_content=decode):
+        received += len(piece)
+        if received >= renew_bytes:
+            started, received = time.monotonic(), 0
+        if time.monotonic() - started > seconds:
+            raise TransientError(f"no whole answer within {seconds:.0f} s")
+        yield piece
 
 
 def raise_transient(status: int, headers: Mapping[str, str], detail: str = "") -> None:

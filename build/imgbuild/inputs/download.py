@@ -248,20 +248,19 @@ class _Transfer:
         return start > 0
 
     def _write(self, response: "Response", part: Path, start: int) -> None:
-        from imgbuild.http import deadline  # noqa: PLC0415 - brings requests
+        from imgbuild.http import read_body  # noqa: PLC0415 - brings requests
 
         length = response.headers.get("Content-Length", "")
         total = start + int(length) if length.isdigit() else None
         self.update(completed=start, total=total)
-        file, steady = part.open("ab" if start else "wb"), deadline(_CHUNK_SECONDS, response)
-        with file as out, steady as renew:
-            # As it was sent: a server may call a .tar.gz a packed .tar.
-            for chunk in response.raw.stream(_CHUNK, decode_content=False):
-                renew()
+        # As it was sent: a server may call a .tar.gz a packed .tar.
+        pieces = read_body(response, _CHUNK_SECONDS, decode=False, renew_bytes=_CHUNK)
+        with part.open("ab" if start else "wb") as out:
+            for piece in pieces:
                 if self.client.closed:
                     raise MachineError("another download failed")  # its error is the one shown
-                out.write(chunk)
-                self.update(advance=len(chunk))
+                out.write(piece)
+                self.update(advance=len(piece))
                 if self.download.size is not None and out.tell() > self.download.size:
                     break  # it can only be wrong, and may be without end
 
