@@ -242,7 +242,7 @@ def _keys_at(model: type[BaseModel], location: Location) -> str:
         for outer in models:
             for key, info in outer.model_fields.items():
                 if part in {key, info.alias}:
-                    inner += _models_of(info.annotation)
+                    inner += find_models(info.annotation)
         models = inner or models
     keys: set[str] = set()
     for known in models:
@@ -250,11 +250,11 @@ def _keys_at(model: type[BaseModel], location: Location) -> str:
     return ", ".join(sorted(keys))
 
 
-def _models_of(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401
+def find_models(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401
     """Return the models that a type consists of."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     models: list[type[BaseModel]] = []
     for argument in get_args(annotation):
-        models += _models_of(argument)
+        models += find_models(argument)
     return models

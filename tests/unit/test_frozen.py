@@ -368,7 +368,7 @@ def _published(candidate: Candidate, tag: str) -> dict[str, Any]:
     push.push(candidate, upload, lambda *_: {"cyclonedx": sbom, "slsaprovenance1": b"{}"})
     artifact = registry.read_artifact(record_tag(tag), ARTIFACT_TYPE)
     assert artifact
-    return dict(artifact.document())
+    return dict(artifact[0])
 
 
 def _read(document: Mapping[str, Any]) -> Record:

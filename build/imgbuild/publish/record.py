@@ -169,11 +169,12 @@ def read_record(registry: RegistryClient, tag: str) -> Record | None:
     artifact = registry.read_artifact(record_tag(tag), ARTIFACT_TYPE)
     if artifact is None:
         return None
-    record = parse_record(artifact.document(), artifact.where)
-    if record.tag != tag or artifact.subject != record.digest:
+    where, (document, subject) = f"{registry.name}:{record_tag(tag)}", artifact
+    record = parse_record(document, where)
+    if record.tag != tag or subject != record.digest:
         raise DamagedError(
-            f"{artifact.where} is about {record.tag} with {record.digest}, its subject is "
-            f"{artifact.subject}: it is another image's."
+            f"{where} is about {record.tag} with {record.digest}, its subject is {subject}: it is "
+            "another image's."
         )
     return record
 

@@ -137,19 +137,6 @@ class Manifest:
         return image_id in {self.digest, self.config_digest}
 
 
-@dataclass(frozen=True)
-class Artifact:
-    """A file beside the images; ``subject`` is the digest of its image, if it is of one."""
-
-    content: bytes
-    subject: str
-    where: str
-
-    def document(self) -> Mapping[str, Any]:
-        """Return the parsed content; DamagedError if it is not a JSON object."""
-        return json_object(self.content, self.where)
-
-
 def parse_repository(text: str, option: str) -> RepositoryName:
     """Return the repository that ``text`` names; if it names none, InputError with ``option``."""
     if "@" in text:  # never quoted: it may hold a login

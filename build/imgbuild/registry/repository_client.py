@@ -205,9 +205,12 @@ class RegistryClient(RegistryConnection):
         }
         self.put_manifest(tag, json.dumps(index).encode(), repository.INDEXES[0])
 
-    def read_artifact(self, tag: str, kind: str) -> repository.Artifact | None:
-        """Return the file under a tag, or ``None``; DamagedError if it is of another type.
+    def read_artifact(self, tag: str, kind: str) -> tuple[Mapping[str, Any], str] | None:
+        """Return the JSON object under a tag, with the digest of the image that it is about.
 
+        The digest is empty if the object is about none. Return None if there is no such tag.
+
+        DamagedError: it is of another type, or no JSON object.
         MachineError: it has more than `LARGEST_DOCUMENT` bytes.
         """
         manifest = self.manifest(tag)
@@ -222,7 +225,8 @@ class RegistryClient(RegistryConnection):
             raise repository.DamagedError(f"{where} is not an artifact of imgbuild.") from error
         if (own_kind := document.get("artifactType")) != kind:
             raise repository.DamagedError(f"{where} is of the type {own_kind}, not {kind}.")
-        return repository.Artifact(self.blob(digest, LARGEST_DOCUMENT), manifest.subject, where)
+        content = self.blob(digest, LARGEST_DOCUMENT)
+        return repository.json_object(content, where), manifest.subject
 
     def _read(self, method: str, path: str, what: str, most: int = LARGEST_ANSWER) -> Answer | None:
         """Return the answer 200 to a request, or None for 404."""

@@ -18,7 +18,7 @@ from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rules import parse_numbers
 from imgbuild.matrix.tags import planned_tags
 from imgbuild.settings import Settings
-from imgbuild.yaml_file import models_in
+from imgbuild.yaml_file import find_models
 
 #: The pages for people who use imgbuild.
 PAGES = [
@@ -194,7 +194,7 @@ def _setting_rows(
     for name, field in model.model_fields.items():
         default = defaults.get(name)
         if field.description is None:
-            (section,) = models_in(field.annotation)
+            (section,) = find_models(field.annotation)
             yield from _setting_rows(section, default or {}, f"{prefix}{name}.")
             continue
         value, _, words = field.description.partition(" Default: ")

@@ -128,10 +128,10 @@ def test_content_then_record_then_input_tag_then_moving_tags(bench: Bench) -> No
     writes, digest = bench.writes(), found.record.digest
     stem = digest.replace(":", "-")
     attached = [f"put {stem}.sbom", f"put {stem}", f"put {stem}.provenance", f"put {stem}"]
-    described = bench.registry.read_artifact(f"{stem}.provenance", "application/vnd.in-toto+json")
-    assert described
-    (subject,) = described.document()["subject"]
-    assert (subject["digest"], described.subject) == ({"sha256": digest[7:]}, digest)
+    artifact = bench.registry.read_artifact(f"{stem}.provenance", "application/vnd.in-toto+json")
+    assert artifact
+    (subject,) = artifact[0]["subject"]
+    assert (subject["digest"], artifact[1]) == ({"sha256": digest[7:]}, digest)
     rest = [f"put {input_of('one')}", *(f"put {tag}" for tag in MOVING)]
     assert writes == ["upload", f"put {FIRST}", *attached, f"put {FIRST}.record", *rest]
     assert bench.digests(FIRST, input_of("one"), *MOVING) == {digest}
