@@ -166,7 +166,7 @@ def _find_leftovers(engine: Engine, state: Path, *, elsewhere: bool) -> Iterator
                     image=image if here else None,
                 )
     own_prefix = f"{TEMPORARY_NAMES}:{own_place}-"
-    for stored in engine.named(TEMPORARY_NAMES):
+    for stored in engine.find_named(TEMPORARY_NAMES):
         for name in stored.tags:
             if name.startswith(own_prefix):
                 why = "temporary name of a build that was killed"
@@ -196,7 +196,7 @@ def _find_images(
         shown = ", ".join(names) or f"{short_id(image.id)} ({name})"
         remove = partial(_remove_image, engine, image.id, names)
         yield Garbage(kind, shown, why, remove, image.size, image=name)
-    for base in engine.named(BASE_REPOSITORY):
+    for base in engine.find_named(BASE_REPOSITORY):
         tags = [tag for tag in base.tags if tag.startswith(f"{BASE_REPOSITORY}:")]
         # The name of one that imgbuild made ends with its own id.
         if any(tag.endswith(f"-{short_id(base.id)}") for tag in tags):

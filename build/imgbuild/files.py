@@ -205,11 +205,11 @@ def work_folder(purpose: str) -> Iterator[Path]:
 def abandoned_work(parent: Path) -> Iterator[Path]:
     """Yield the work folders of killed processes; a reused process id keeps one for a while."""
     for folder in parent.glob("[0-9]*-*"):
-        if not _runs(folder.name.partition("-")[0]):
+        if not _is_running(folder.name.partition("-")[0]):
             yield folder
 
 
-def _runs(process: str) -> bool:
+def _is_running(process: str) -> bool:
     """Return whether there is a process of this id; not every system has /proc."""
     try:
         os.kill(int(process), 0)  # no signal, but all errors
@@ -258,7 +258,7 @@ def lock_owner(path: Path) -> str:
         return "unknown"
 
 
-def _lock_of(path: Path) -> Path:
+def _lock_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
 
 
@@ -277,7 +277,7 @@ def ensure_folder(
     cannot be written (permissions, disk full).
     """
     hint = ", or name another folder (XDG_CACHE_HOME for the cache)"
-    with _disk_errors(f"make {final}", final.parent, hint), hold_lock(_lock_of(final), on_wait):
+    with _disk_errors(f"make {final}", final.parent, hint), hold_lock(_lock_path(final), on_wait):
         for left in final.parent.glob(f".{final.name}.tmp-*"):
             remove_tree(left)
         if refresh or not is_whole(final):
@@ -343,7 +343,7 @@ class ContentStore:
         hint = "; what has come so far is continued next time"
         with (
             _disk_errors(f"keep {name} in {self.folder}", self.folder, hint),
-            hold_lock(_lock_of(final)),
+            hold_lock(_lock_path(final)),
         ):
             if not self.find(digest, size):
                 part = final.with_name(f"{final.name}.part")

@@ -233,7 +233,7 @@ class HttpClient:
             raise TransientError(f"no headers within {HEADERS_SECONDS:.0f} s") from None
         except (requests.RequestException, HTTPError) as error:
             # Not chained: the original holds the request, with what it was authorized by.
-            raise _fault(error, url) from None
+            raise _translate_error(error, url) from None
 
 
 class _Session(requests.Session):
@@ -301,7 +301,7 @@ def raise_transient(status: int, headers: Mapping[str, str], detail: str = "") -
         raise TransientError(f"it answered {status}{detail}", seconds)
 
 
-def _fault(error: Exception, url: str) -> Exception:
+def _translate_error(error: Exception, url: str) -> Exception:
     """Return why there was no whole answer, without addresses of proxies or memory in it."""
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return MachineError(

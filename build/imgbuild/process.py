@@ -123,10 +123,10 @@ def start(  # noqa: PLR0913 - what a program needs
         try:
             yield process
         finally:
-            _end(process, grace, leader_first=leader_first)
+            _stop(process, grace, leader_first=leader_first)
 
 
-def _end(process: Process, grace: float, *, leader_first: bool) -> None:
+def _stop(process: Process, grace: float, *, leader_first: bool) -> None:
     try:
         if process.poll() is None:
             process.terminate() if leader_first else _signal_group(process, signal.SIGTERM)
@@ -164,7 +164,7 @@ def _read_all(process: Process, text: str, timeout: float | None) -> tuple[str, 
     """
     ends = math.inf if timeout is None else time.monotonic() + timeout
     stdin, process.stdin = process.stdin, None
-    threading.Thread(target=_feed, args=(stdin, text), daemon=True).start()
+    threading.Thread(target=_write_input, args=(stdin, text), daemon=True).start()
     outputs = {stream: bytearray() for stream in (process.stdout, process.stderr) if stream}
     with selectors.DefaultSelector() as selector:
         for stream in outputs:
@@ -186,7 +186,7 @@ def _read_all(process: Process, text: str, timeout: float | None) -> tuple[str, 
     return output, errors
 
 
-def _feed(stdin: IO[str] | None, text: str) -> None:
+def _write_input(stdin: IO[str] | None, text: str) -> None:
     with suppress(OSError), stdin or nullcontext():  # it does not read, or has ended
         if stdin:
             stdin.write(text)

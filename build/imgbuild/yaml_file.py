@@ -81,14 +81,14 @@ class Document:
         """Return a node as a plain value; note where it stood, and its faults."""
         self.marks.setdefault(location, _mark(node))
         if id(node) in self._seen:
-            self._fault(location, "aliases (*name) are not allowed; write the value out")
+            self._add_fault(location, "aliases (*name) are not allowed; write the value out")
             return None
         self._seen.add(id(node))
         if node.tag not in _TAGS:
-            self._fault(location, "tags (!name) are not allowed; write the plain value")
+            self._add_fault(location, "tags (!name) are not allowed; write the plain value")
             return None
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, location)
+            return self._read_mapping(node, location)
         if isinstance(node, yaml.SequenceNode):
             return [self.plain(item, (*location, i)) for i, item in enumerate(node.value)]
         if len(node.value) > LONGEST:
@@ -96,11 +96,11 @@ class Document:
             raise self.reject([Fault(location, message)])
         return node.value
 
-    def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
+    def _read_mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                self._fault(location, "a key must be a plain word")
+                self._add_fault(location, "a key must be a plain word")
                 continue
             key, inner = key_node.value, (*location, key_node.value)
             here = (*inner, "<key>")
@@ -109,13 +109,13 @@ class Document:
                 continue
             if key in result:
                 line, column = self.marks[inner]
-                self._fault(here, f"key {key!r} is already set on line {line}, column {column}")
+                self._add_fault(here, f"key {key!r} is already set on line {line}, column {column}")
                 continue
             self.marks[inner] = _mark(key_node)
             result[key] = self.plain(value_node, inner)
         return result
 
-    def _fault(self, location: Location, message: str) -> None:
+    def _add_fault(self, location: Location, message: str) -> None:
         self.faults.append(Fault(location, message))
 
 
@@ -176,7 +176,9 @@ def check(document: Document, model: type[ModelT]) -> tuple[ModelT | None, list[
         return model.model_validate(document.value), list(document.faults)
     except ValidationError as error:
         items = [dict(item) for item in error.errors()]
-        faults = [_explain(document, model, item) for item in items if not _follows(item, items)]
+        faults = [
+            _explain(document, model, item) for item in items if not _is_consequence(item, items)
+        ]
         return None, [*document.faults, *faults]
 
 
@@ -202,7 +204,7 @@ _WORDS = {
 }
 
 
-def _follows(item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
+def _is_consequence(item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
     """Whether a finding only follows from another: a list is short when its items are wrong."""
     if item["type"] != "too_short" or not item["input"]:
         return False

@@ -111,7 +111,7 @@ class SmallProject(Checkout):
     def named(self) -> dict[str, StoredImage]:
         """Return the images that have a name of this project, by name."""
         with closing(Engine(self.host)) as engine:
-            return {tag: image for image in engine.named(REPOSITORY) for tag in image.tags}
+            return {tag: image for image in engine.find_named(REPOSITORY) for tag in image.tags}
 
     def ids(self) -> dict[str, str]:
         return {tag: image.id for tag, image in self.named().items()}

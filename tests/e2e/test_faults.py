@@ -17,7 +17,7 @@ def test_a_wrong_sha256_stops_the_build(copy: Checkout, engine: Engine) -> None:
     assert f"Building {NAME} failed in the step '[horovod-source " in said
     assert "sha256" in said
     assert str(copy.state / "imgbuild" / "logs") in said
-    assert engine.named(COPY_REPOSITORY) == []
+    assert engine.find_named(COPY_REPOSITORY) == []
 
 
 def test_a_wrong_hash_in_a_lock_stops_the_build(copy: Checkout, engine: Engine) -> None:
@@ -30,7 +30,7 @@ def test_a_wrong_hash_in_a_lock_stops_the_build(copy: Checkout, engine: Engine) 
     assert "imgbuild render" in copy.run("build", "--tf", TF, code=2).stderr
     copy.render()
     assert "absl-py" in copy.run("build", "--tf", TF, code=1).stderr
-    assert engine.named(COPY_REPOSITORY) == []
+    assert engine.find_named(COPY_REPOSITORY) == []
 
 
 def test_only_what_changed_is_rebuilt_and_the_plan_says_why(copy: Checkout) -> None:

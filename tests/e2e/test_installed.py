@@ -80,7 +80,7 @@ def test_a_family_of_one_s_own_is_built_and_tested(
     own.run("build", *IMAGE, "--no-test")
     own.run("test", *IMAGE, "--suite", "pins")
     named = f"{COPY_REPOSITORY}:2.2-cpu"
-    (labels,) = [one.labels for one in engine.named(COPY_REPOSITORY) if named in one.tags]
+    (labels,) = [one.labels for one in engine.find_named(COPY_REPOSITORY) if named in one.tags]
     assert labels[REPOSITORY] == COPY_REPOSITORY
     assert labels[INPUT_DIGEST] != there["input_digest"]
     assert "org.opencontainers.image.revision" not in labels

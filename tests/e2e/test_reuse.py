@@ -78,7 +78,7 @@ def test_repository_that_is_not_there_ends_no_build(
     project.set_up(publishing={"attempts": 1})
     said = project.run("build", *ONE, "--pull", "--from", repository, timeout=300).stderr
     assert said.count(f"The repository {repository} cannot be read") == 1, said
-    assert engine.named(REPOSITORY)
+    assert engine.find_named(REPOSITORY)
 
 
 def test_stage_that_is_built_anew_is_exported_anew(checkout: Checkout, tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ class FakeEngine(Engine):
     ) -> bytes | None:
         return self.files.get((self._need(image_id).id, path))
 
-    def named(self, repository: str) -> list[StoredImage]:
+    def find_named(self, repository: str) -> list[StoredImage]:
         return [
             image
             for image in self.stored.values()

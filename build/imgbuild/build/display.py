@@ -79,7 +79,7 @@ class ImageLine:
         return next(iter(self.steps.values()), None)
 
     @property
-    def said(self) -> str:
+    def detail(self) -> str:
         return shorten(self.step.name) if self.step else self.text
 
     def clock(self, now: float) -> str:
@@ -129,7 +129,7 @@ class BuildDisplay:
             if not line.has_work:
                 return
             line.since = now if line.since is None else line.since
-            self._begin()
+            self._start()
             is_bad = event.text.startswith(("FAILED", "TIMED OUT"))
             is_news = changed or is_bad or (self._is_alone and event.text != "")
             if is_news and not event.quiet and not self._live:
@@ -141,7 +141,7 @@ class BuildDisplay:
             line = self._lines.get(image)
             if line is None:  # a stage that is built for something else
                 return
-            self._begin()
+            self._start()
             line.since = self._clock() if line.since is None else line.since
             line.steps.pop(step.number, None)
             if step.state == "running":
@@ -177,7 +177,7 @@ class BuildDisplay:
             Text.assemble(
                 f"{line.image:<{width}} ",
                 (f"{line.state:<10}", _STYLES.get(line.state, "cyan")),
-                f" {line.clock(now):>6} {line.said}",
+                f" {line.clock(now):>6} {line.detail}",
                 no_wrap=True,
                 overflow="ellipsis",
             )
@@ -185,24 +185,24 @@ class BuildDisplay:
             if line.image in shown
         ]
         if len(self._lines) > 1:
-            done = round(self._done / max(len(self._with_work), 1) * BAR_WIDTH)
+            done = round(self._done_count / max(len(self._lines_with_work), 1) * BAR_WIDTH)
             bar = ("━" * done, "green"), ("━" * (BAR_WIDTH - done), "dim")
             rows.append(Text.assemble(*bar, f" {self._describe_state()}", no_wrap=True))
         return Group(*rows)
 
     @property
-    def _with_work(self) -> list[ImageLine]:
+    def _lines_with_work(self) -> list[ImageLine]:
         return [line for line in self._lines.values() if line.has_work]
 
     @property
-    def _done(self) -> int:
-        return sum(line.state.final for line in self._with_work)
+    def _done_count(self) -> int:
+        return sum(line.state.final for line in self._lines_with_work)
 
     @property
     def _is_alone(self) -> bool:
-        return len(self._with_work) == 1
+        return len(self._lines_with_work) == 1
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         """Begin to draw or to write, with the first event that is shown."""
         if self._beats:
             return
@@ -233,7 +233,7 @@ class BuildDisplay:
     def _describe_state(self) -> str:
         """Return ``12 of 34 done, 2 building, 1 testing, 3m12s, longest: 2/2 RUN make of …``."""
         counts, now = Counter(line.state for line in self._lines.values()), self._clock()
-        parts = [f"{self._done} of {len(self._with_work)} done"]
+        parts = [f"{self._done_count} of {len(self._lines_with_work)} done"]
         shown = (State.BUILDING, State.TESTING, State.WAITING, State.FAILED)
         parts += [f"{counts[state]} {state}" for state in shown if counts[state]]
         parts.append(clock_time(now - self._started))

@@ -242,7 +242,7 @@ def _follow(
         if line is not None:
             for text in steps.feed(line, now):
                 _write(log, text)
-        if late := steps.overdue(buildx.step_seconds, now):
+        if late := steps.find_overdue(buildx.step_seconds, now):
             _write(log, f"{late.name}: {late.error}")
             return False
         # A machine that loses its power ends no connection.

@@ -51,7 +51,7 @@ _GPUS: dict[str, dict[str, Any]] = {
 }
 
 
-def own_image(reference: str) -> str:
+def family_hint(reference: str) -> str:
     """Return a sentence on the options for the family's image, if the name is another publisher's.
 
     It ends with a blank.
@@ -141,7 +141,7 @@ class Engine:
         """Return the images with ``label``, in one call (docker-py's list makes N+1)."""
         return [stored_image(entry) for entry in self._get("/images/json", label=label)]
 
-    def named(self, repository: str) -> list[StoredImage]:
+    def find_named(self, repository: str) -> list[StoredImage]:
         """Return the images that have a name in ``repository``."""
         return [stored_image(entry) for entry in self._get("/images/json", reference=repository)]
 
@@ -164,7 +164,7 @@ class Engine:
         if stored := self.inspect(reference):
             return stored
         pull = f"{docker_command(self.host)} pull {reference}"
-        hint = own_image(reference)
+        hint = family_hint(reference)
         hint += f"imgbuild pulls no image to test it; if a registry has it: {pull}"
         if image:
             hint = f"Build it first: imgbuild build --name {image.name}"
@@ -190,13 +190,13 @@ class Engine:
             yield from api.get_image(image_id)
 
     def tag(self, image_id: str, reference: str) -> None:
-        repository, tag = _split(reference)
+        repository, tag = _split_reference(reference)
         with self._api() as api:
             api.tag(image_id, repository, tag)
 
     def untag(self, reference: str) -> None:
         """Take a name away; never by id, which would take every name of the image."""
-        name = ":".join(_split(reference))
+        name = ":".join(_split_reference(reference))
         self._remove(lambda api: api.remove_image(name))
 
     def discard(self, image_id: str) -> bool:
@@ -211,7 +211,7 @@ class Engine:
     def load(self, archive: BinaryIO) -> tuple[str, ...]:
         """Load an archive; return the names of its images, or the ids of nameless ones."""
         with self._api(WORK_SECONDS) as api:
-            messages = self._checked(api.load_image(archive))  # type: ignore[no-untyped-call]
+            messages = self._check_messages(api.load_image(archive))  # type: ignore[no-untyped-call]
             said = "".join(str(message.get("stream") or "") for message in messages)
         return tuple(re.findall(r"^Loaded image(?: ID)?: (\S+)", said, re.MULTILINE))
 
@@ -227,7 +227,7 @@ class Engine:
         """
         if not has_registry(reference) and not (pinned and "@sha256:" in reference):
             raise InputError(
-                f"The engine has no image {reference}. {own_image(reference)}A name without a "
+                f"The engine has no image {reference}. {family_hint(reference)}A name without a "
                 "registry is not pulled, "
                 "because on Docker Hub it can be anybody's. To pull it from Docker Hub, write "
                 f"docker.io/{reference}."
@@ -235,19 +235,21 @@ class Engine:
         self._pull(reference)
 
     def _pull(self, reference: str) -> None:
-        repository, tag = _split(reference)
+        repository, tag = _split_reference(reference)
         with self._api(WORK_SECONDS) as api:
             stream = api.pull(repository, tag, stream=True, decode=True, platform=IMAGE_PLATFORM)
-            for _ in self._checked(stream):
+            for _ in self._check_messages(stream):
                 pass
 
     def push(
         self, reference: str, on_message: Callable[[Mapping[str, object]], None] = lambda _: None
     ) -> None:
         """Send an image to its registry, with the Docker client's login for it."""
-        repository, tag = _split(reference)
+        repository, tag = _split_reference(reference)
         with self._api(WORK_SECONDS) as api:
-            for message in self._checked(api.push(repository, tag, stream=True, decode=True)):
+            for message in self._check_messages(
+                api.push(repository, tag, stream=True, decode=True)
+            ):
                 on_message(message)
 
     def start(
@@ -344,7 +346,7 @@ class Engine:
             self._client.close()
             self._client = None
 
-    def _checked(self, stream: Iterable[object]) -> Iterator[Mapping[str, object]]:
+    def _check_messages(self, stream: Iterable[object]) -> Iterator[Mapping[str, object]]:
         """Yield the messages of a stream; docker-py does not raise the errors in it."""
         for message in stream:
             if isinstance(message, dict):
@@ -414,7 +416,7 @@ def _connect(host: str | None) -> APIClient:
         raise engine_error(error, host) from error
 
 
-def _split(reference: str) -> tuple[str, str]:
+def _split_reference(reference: str) -> tuple[str, str]:
     """Return repository and tag (or digest); a bare image id is refused."""
     from docker.utils import parse_repository_tag  # noqa: PLC0415
 

@@ -123,7 +123,7 @@ class BuildSteps:
             self._show(step)
         return lines
 
-    def overdue(self, seconds: float, now: float) -> Step | None:
+    def find_overdue(self, seconds: float, now: float) -> Step | None:
         """Return a step that has run for ``seconds``, as failed; 0 is no limit.
 
         The time that a step waits for a place to compile does not count, because the steps that

@@ -105,7 +105,7 @@ class RegistryConnection:
         sent = {**_ACCEPT, **(headers or {})}
         send = partial(self._http.ask, method, url, sent, content=content, limit=most)
         if addresses.same_site(url, root):
-            answer = self._authorized(send, write=method not in {"GET", "HEAD"})
+            answer = self._send_authorized(send, write=method not in {"GET", "HEAD"})
         else:
             answer = send()  # another site gets no login of this one
         text = error_text(answer)
@@ -139,7 +139,7 @@ class RegistryConnection:
             return "http"
         return "https"
 
-    def _authorized(self, send: Callable[..., http.Answer], *, write: bool) -> http.Answer:
+    def _send_authorized(self, send: Callable[..., http.Answer], *, write: bool) -> http.Answer:
         """Return the answer to a request, which is sent again with a new header after a 401."""
         header = self._cached_token(write=write)
         answer = send(authorization=header)

@@ -197,9 +197,9 @@ def test_a_step_may_run_up_to_the_limit_and_none_is_no_limit() -> None:
     reader.vertex(2, 5, started=BEGAN)
     reader.vertex(1, 10, started=BEGAN)
     reader.vertex(2, 50, started=BEGAN, completed=BEGAN)
-    assert reader.steps.overdue(0, 10**9) is None
-    assert reader.steps.overdue(60, 69.9) is None
-    late = reader.steps.overdue(60, 70)
+    assert reader.steps.find_overdue(0, 10**9) is None
+    assert reader.steps.find_overdue(60, 69.9) is None
+    late = reader.steps.find_overdue(60, 70)
     assert late is not None
     assert (late.name, late.error) == ("[x 1/9] RUN", "ran for more than 1m (the limit of a step)")
     assert reader.steps.failed is late
@@ -210,8 +210,8 @@ def test_between_steps_and_while_all_wait_a_build_must_say_something() -> None:
     reader.vertex(started=BEGAN)
     reader.writes(f"{WAITS}\n".encode(), now=20)
     reader.steps.feed("loading", 30)
-    assert reader.steps.overdue(60, 89) is None
-    late = reader.steps.overdue(60, 90)
+    assert reader.steps.find_overdue(60, 89) is None
+    late = reader.steps.find_overdue(60, 90)
     assert late is not None
     assert (late.name, late.state) == ("", "failed")
     assert late.error.startswith("the engine said nothing for more than 1m")
@@ -222,10 +222,10 @@ def test_waiting_for_a_place_to_compile_is_not_running() -> None:
     reader.vertex(now=10, started=BEGAN)
     for second in (11, 40, 80, 120):
         reader.writes(f"{WAITS}\n".encode(), now=second)
-        assert reader.steps.overdue(60, second + 10) is None
+        assert reader.steps.find_overdue(60, second + 10) is None
     reader.writes(f"{GOES_ON}\n".encode(), now=130)
-    assert reader.steps.overdue(60, 189) is None
-    assert reader.steps.overdue(60, 190) is not None
+    assert reader.steps.find_overdue(60, 189) is None
+    assert reader.steps.find_overdue(60, 190) is not None
 
 
 def test_the_words_are_those_of_the_program(project: Project) -> None:
