@@ -34,7 +34,7 @@ from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.build import BuildTarget, build_image, forget_cache
 from imgbuild.engine.client import Engine, open_engine
 from imgbuild.engine.steps import Step
-from imgbuild.engine.types import StoredImage
+from imgbuild.engine.types import Layer, StoredImage
 from imgbuild.errors import ImgbuildError, InputError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.inputs.build_inputs import prepare_inputs
@@ -55,7 +55,7 @@ from imgbuild.plan.plan import Action, PlanItem, has_own_labels
 from imgbuild.project import Project
 from imgbuild.revision import open_revision
 from imgbuild.settings import Settings, base_setting
-from imgbuild.sizes import Layer, image_layers
+from imgbuild.sizes import image_layers
 
 _REVISION, _BASE_NAME = f"{OCI}.revision", f"{OCI}.base.name"
 #: Labels that say who built an image, not what is in it.

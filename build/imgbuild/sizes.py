@@ -3,27 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from imgbuild.build.gate import image_size, over_budget
 from imgbuild.engine.client import Engine
-from imgbuild.engine.types import HistoryEntry
+from imgbuild.engine.types import Layer
 
 #: The instructions that always make a layer, be it an empty one.
 _MAKE_LAYERS = ("RUN", "COPY", "ADD", "WORKDIR")
-
-
-class Layer(NamedTuple):
-    """One layer: its ``diff_id`` is the sha256 of its tar file, or None if unknown."""
-
-    diff_id: str | None
-    size: int
-    made_by: str
-
-    @property
-    def key(self) -> str:
-        """The identity of the layer: two images with the same key share it."""
-        return self.diff_id or f"{self.size} {self.made_by}"
 
 
 @dataclass(frozen=True)
@@ -65,18 +52,19 @@ def measure(name: str, reference: str, engine: Engine, budget: int | None = None
     return ImageSize(name, reference, stored.id, layers, budget, excess)
 
 
-def image_layers(history: Sequence[HistoryEntry], diff_ids: Sequence[str]) -> tuple[Layer, ...]:
+def image_layers(history: Sequence[Layer], diff_ids: Sequence[str]) -> tuple[Layer, ...]:
     """Return the layers of an image, the lowest first, from its history, the newest first.
 
     The engine does not say which steps made no layer: where their number does not fit, the layers
     have no ``diff_id``.
     """
-    steps = [
-        entry for entry in reversed(history) if entry.size or entry.made_by.startswith(_MAKE_LAYERS)
-    ]
-    known: Sequence[str | None] = diff_ids if len(steps) == len(diff_ids) else [None] * len(steps)
-    pairs = zip(known, steps, strict=True)
-    return tuple(Layer(diff_id, step.size, step.made_by) for diff_id, step in pairs)
+    layers = tuple(
+        step for step in reversed(history) if step.size or step.made_by.startswith(_MAKE_LAYERS)
+    )
+    if len(layers) != len(diff_ids):
+        return layers
+    pairs = zip(layers, diff_ids, strict=True)
+    return tuple(layer._replace(diff_id=diff_id) for layer, diff_id in pairs)
 
 
 def count_sharing(images: Sequence[ImageSize]) -> Counter[str]:

@@ -7,8 +7,8 @@ from typing import Any, BinaryIO
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import (
     EngineVersion,
-    HistoryEntry,
     LabelledObject,
+    Layer,
     RunOptions,
     StoredImage,
 )
@@ -39,7 +39,7 @@ class FakeEngine(Engine):
         self.registry = dict(registry or {})
         self.running: dict[str, FakeContainer] = {}
         self.nets: dict[str, LabelledObject] = {}
-        self.histories: dict[str, list[HistoryEntry]] = {}
+        self.histories: dict[str, list[Layer]] = {}
         #: What containers run with, by image id.
         self.configurations: dict[str, Mapping[str, Any]] = {}
         #: Files of images, by id and path.
@@ -59,9 +59,9 @@ class FakeEngine(Engine):
         self.calls.append("inspect")
         return self._find(reference)
 
-    def history(self, image_id: str) -> list[HistoryEntry]:
+    def history(self, image_id: str) -> list[Layer]:
         self.calls.append("history")
-        return self.histories.get(image_id) or [HistoryEntry("", self._need(image_id).size)]
+        return self.histories.get(image_id) or [Layer(None, self._need(image_id).size, "")]
 
     def configuration(self, image_id: str) -> Mapping[str, Any]:
         return self.configurations.get(self._need(image_id).id, {})

@@ -24,7 +24,7 @@ from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAME, REPOSITO
 from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.steps import Step
-from imgbuild.engine.types import HistoryEntry, StoredImage
+from imgbuild.engine.types import Layer, StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError
 from imgbuild.inputs.base import Base
 from imgbuild.inputs.build_inputs import BuildInputs
@@ -88,7 +88,7 @@ class Reproducing:
         labels = {**self.labels(), **more}
         image = StoredImage(image_id, (*tags,), labels, 1, EPOCH_SECONDS, (*layers,))
         self.engine.stored[image_id] = image
-        steps = [HistoryEntry(f"RUN make {name}", 10**6) for name in reversed(layers)]
+        steps = [Layer(None, 10**6, f"RUN make {name}") for name in reversed(layers)]
         self.engine.histories[image_id] = steps
 
     def prepare_inputs(self, _images: object, settings: Settings, *_: object) -> BuildInputs:

@@ -11,7 +11,7 @@ from fake_engine import FakeEngine
 from project_copy import command
 
 from imgbuild.cli.size_command import instruction
-from imgbuild.engine.types import HistoryEntry, StoredImage
+from imgbuild.engine.types import Layer, StoredImage
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.sizes import image_layers
 from releases import release_of
@@ -35,8 +35,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
         image_id, diff_ids = f"sha256:{name}", tuple(f"sha256:{one}" for one, _ in layers)
         engine.stored[image_id] = StoredImage(image_id, tags, layers=diff_ids)
         sizes = [size for _, size in reversed(layers)]
-        steps = [HistoryEntry(*one) for one in zip(STEPS, sizes, strict=True)]
-        engine.histories[image_id] = [HistoryEntry("ENV A=1"), *steps]
+        steps = [Layer(None, *step) for step in zip(sizes, STEPS, strict=True)]
+        engine.histories[image_id] = [Layer(None, 0, "ENV A=1"), *steps]
     monkeypatch.setattr("imgbuild.engine.client.Engine", lambda _host: engine)
     return engine
 
@@ -107,7 +107,7 @@ def test_any_image_of_the_engine(edited: Edited) -> None:
 
 
 def test_what_made_a_layer() -> None:
-    history = [HistoryEntry("RUN b"), HistoryEntry("ADD a", 5)]
+    history = [Layer(None, 0, "RUN b"), Layer(None, 5, "ADD a")]
     assert [one.diff_id for one in image_layers(history, ("sha256:1",))] == [None, None]
     fitting = image_layers(history, ("sha256:1", "sha256:2"))
     assert [(one.diff_id, one.size) for one in fitting] == [("sha256:1", 5), ("sha256:2", 0)]

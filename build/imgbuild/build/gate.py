@@ -14,7 +14,7 @@ from imgbuild.build.result import BuildResult
 from imgbuild.build.targets import stage_target
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.engine.client import Engine
-from imgbuild.engine.types import HistoryEntry
+from imgbuild.engine.types import Layer
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
@@ -32,7 +32,7 @@ TOLERANCE_PERCENT = 5
 BLOCKS_PERCENT = 11
 
 
-def image_size(history: Iterable[HistoryEntry]) -> int:
+def image_size(history: Iterable[Layer]) -> int:
     """Return the bytes of all layers, unpacked: what the two image stores agree upon best.
 
     The size that an image itself has includes the packed layers in a containerd store.

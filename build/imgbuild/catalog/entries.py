@@ -12,6 +12,7 @@ from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage
+from imgbuild.engine.types import Layer
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import parse_strict_json
 from imgbuild.matrix.images import Image
@@ -21,7 +22,7 @@ from imgbuild.project import Project
 from imgbuild.publish.record import PublishedRepository, Record, read_published, skip_reasons
 from imgbuild.registry.repository_client import LARGEST_DOCUMENT, RegistryClient, connect
 from imgbuild.scan.findings import Scan, find_unsupported_parts, read_scan
-from imgbuild.sizes import Layer, measure
+from imgbuild.sizes import measure
 from imgbuild.suites.catalog import Suite, read_suites
 
 Log = Callable[[str], None]

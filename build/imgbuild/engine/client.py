@@ -21,8 +21,8 @@ from imgbuild.engine.faults import answered_error, engine_error, translate_error
 from imgbuild.engine.types import (
     IMAGE_PLATFORM,
     EngineVersion,
-    HistoryEntry,
     LabelledObject,
+    Layer,
     RunOptions,
     StoredImage,
     engine_version,
@@ -171,13 +171,13 @@ class Engine:
         where = self.host or "its default"
         raise InputError(f"The engine at {where} has no image {reference}. {hint}")
 
-    def history(self, image_id: str) -> list[HistoryEntry]:
-        """Return the steps that the image was made by, the newest first.
+    def history(self, image_id: str) -> list[Layer]:
+        """Return the steps that the image was made by, the newest first; not all made a layer.
 
-        None where it is gone: another build may have replaced it since it was listed.
+        There are none if it is gone: another build may have replaced it since it was listed.
         """
         steps = self._get(f"/images/{quote(image_id)}/history", may_be_gone=True)
-        return [HistoryEntry(step["CreatedBy"] or "", step["Size"] or 0) for step in steps]
+        return [Layer(None, step["Size"] or 0, step["CreatedBy"] or "") for step in steps]
 
     def configuration(self, image_id: str) -> Mapping[str, Any]:
         """Return what containers of an image run with: variables, labels, command, user."""

@@ -46,14 +46,21 @@ class StoredImage:
     digests: tuple[str, ...] = ()
 
 
-class HistoryEntry(NamedTuple):
-    """One step that an image was made by; ``size`` is that of its layer in bytes, unpacked.
+class Layer(NamedTuple):
+    """One layer of an image, and the step that made it; ``size`` is in bytes, unpacked.
 
-    A graph driver counts the bytes of files, a containerd store blocks on disk.
+    ``diff_id`` is the sha256 of its tar file, or None if unknown. A graph driver counts the bytes
+    of files, a containerd store blocks on disk.
     """
 
+    diff_id: str | None
+    size: int
     made_by: str
-    size: int = 0
+
+    @property
+    def key(self) -> str:
+        """The identity of the layer: two images with the same key share it."""
+        return self.diff_id or f"{self.size} {self.made_by}"
 
 
 class LabelledObject(NamedTuple):

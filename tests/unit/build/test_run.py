@@ -17,7 +17,7 @@ from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import FAULTS, BuildFailedError
 from imgbuild.engine.faults import EngineUnusableError
-from imgbuild.engine.types import HistoryEntry, StoredImage
+from imgbuild.engine.types import Layer, StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from imgbuild.inputs.build_inputs import ImageDownloads
@@ -172,7 +172,7 @@ def test_an_image_over_its_budget_is_not_tested_and_gets_no_tag(
 ) -> None:
     images = bench.context.images
     # The sum of its layers counts, not the size that its store gives to the image.
-    bench.engine.histories[f"sha256:{0:064}"] = [HistoryEntry("COPY", 999_000_000)]
+    bench.engine.histories[f"sha256:{0:064}"] = [Layer(None, 999_000_000, "COPY")]
     bench.change(images=(with_budget(images[0], 900), with_budget(images[1], 1000)))
     old, new = bench.build(test=test, keep_going=True)
     assert (old.state, new.state) == ("failed", "done")

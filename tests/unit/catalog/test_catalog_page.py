@@ -25,13 +25,13 @@ from imgbuild.catalog.entries import (
 )
 from imgbuild.catalog.page import page_file
 from imgbuild.dockerfile.stages import Dockerfile
+from imgbuild.engine.types import Layer
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import find_image
 from imgbuild.project import Project
 from imgbuild.scan.findings import Scan, SecurityFinding
-from imgbuild.sizes import Layer
 from imgbuild.suites.catalog import read_suites
 
 LOCKS = Project(ROOT).locks

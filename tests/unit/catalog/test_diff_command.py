@@ -15,9 +15,8 @@ from published_images import RECORD, publish
 from registry_server import RegistryServer, registry_server
 
 from imgbuild.catalog import comparison, entries
-from imgbuild.engine.types import StoredImage
+from imgbuild.engine.types import Layer, StoredImage
 from imgbuild.errors import InputError, MachineError
-from imgbuild.sizes import Layer
 from imgbuild.suites.catalog import Suite
 from imgbuild.suites.container import ImageContents
 from imgbuild.suites.results import ReportStore, SuiteResult, TestFailure
