@@ -14,7 +14,7 @@ from imgbuild.build.run import build_images
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.discovery import Buildx
-from imgbuild.engine.failure import BuildFailedError, BuildFailure, BuildFault
+from imgbuild.engine.failure import BuildFailedError, BuildFault
 from imgbuild.engine.types import StoredImage
 from imgbuild.inputs.base import Base
 from imgbuild.inputs.build_inputs import BuildInputs, ImageDownloads, InterpreterInput
@@ -121,8 +121,14 @@ class Bench:
         return self._store(target)
 
     def build_error(self, name: str) -> BuildFailedError:
-        what = (name, "[horovod 2/2] RUN", "exit code 1", (), Path("log"), self.fault)
-        return BuildFailedError(BuildFailure(*what))
+        return BuildFailedError(
+            name,
+            step="[horovod 2/2] RUN",
+            cause="exit code 1",
+            tail=(),
+            log=Path("log"),
+            fault=self.fault,
+        )
 
     def export(self, _buildx: object, target: BuildTarget, _: Path, **_more: object) -> float:
         """Export a stage, which has no files here."""

@@ -17,7 +17,7 @@ def concerns_all(error: ImgbuildError) -> bool:
     from imgbuild.engine.failure import BuildFailedError  # noqa: PLC0415 - only where one failed
 
     if isinstance(error, BuildFailedError):
-        return error.failure.fault is not None and error.failure.fault.stops_all
+        return error.fault is not None and error.fault.stops_all
     return isinstance(error, EngineUnusableError)
 
 
@@ -121,5 +121,5 @@ def _cause(error: ImgbuildError) -> str:
     from imgbuild.engine.failure import BuildFailedError  # noqa: PLC0415 - only where one failed
 
     if isinstance(error, BuildFailedError):
-        return f"{error.failure.step} {error.failure.error}"
+        return f"{error.step} {error.cause}"
     return str(error)

@@ -134,7 +134,7 @@ def _mark_lost(item: PlanItem, queue: ImageQueue, builder: str, error: BuildFail
     """Give an image back, whose builder no longer answers."""
     queue.items.appendleft(item)
     if builder not in queue.lost:
-        why = f"{error.failure.error}; the whole output is in {error.failure.log}"
+        why = f"{error.cause}; the whole output is in {error.log}"
         queue.lost[builder] = (
             f"The builder {builder} no longer answers ({why}). `docker buildx inspect {builder}` "
             "shows its nodes."

@@ -212,7 +212,7 @@ def _build(  # noqa: PLR0913, PLR0917 - likewise
             if stopped():
                 break
             error = build_error(target.name, steps, log)
-            lost, fault = _LOST.match(error.failure.error), error.failure.fault
+            lost, fault = _LOST.match(error.cause), error.fault
             cause = ""
             if lost:
                 cause = lost[1]

@@ -121,39 +121,33 @@ FAULTS = (
 )
 
 
-@dataclass(frozen=True)
-class BuildFailure:
-    """The cause of a failed build of ``target``, an image or a stage, as far as it is known."""
-
-    target: str
-    step: str
-    error: str
-    tail: tuple[str, ...]
-    log: Path
-    fault: BuildFault | None = None
-
-    def __str__(self) -> str:
-        """Return the paragraph, with the last lines of output indented below it."""
-        place = f" in the step '{textwrap.shorten(self.step, STEP_WIDTH)}'" if self.step else ""
-        parts = [f"Building {self.target} failed{place}: {self.error}."]
-        if self.fault:
-            parts.append(self.fault.advice)
-        parts.append(f"The whole output is in {self.log}.")
-        output = "".join(f"\n    {line}" for line in self.tail)
-        return " ".join(parts) + (f" Its last lines:{output}" if output else "")
-
-
 class BuildFailedError(ImgbuildError):
     """A step of a build failed, or a download was not what was pinned.
 
-    The exit code is that of `MachineError` where this machine could not build: disk, engine,
-    network.
+    ``target`` is an image or a stage, ``cause`` why it failed, as far as it is known. The exit code
+    is that of `MachineError` if this machine could not build: disk, engine, network.
     """
 
-    def __init__(self, failure: BuildFailure) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
-        of_machine = failure.fault is not None and failure.fault.of_machine
+    def __init__(  # noqa: PLR0913 - what is known of a failure
+        self,
+        target: str,
+        *,
+        step: str,
+        cause: str,
+        tail: tuple[str, ...],
+        log: Path,
+        fault: BuildFault | None = None,
+    ) -> None:
+        place = f" in the step '{textwrap.shorten(step, STEP_WIDTH)}'" if step else ""
+        parts = [f"Building {target} failed{place}: {cause}."]
+        if fault:
+            parts.append(fault.advice)
+        parts.append(f"The whole output is in {log}.")
+        if tail:
+            parts.append("Its last lines:" + "".join(f"\n    {line}" for line in tail))
+        super().__init__(" ".join(parts))
+        self.step, self.cause, self.tail, self.log, self.fault = step, cause, tail, log, fault
+        of_machine = fault is not None and fault.of_machine
         self.exit_code = MachineError.exit_code if of_machine else CheckFailedError.exit_code
 
 
@@ -169,15 +163,14 @@ def build_error(target: str, steps: BuildSteps, log: Path) -> BuildFailedError:
     # Without the command that it quotes, which the step's name already shows.
     essence = step.error.rpartition("did not complete successfully: ")[2]
     essence = essence.removeprefix("failed to solve: ")
-    failure = BuildFailure(
-        target=target,
+    return BuildFailedError(
+        target,
         step=step.name,
-        error=" ".join(essence.split()).rstrip(".?!"),
+        cause=" ".join(essence.split()).rstrip(".?!"),
         tail=tail,
         log=log,
         fault=find_fault([step.error, *tail[-LAST_LINES:], *errors]),
     )
-    return BuildFailedError(failure)
 
 
 def find_fault(lines: Iterable[str]) -> BuildFault | None:

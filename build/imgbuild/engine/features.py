@@ -55,10 +55,9 @@ def broken_feature(buildx: Buildx) -> str | None:
                 engine.discard(image_id)
                 return None
         except BuildFailedError as error:
-            failure = error.failure
-            if failure.fault and failure.fault.of_machine and not failure.step:
-                raise MachineError(f"{failure.error}. {failure.fault.advice}") from error
-            return f"{failure.step}: {failure.error}" if failure.step else failure.error
+            if error.fault and error.fault.of_machine and not error.step:
+                raise MachineError(f"{error.cause}. {error.fault.advice}") from error
+            return f"{error.step}: {error.cause}" if error.step else error.cause
         finally:
             forget_cache(buildx, f"description~={MARK}")
 

@@ -273,7 +273,7 @@ def _apt_stages(extension: Extension) -> tuple[str, ...]:
 
 def _conflict_error(error: BuildFailedError) -> CheckFailedError | None:
     """Return what the step says that refuses packages with the same paths (same_paths.py)."""
-    refusals = [line for line in error.failure.tail if line.startswith(REFUSED)]
+    refusals = [line for line in error.tail if line.startswith(REFUSED)]
     return CheckFailedError(refusals[-1]) if refusals else None
 
 

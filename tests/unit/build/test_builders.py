@@ -2,6 +2,7 @@
 
 from concurrent.futures import CancelledError
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from bench import INPUTS, Bench
 
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.discovery import Buildx
-from imgbuild.engine.failure import FAULTS, BuildFailedError, BuildFailure
+from imgbuild.engine.failure import FAULTS, BuildFailedError
 from imgbuild.errors import MachineError
 from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from waiting import wait_for
@@ -47,12 +48,12 @@ class Farm:
         if buildx.builder in self.slow:
             wait_for(more["stopped"])
             raise CancelledError
-        failure = BuildFailure(target.name, "", "connection refused", (), Path("log"), UNREACHABLE)
+        fail = partial(BuildFailedError, target.name, step="", tail=(), log=Path("log"))
         if buildx.builder in self.dead:
-            raise BuildFailedError(failure)
+            raise fail(cause="connection refused", fault=UNREACHABLE)
         if buildx.builder in self.broken:
             wait_for(lambda: {"a", "b"} <= {builder for builder, _ in self.built})
-            raise BuildFailedError(replace(failure, error="exit code: 1", fault=None))
+            raise fail(cause="exit code: 1")
         if len(self.bench.context.settings.engine.builders) > 1:
             wait_for(lambda: len({name for _, name in self.built}) > 1)  # each has one to build
         return self.bench.make_image(buildx, target, **more)

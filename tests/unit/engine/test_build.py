@@ -85,12 +85,12 @@ def test_a_failure_names_image_step_and_error(tmp_path: Path) -> None:
     buildx = fake_buildx.replaying(tmp_path, SAMPLES / "fail", code=1)
     with pytest.raises(BuildFailedError) as caught:
         run(buildx, tmp_path, "bad")
-    failure = caught.value.failure
-    assert failure.step.startswith("[horovod 1/2] RUN ")
-    assert failure.error == "exit code: 7"
-    assert (len(failure.tail), failure.tail[-1]) == (20, "line 25")
+    error = caught.value
+    assert error.step.startswith("[horovod 1/2] RUN ")
+    assert error.cause == "exit code: 7"
+    assert (len(error.tail), error.tail[-1]) == (20, "line 25")
     for said in ("Building bad failed", "logs/build.log", "line 25"):
-        assert said in str(caught.value)
+        assert said in str(error)
 
 
 def test_success_without_an_image_id_is_an_error(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_step_over_its_limit_and_a_silent_build_are_stopped(tmp_path: Path) ->
     buildx = replace(fake_buildx.hanging(tmp_path), step_seconds=1)
     with pytest.raises(BuildFailedError, match="the limit of a step") as caught:
         run(buildx, tmp_path)
-    assert (caught.value.exit_code, caught.value.failure.step) == (1, "[1/2] RUN sleep")
+    assert (caught.value.exit_code, caught.value.step) == (1, "[1/2] RUN sleep")
     wait_for_death(tmp_path)
     buildx = replace(fake_buildx.hanging(tmp_path, words=""), step_seconds=1)
     with pytest.raises(BuildFailedError, match="the engine said nothing for more than") as caught:

@@ -71,14 +71,14 @@ def test_the_fault_of_the_last_lines_or_the_error_decides_whose_it_is() -> None:
     assert (error.exit_code, "not what was pinned" in str(error)) == (1, True)
     # An early retry is not taken for the fault.
     more = [f"line {number}" for number in range(12)]
-    assert reported(UNRESOLVED, *more).failure.fault is None
+    assert reported(UNRESOLVED, *more).fault is None
 
 
 def test_a_build_that_says_nothing_has_failed_too() -> None:
-    assert reported(error="").failure.error == "buildx said nothing"
+    assert reported(error="").cause == "buildx said nothing"
 
 
 def test_a_crash_of_buildx_is_told_by_its_first_line() -> None:
     trace = ("panic: send on closed channel", "goroutine 9 [running]:")
-    failure = reported(error="", remarks=trace).failure
-    assert failure.error == "panic: send on closed channel"
+    error = reported(error="", remarks=trace)
+    assert error.cause == "panic: send on closed channel"

@@ -12,7 +12,7 @@ from bench import NEW, OLD, Bench
 from imgbuild.dockerfile.lockfile import Lock, parse_lock
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.build import BuildTarget
-from imgbuild.engine.failure import BuildFailedError, BuildFailure
+from imgbuild.engine.failure import BuildFailedError
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.extend.base_image import BaseImage, family_base, inspect_base, local_name
@@ -547,8 +547,13 @@ def test_same_paths_are_told_in_one_paragraph(
     said = "Not installed: a 1 and b 1 contain x.py, each with different content."
 
     def fail(*_: object, **__: object) -> None:
-        values = ("x", "RUN sh install", "exit code: 1", ("resolved", said), Path("log"))
-        raise BuildFailedError(BuildFailure(*values))
+        raise BuildFailedError(
+            "x",
+            step="RUN sh install",
+            cause="exit code: 1",
+            tail=("resolved", said),
+            log=Path("log"),
+        )
 
     monkeypatch.setattr("imgbuild.extend.extended.build_image", fail)
     with pytest.raises(CheckFailedError) as told:
