@@ -21,7 +21,7 @@ from imgbuild.engine.faults import (
     engine_error,
     translate_errors,
 )
-from imgbuild.engine.types import StoredImage
+from imgbuild.engine.types import Layer, StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 
 ID = "sha256:" + "1" * 64
@@ -113,7 +113,7 @@ def test_errors_are_not_taken_for_others() -> None:
     for fault in (KeyError, ValueError):  # of this program
         with pytest.raises(fault), translate_errors(HOST):
             raise fault
-    checked = Engine(HOST)._checked([{"status": "x"}, {"error": "no space left on device"}])
+    checked = Engine(HOST)._check_messages([{"status": "x"}, {"error": "no space left on device"}])
     assert next(checked) == {"status": "x"}
     with pytest.raises(MachineError, match="disk is full"):
         next(checked)
@@ -142,7 +142,7 @@ def test_images_and_history_come_in_one_call_each_without_docker_py(server: Sock
     server.answers = {"/images/json": [{"Id": ID}], history: entries}
     engine = Engine(server.host)
     assert engine.images("imgbuild.name=tf") == [StoredImage(ID)]
-    assert engine.history(ID) == [("CMD x", 0), ("", 7)]
+    assert engine.history(ID) == [Layer(None, 0, "CMD x"), Layer(None, 7, "")]
     (path, query), (second, _) = server.asked
     assert (path, second.endswith("/history")) == ("/images/json", True)
     assert json.loads(query["filters"][0]) == {"label": ["imgbuild.name=tf"]}
