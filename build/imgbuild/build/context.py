@@ -18,6 +18,7 @@ from imgbuild.errors import MachineError
 from imgbuild.files import hold_lock, lock_owner
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs
 from imgbuild.matrix.images import Image, standin_image
+from imgbuild.matrix.selection import build_hint
 from imgbuild.plan.digest import InputDigest, InputReader, input_digest
 from imgbuild.plan.plan import PlanItem, make_plan
 from imgbuild.process import run
@@ -152,7 +153,7 @@ class BuildContext:
 
         InputError: the engine has none, or anybody's.
         """
-        stored = self.engine.need(image.tags[0], image)
+        stored = self.engine.need(image.tags[0], build_hint(image))
         self.store.require_own(stored.id, image)
         return stored
 

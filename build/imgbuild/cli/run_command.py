@@ -13,7 +13,7 @@ import typer.core
 from imgbuild.addresses import has_registry
 from imgbuild.cli.options import PROJECT, echo, flag, info, option, seconds, select, takes_selection
 from imgbuild.errors import InputError, MachineError
-from imgbuild.matrix.selection import Selection
+from imgbuild.matrix.selection import Selection, build_hint
 from imgbuild.project import Project
 from imgbuild.user_folders import state_dir
 
@@ -221,7 +221,9 @@ def _execute(job: "TrainingJob", planned: "Image | None", project: Project) -> i
     if planned or read_trust(settings):
         store = ReportStore(state_dir() / "reports")
         with open_engine(settings.engine) as engine:
-            stored = engine.need(job.image, planned)  # Docker would look for it elsewhere
+            stored = engine.need(
+                job.image, build_hint(planned)
+            )  # Docker would look for it elsewhere
         if planned:
             store.require_own(stored.id, planned)
         require_trusted(

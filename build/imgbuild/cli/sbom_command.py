@@ -22,6 +22,7 @@ def sbom(
     from imgbuild.engine.client import open_engine
     from imgbuild.files import write_text
     from imgbuild.matrix.load import load_matrix
+    from imgbuild.matrix.selection import build_hint
     from imgbuild.publish.sbom import make_locked_sbom
 
     (reference, planned), *others = engine_images(checkout, selection, [image] if image else [])
@@ -29,7 +30,7 @@ def sbom(
         raise InputError(f"An SBOM is of one image; {len(others) + 1} are selected.")
     name = planned.name if planned else reference
     with open_engine(checkout.settings.engine) as engine:
-        stored, matrix = engine.need(reference, planned), load_matrix(checkout.matrix)
+        stored, matrix = engine.need(reference, build_hint(planned)), load_matrix(checkout.matrix)
         text = make_locked_sbom(name, stored, engine, checkout, matrix)
     if output:
         write_text(output, text)

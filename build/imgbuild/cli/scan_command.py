@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from imgbuild.cli import options
 from imgbuild.cli.options import info, option, print_result, select, takes_selection
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.matrix.selection import Selection
+from imgbuild.matrix.selection import Selection, build_hint
 from imgbuild.project import Project
 from imgbuild.text import align_rows, count_text
 
@@ -123,7 +123,10 @@ def _scan_image(
     from imgbuild.scan.osv import list_packages
     from imgbuild.scan.updates import find_updates, read_status
 
-    stored, name = context.engine.need(reference, planned), planned.name if planned else reference
+    stored, name = (
+        context.engine.need(reference, build_hint(planned)),
+        planned.name if planned else reference,
+    )
     matrix, today = context.images[0].matrix, datetime.now(UTC).date()
     label = stored.labels.get(NAME)
     family = next((image for image in all_images(matrix) if image.name == label), None)

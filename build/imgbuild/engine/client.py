@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from docker import APIClient
 
-    from imgbuild.matrix.images import Image
     from imgbuild.settings import EngineSettings
 
 #: The longest silence of an engine in seconds: while it answers; while it unpacks a large layer or
@@ -159,17 +158,19 @@ class Engine:
             except NotFound:
                 return None
 
-    def need(self, reference: str, image: Image | None = None) -> StoredImage:
-        """Return the image, that of the matrix if one is given; InputError if there is none."""
+    def need(self, reference: str, remedy: str = "") -> StoredImage:
+        """Return an image of the engine.
+
+        InputError: there is none; ``remedy`` says what to do, by default to pull it.
+        """
         if stored := self.inspect(reference):
             return stored
-        pull = f"{docker_command(self.host)} pull {reference}"
-        hint = family_hint(reference)
-        hint += f"imgbuild pulls no image to test it; if a registry has it: {pull}"
-        if image:
-            hint = f"Build it first: imgbuild build --name {image.name}"
-        where = self.host or "its default"
-        raise InputError(f"The engine at {where} has no image {reference}. {hint}")
+        if not remedy:
+            pull = f"{docker_command(self.host)} pull {reference}"
+            remedy = f"imgbuild pulls no image to test it; if a registry has it: {pull}"
+            remedy = f"{family_hint(reference)}{remedy}"
+        address = self.host or "its default"
+        raise InputError(f"The engine at {address} has no image {reference}. {remedy}")
 
     def history(self, image_id: str) -> list[Layer]:
         """Return the steps that the image was made by, the newest first; not all made a layer.

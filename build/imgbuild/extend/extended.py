@@ -42,6 +42,7 @@ from imgbuild.files import sha256, work_folder
 from imgbuild.inputs.base import Base
 from imgbuild.inputs.oci_layout import unpack_archive
 from imgbuild.matrix.images import Image, minor_of
+from imgbuild.matrix.selection import build_hint
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 from imgbuild.registry.repository import split_reference
@@ -181,7 +182,7 @@ def build_extension(  # noqa: PLR0913 - what, and how it is built
     CheckFailedError: a step or a suite failed.
     """
     tag, engine = extension.tag or "", context.engine
-    name, stored = folder_name(tag), engine.need(base.id or base.reference, base.image)
+    name, stored = folder_name(tag), engine.need(base.id or base.reference, build_hint(base.image))
     archive = (
         provide_archive_base(base.name, base.system, context) if extension.downloads_apt else None
     )

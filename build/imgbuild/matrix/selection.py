@@ -206,3 +206,8 @@ def find_image(matrix: "Matrix", text: str) -> "Image":
 def normalize_alias(alias: str) -> str:
     """Return what has to be equal for two aliases to be one: not case, blanks or hyphens."""
     return re.sub(r"[\s_-]+", "-", alias.strip().lower())
+
+
+def build_hint(image: "Image | None") -> str:
+    """Return how to build a missing image; empty for one that is not of the matrix."""
+    return f"Build it first: imgbuild build --name {image.name}" if image else ""
