@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """What is being done for an image, or how it ended."""
+    """The work on an image that is under way, or its outcome."""
 
     WAITING = "waiting"
     BUILDING = "building"

@@ -139,7 +139,7 @@ def _disk_errors(what: str, folder: Path, hint: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # Of what is in the folder, the temporary name would only confuse.
+        # The temporary name of a file in the folder would only confuse.
         outside = error.filename and Path(error.filename).parent != folder
         place = f" ({error.filename})" if outside else ""
         remedy = f"Make {folder} a folder that this user may write"

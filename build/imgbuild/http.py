@@ -237,24 +237,24 @@ class HttpClient:
 
 
 class _Session(requests.Session):
-    """Follows redirects as `resolve_redirect` allows, and authorizes nothing but the first site."""
+    """Follows redirects as `resolve_redirect` allows, and sends logins only to the first site."""
 
     def __init__(self, verify: str | bool) -> None:
         super().__init__()
         self.verify = verify
-        # A file is what the server has, not what it packs for the way.
+        # Files must arrive as the server has them, not compressed on the way.
         self.headers.update({"User-Agent": "imgbuild", "Accept-Encoding": "identity"})
-        # Neither logins (~/.netrc) nor CAs of the environment: only what is given here.
+        # Ignore logins (~/.netrc) and CAs of the environment.
         self.trust_env = False
         self.max_redirects = 10
-        # No cookie is kept: they are all that is not safe beside threads.
+        # Keep no cookies, because they are not safe beside threads.
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
         for scheme in PORTS:
             self.mount(f"{scheme}://", HTTPAdapter(pool_maxsize=32))
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         location = super().get_redirect_target(resp)
-        # What writes must not become a GET, as 301 to 303 would have it.
+        # A 301 to 303 would turn a write into a GET.
         follows = resp.request.method in {"GET", "HEAD"} or resp.status_code in {307, 308}
         return resolve_redirect(resp.url, location) if location and follows else None
 

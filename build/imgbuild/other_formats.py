@@ -5,7 +5,7 @@ from pathlib import Path
 
 from imgbuild.errors import InputError
 
-#: What ``conda list --export`` and ``conda list --explicit`` write: a version and a build each.
+#: A line of ``conda list --export`` or ``--explicit``: each has a version and a build.
 _CONDA_LINE = re.compile(
     r"@EXPLICIT|[\w.-]+==?[^\s=,]+=\S+|https?://[^\s#]+\.(?:tar\.bz2|conda)(?:#\S*)?"
 )

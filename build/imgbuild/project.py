@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: The family that a wheel brings (build/hatch_build.py); an editable install has none.
 INSTALLED = Path(os.path.realpath(__file__)).with_name("family")
-#: What a family is made of; the file that makes a folder one is the last.
+#: The parts of a family. The last one marks a folder as a family.
 PARTS = ("LICENSE", "NOTICE", "images", "tests/image", "matrix.yaml")
 #: The settings beside the matrix.
 SETTINGS_FILE = "imgbuild.local.yaml"
@@ -54,7 +54,7 @@ class Project:
         self.keyrings = self.files / "keyrings"
         #: Hashed package lists, one per TensorFlow, Python and variant.
         self.locks = images / "locks"
-        #: What ``imgbuild audit`` read out of wheels and source distributions.
+        #: Facts that ``imgbuild audit`` read from wheels and source distributions.
         self.evidence = images / "evidence.json"
         #: Generated Dockerfiles, one folder an image.
         self.dockerfiles = images / "dockerfiles"
@@ -157,9 +157,8 @@ def _owned_paths(project: Project) -> Iterator[Path]:
     """Yield the paths whose owner decides what a checkout holds.
 
     These are its folder, and the files and folders that commands read first: in a folder like /tmp
-    they may belong to somebody else than the folder does. Of a link it is the link, because its
-    owner chose the target, the real file, and the folder of the real file, whose owner can replace
-    it.
+    they may belong to somebody else than the folder does. A link adds its real file, because the
+    link's owner chose that, and the folder of the real file, whose owner can replace it.
     """
     yield project.root
     for part in _CHECKED:

@@ -1,9 +1,9 @@
 """The scalar types of the matrix and the settings.
 
-Every value that can reach a Dockerfile line or a shell word is one of these, and none of them
-admits white space, quotes, ``$``, ``;``, back-quotes, parentheses or line ends, but one, which is
-quoted where it is written. That is what keeps YAML and command-line values from breaking out; there
-is no escaping anywhere else.
+Every value that can reach a Dockerfile line or a shell word has one of these types. They admit no
+white space, quotes, ``$``, ``;``, back-quotes, parentheses or line ends, so values of YAML and the
+command line cannot break out. The one exception, `VariableValue`, is quoted where it is written;
+nothing else is escaped.
 """
 
 import re

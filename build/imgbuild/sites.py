@@ -18,9 +18,9 @@ from imgbuild.settings import Settings
 if TYPE_CHECKING:  # requests takes 0.1 s to import, and a plan needs no network
     from imgbuild.http import Answer, HttpClient
 
-#: What OpenSSL, requests, curl and pip read, in the order in which one is believed.
+#: Variables that OpenSSL, requests, curl and pip read; the first that is set counts.
 CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
-#: Where distributions keep the bundle that programs use by default.
+#: The default bundles of distributions.
 SYSTEM_BUNDLES = (
     Path("/etc/ssl/certs/ca-certificates.crt"),
     Path("/etc/pki/tls/certs/ca-bundle.crt"),
@@ -92,7 +92,7 @@ class Sites:
 
     @property
     def verify(self) -> str | bool:
-        """What TLS is verified with: the settings' CA bundle, the environment's, the system's.
+        """The CA bundle that TLS is verified with: the settings', the environment's, the system's.
 
         InputError: the one that was named does not exist.
         """

@@ -14,8 +14,8 @@ _LOGIN = re.compile(
     r"(?:(?<=://)(?!\[)(?:[^/\s]*|[^/\s:@]*:(?!\s|\d+(?![\w@+-]))[^@\n]{0,1000})"
     r"|(?<![^\s'\"(=])[^\s/:@'\"(=\[]+:(?!//|\d+(?![\w@+-]))[^\s@]{1,1000})@(?!sha256:)"
 )
-#: What a terminal obeys and does not show: controls, and what turns the direction of text (UAX 9);
-#: and what no terminal gets, the halves of characters.
+#: Characters that a terminal obeys instead of showing them: controls, and those that turn the
+#: direction of text (UAX 9). Halves of characters, which cannot be printed.
 _OBEYED = re.compile(
     r"[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -99,7 +99,7 @@ def align_rows(rows: Sequence[Sequence[str]]) -> list[str]:
 def table_with_notes(rows: Sequence[Sequence[str]], notes: Sequence[Iterable[str]]) -> list[str]:
     """Return a table with each row's notes below it, in lines of at most `WIDTH`.
 
-    Where a row is too wide, the first cell of every row stands alone.
+    If a row is too wide, the first cell of every row gets a line of its own.
     """
     table = [[line] for line in align_rows(rows)]
     if any(len(line) > WIDTH for (line,) in table):

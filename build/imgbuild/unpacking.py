@@ -22,8 +22,7 @@ _HEADERS = {
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
 }
 
-#: What zipfile raises for an archive that is damaged, or made to be; an encrypted one ends in a
-#: RuntimeError.
+#: Errors of zipfile for a damaged archive; an encrypted one raises RuntimeError.
 DAMAGED_ZIP = (EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
@@ -89,7 +88,7 @@ class LimitedMember(tarfile.TarInfo):
         limit = _HEADER_LIMIT if self.type in _HEADERS else _FILE_LIMIT
         if not 0 <= self.size <= limit:
             raise tarfile.ReadError("a header has a wrong size")
-        # Of one file; an extended header before it may name another size.
+        # An extended header before the file may name another size.
         member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
         if member.issparse() or not 0 <= member.size <= _FILE_LIMIT:
             raise tarfile.ReadError("a file is sparse, or has a wrong size")

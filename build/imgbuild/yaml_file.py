@@ -19,13 +19,13 @@ try:
 except ImportError:  # PyYAML without libyaml: the same language, ten times slower
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
-#: What no tag, or one of YAML's own, leads to; `<<` and `=` are words like others here.
+#: The tags that a plain value, list or mapping may have; `<<` and `=` are ordinary words here.
 _TAGS = {*_Loader.yaml_constructors, "tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"}
-#: Lists and mappings in each other; libyaml has no limit of its own but the machine's stack.
+#: Limit for nested lists and mappings; libyaml stops only at the end of the machine's stack.
 DEEPEST = 100
-#: Bytes of a file and characters of a value; this project's matrix has a tenth of both.
+#: Limits for the bytes of a file and the characters of a value; our matrix has a tenth of both.
 LARGEST, LONGEST = 250_000, 2000
-#: So many faults are named; further ones often follow from them.
+#: Limit for the faults that are named; further ones often follow from them.
 _NAMED = 50
 
 Location = tuple[str | int, ...]
@@ -182,7 +182,7 @@ def check(document: Document, model: type[ModelT]) -> tuple[ModelT | None, list[
         return None, [*document.faults, *faults]
 
 
-#: What pydantic's error types mean in this project's words.
+#: Messages for pydantic's error types.
 _WORDS = {
     "missing": "missing key {name!r}",
     "union_tag_invalid": "{tag!r} is not allowed; allowed: {expected_tags}",

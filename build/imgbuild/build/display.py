@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from imgbuild.engine.steps import Step
 
-#: How often the table is drawn, and lines are looked after, in seconds.
+#: Seconds between two pictures of the table.
 BEAT_SECONDS = 0.25
-#: Of many images, only steps that took longer get a line, in seconds.
+#: If there are several images, only longer steps get a line, in seconds.
 LONG_SECONDS = 10.0
-#: After so many seconds without a line, one sums up all images.
+#: Seconds without a line after which a line sums up all images.
 QUIET_SECONDS = 60.0
 STEP_WIDTH, BAR_WIDTH = 72, 25
 #: The colour of a state; what is at work is cyan.
@@ -40,7 +40,7 @@ _STYLES = {
     State.TIMED_OUT: "yellow",
     State.CANCELLED: "yellow",
 }
-#: Which images are shown where not all can be: what needs attention, then what moves.
+#: The order of images if not all fit: those that need attention, then those at work.
 _URGENCY = (
     State.FAILED,
     State.TIMED_OUT,
@@ -90,7 +90,7 @@ class ImageLine:
 
 
 class BuildDisplay:
-    """The listener of a build; a context manager. Nothing is shown before the first event."""
+    """Shows the states of images; a context manager. Nothing is shown before the first event."""
 
     def __init__(
         self,

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
     from imgbuild.settings import EngineSettings
 
-#: The longest silence of an engine in seconds: while it answers; while it unpacks a large layer or
-#: removes gigabytes of build cache.
+#: Longest silence of an engine in seconds: while it answers a request; while it unpacks a large
+#: layer or removes gigabytes of build cache.
 ANSWER_SECONDS, WORK_SECONDS = 60, 900
-#: More bytes than the headers of a tar archive's first entry have.
+#: More bytes than the headers of the first entry of a tar archive.
 _HEADERS = 1 << 20
-#: What asks for all GPUs, as ``docker run --gpus all`` and ``--device`` do.
+#: Requests of all GPUs, as ``docker run --gpus all`` and ``--device`` send them.
 _GPUS: dict[str, dict[str, Any]] = {
     "nvidia": {"count": -1, "capabilities": [["gpu"]]},
     "cdi": {"driver": "cdi", "device_ids": ["nvidia.com/gpu=all"]},
@@ -413,7 +413,7 @@ def _connect(host: str | None) -> APIClient:
             tls=tls if address.startswith(("tcp://", "https://")) else False,
             use_ssh_client=True,
         )
-    except ValueError as error:  # of an address that is none, such as tcp://[::1
+    except ValueError as error:  # the address is invalid, for example tcp://[::1
         raise engine_error(error, host) from error
 
 

@@ -19,10 +19,10 @@ from imgbuild.scalars import NO_SSH
 from imgbuild.settings import ENGINES_OWN, EngineSettings
 from imgbuild.user_folders import home
 
-#: Where the Docker client looks when nothing says otherwise; ``None`` stands for it.
+#: The Docker client's default; ``None`` stands for it.
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 ANSWER_SECONDS = 30
-#: To remove 100 GB of a build cache on a slow disk.
+#: Time to remove 100 GB of build cache from a slow disk.
 PRUNE_SECONDS = 1800
 #: The Docker client's plugin folders on Linux, in its order, after the user's own.
 PLUGIN_FOLDERS = (
@@ -32,7 +32,7 @@ PLUGIN_FOLDERS = (
     "/usr/libexec/docker/cli-plugins",
 )
 _PROGRAM = "docker-buildx"
-#: What it calls itself, in the first word of its answer to ``version``.
+#: The first word that buildx prints for ``version``.
 _MODULE = "github.com/docker/buildx"
 _INSTALL = (
     "Install it (Debian and Ubuntu: 'apt-get install docker-buildx'; Docker's own packages: "
@@ -78,7 +78,7 @@ def resolve_host(settings: EngineSettings) -> str | None:
 
 
 def docker_command(host: str | None) -> str:
-    """Return the Docker client as people call it for an engine: ``docker -H HOST``."""
+    """Return the command of the Docker client for an engine: ``docker -H HOST``."""
     return f"docker -H {host}" if host and host != DEFAULT_HOST else "docker"
 
 

@@ -6,10 +6,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 Answer = Mapping[str, Any]
-#: What every image is for, on whatever machine it is built.
+#: The platform of every image, whichever machine builds it.
 IMAGE_PLATFORM = "linux/amd64"
-#: How an engine is asked for GPUs: by NVIDIA's runtime, or by the devices of the Container Device
-#: Interface.
+#: Ways to request GPUs: NVIDIA's runtime, or devices of the Container Device Interface.
 GpuRequest = Literal["nvidia", "cdi"]
 
 
@@ -126,10 +125,7 @@ def stored_image(answer: Answer) -> StoredImage:
 
 
 def _created_seconds(created: str | int) -> int:
-    """Return seconds since 1970; an image without a date (``0001-01-01``) has 0.
-
-    So has one whose date is after the year 9999 in UTC.
-    """
+    """Return seconds since 1970; 0 for no date (``0001-01-01``) or one after the year 9999."""
     try:
         if isinstance(created, str):
             created = int(datetime.fromisoformat(created).timestamp())

@@ -20,17 +20,17 @@ from imgbuild.files import parse_json
 from imgbuild.registry.repository import DOCKER_MANIFEST, INDEXES, OCI_MANIFEST, RepositoryName
 from imgbuild.sites import Credentials
 
-#: This client's name for the token server, which wants one with identity tokens.
+#: The name of this client, which token servers require with identity tokens.
 _CLIENT = "imgbuild"
 _ACCEPT = {"Accept": ", ".join((OCI_MANIFEST, DOCKER_MANIFEST, *INDEXES))}
 _TOKEN = re.compile(r"[!-~]+")
-#: What docker-registry 2.8 answers while another client writes a blob of the manifest: it reads the
-#: file that refers to the blob while that is empty (seen with its storage in a folder).
+#: docker-registry 2.8 answers this while another client writes a blob of the manifest, because it
+#: reads the blob's link while that file is still empty (seen with its storage in a folder).
 _WRITTEN_NOW = "DIGEST_INVALID"
 _DISK_FULL = "no space left on device"
-#: The longest text of a registry that is repeated.
+#: Limit for a text of a registry in a message.
 _LONGEST_TEXT = 200
-#: What to do about a status that another try would not change; for an engine, `publish.upload`.
+#: Advice on statuses that another try would not change; `publish.upload` has those of engines.
 _HINTS = {
     403: " The login there is, if any, does not allow it: docker login {host}, as a user who may.",
     404: " The repository does not exist, and the registry does not create it.",
@@ -68,7 +68,7 @@ class RegistryConnection:
         #: The ``Authorization`` header; empty before the registry has asked for one.
         self._header = ""
         self._writes = False
-        #: What a token server is asked for; one that may not give all gives less.
+        #: The scope of tokens for writing; a server may grant less.
         self._write_scope = "pull,push"
 
     def close(self) -> None:

@@ -35,12 +35,12 @@ _DESCRIPTOR_KEYS = {
 #: The configuration of an artifact.
 EMPTY_TYPE, EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-#: No blob has so many bytes; what says more is damaged, or means harm.
+#: No blob has so many bytes. A manifest that says more is damaged, or meant to do harm.
 LARGEST_BLOB = 1 << 50
 
 
 class DamagedError(CheckFailedError):
-    """What is in a registry is not what belongs there."""
+    """The content of a registry is damaged, or of another kind than expected."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Manifest:
     def is_image(self, image_id: str) -> bool:
         """Return whether an engine gives its image this id, by what the manifest says.
 
-        That is no proof: the layers may be others. Sign what the engine has pushed.
+        This is no proof, because the layers can differ. Sign only images that the engine pushed.
 
         The id is the digest of the configuration in a graph driver, that of the manifest in the
         containerd store.
@@ -167,12 +167,12 @@ def digest_of(content: bytes) -> str:
 
 
 def descriptor(media_type: str, content: bytes) -> dict[str, Any]:
-    """Return what refers to content in a manifest."""
+    """Return the entry of a manifest that refers to content."""
     return {"mediaType": media_type, "digest": digest_of(content), "size": len(content)}
 
 
 def json_object(content: bytes, what: str) -> Mapping[str, Any]:
-    """Return the JSON object that somebody has put into a registry; DamagedError for all else."""
+    """Return a JSON object from a registry; DamagedError if the content is none."""
     try:
         document = parse_strict_json(content)
     except ValueError as error:

@@ -1,9 +1,9 @@
-"""Sign images and attest what is in them, and verify both: by cosign, a program of its own.
+"""Sign images, attest their contents, and verify both, with the program cosign.
 
-Two forms are written, for each is read by what the other is not: the tags of cosign's first
-versions, which versions 2 and 3 verify; and bundles that refer to the image, which version 3 and
-tools such as oras list. The signature in a tag is the last of all: what has it is complete.
-With a key, nothing is sent to a public log. Sources: cosign 2.5 and 3.1, ``--help`` and behaviour.
+Write both signature formats: the tags of cosign's first versions, which versions 2 and 3 verify,
+and bundles that refer to the image, which version 3 and tools such as oras list. The signature in a
+tag comes last, so an image that has it is complete. With a key, nothing is sent to a public log.
+Sources: cosign 2.5 and 3.1, ``--help`` and behaviour.
 """
 
 import base64
@@ -31,7 +31,7 @@ TYPES = {
 RETIREMENT = "urn:imgbuild:retirement:1"
 #: In the name of each suite in a provenance.
 _BYPRODUCT = "suite "
-#: What the type of a statement may be; cosign writes the older one.
+#: Types of statements that are read; cosign writes the older one.
 _STATEMENTS = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
 _FORMS = (["--new-bundle-format=true"], ["--new-bundle-format=false"])
 _MISSING = (
@@ -44,7 +44,7 @@ _NO_ATTESTATION = re.compile(
     "^Error: (no matching attestations: *|none of the attestations matched the predicate type.*)$",
     re.MULTILINE,
 )
-#: Of cosign's answers, what each means; the rest is told in its own words.
+#: The meaning of cosign's answers; other answers are repeated as they are.
 _REASONS = {
     "none of the expected identities matched": "somebody else signed it",
     "no matching CertificateIdentity found": "somebody else signed it",
@@ -66,7 +66,7 @@ _VARIABLES = re.compile(
 
 @dataclass(frozen=True)
 class Cosign:
-    """How cosign is called; ``ca`` are the authorities for the TLS of registries, if not usual.
+    """Calls cosign; ``ca`` is a bundle of authorities for the TLS of registries, if set.
 
     InputError: a variable changes what cosign signs or verifies.
     """
@@ -92,20 +92,23 @@ class Cosign:
 
     @cached_property
     def has_signing_config(self) -> bool:
-        """Whether it is version 3 or newer, whose defaults are others."""
+        """Whether cosign is version 3 or newer, which has other defaults."""
         return "--use-signing-config" in self.call("sign", "--help", registry=False).output
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Who signs: a key, as a file or an address of a KMS; or, without one, a person or a CI job."""
+    """Signs by a key, a file or an address of a KMS; without one, as a person or a CI job."""
 
     cosign: Cosign
     key: str | None = None
 
     @cached_property
     def trust(self) -> "Trust":
-        """What verifies this signer's own signatures. CheckFailedError: the key cannot be read."""
+        """The trust that accepts this signer's signatures.
+
+        CheckFailedError: the key cannot be read.
+        """
         answer = self.cosign.call("public-key", f"--key={self.key}", registry=False)
         if not answer.ok:
             raise CheckFailedError(
@@ -138,7 +141,7 @@ class Signer:
 
     def _call(self, command: str, *words: str) -> None:
         options = [f"--key={self.key}", "--tlog-upload=false"] if self.key else []
-        if self.cosign.has_signing_config:  # with which it writes one of the two forms alone
+        if self.cosign.has_signing_config:  # with one, it writes only one of the two forms
             options.append("--use-signing-config=false")
         answer = self.cosign.call(command, "--yes", *options, *words)
         if not answer.ok:
@@ -147,7 +150,7 @@ class Signer:
 
 @dataclass(frozen=True)
 class Trust:
-    """Whose signatures count: a public key's, or those of an identity that an issuer confirmed."""
+    """Verifies signatures of a public key, or of an identity that an issuer confirmed."""
 
     cosign: Cosign
     key: str | None = None
@@ -157,7 +160,7 @@ class Trust:
 
     @property
     def fingerprint(self) -> str:
-        """A sha256 of who is trusted: the key's content, the address of a KMS, or the identity."""
+        """A sha256 of the key's content, the address of a KMS, or the identity."""
         key = self.public_key or self.key or ""
         if (path := Path(key)).is_file():
             key = path.read_text(encoding="ascii", errors="replace")
@@ -263,7 +266,7 @@ def attested_suites(predicates: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def find_signer(key: str | None, settings: Settings, *, keyless: bool = False) -> Signer | None:
-    """Return who signs, if anybody, before anything is sent.
+    """Return the signer of the options, or None. Check it before anything is sent.
 
     MachineError: cosign is not there. CheckFailedError: the key cannot be read. InputError: see
     `Cosign`.
@@ -279,7 +282,7 @@ def find_signer(key: str | None, settings: Settings, *, keyless: bool = False) -
 
 
 def read_trust(settings: Settings) -> Trust | None:
-    """Return whose signatures the settings trust, if they say so; InputError: see `Cosign`."""
+    """Return the trust of the settings, or None. InputError: see `Cosign`."""
     trusted = settings.verify
     if not trusted.key and not trusted.identity:
         return None
