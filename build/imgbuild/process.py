@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -192,10 +192,8 @@ def _write_input(stdin: IO[str] | None, text: str) -> None:
             stdin.write(text)
 
 
-def lines_of(
-    process: Process, wait: Callable[[], float | None] = lambda: None
-) -> Iterator[str | None]:
-    """Yield the lines of a program's output, and ``None`` when ``wait()`` seconds brought none.
+def read_lines(process: Process, seconds: float) -> Iterator[str | None]:
+    """Yield the lines of a program's output, and ``None`` after ``seconds`` without output.
 
     A program that hangs without a word would hold a plain loop over its output for ever. Nothing
     else may read the output before or meanwhile.
@@ -206,7 +204,7 @@ def lines_of(
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while True:
-            if not selector.select(wait()):
+            if not selector.select(seconds):
                 yield None
                 continue
             data = os.read(process.stdout.fileno(), _CHUNK_BYTES)

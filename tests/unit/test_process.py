@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from imgbuild.process import FLOODED, NOT_FOUND, TIMED_OUT, lines_of, run, start
+from imgbuild.process import FLOODED, NOT_FOUND, TIMED_OUT, read_lines, run, start
 from waiting import is_running, wait_for
 
 _PROGRAM = """\
@@ -57,7 +57,7 @@ def test_what_ignores_sigterm_is_killed() -> None:
 
 def test_lines_come_as_they_are_printed() -> None:
     with start(["sh", "-c", "printf 'a\\nb'; sleep 0.3; printf c"]) as started:
-        lines = list(lines_of(started, lambda: 0.1))
+        lines = list(read_lines(started, 0.1))
     assert [line for line in lines if line is not None] == ["a", "bc"]
     assert None in lines
 

@@ -16,7 +16,7 @@ from imgbuild.engine.steps import BuildSteps, Step
 from imgbuild.engine.types import IMAGE_PLATFORM
 from imgbuild.errors import MachineError
 from imgbuild.files import work_folder
-from imgbuild.process import Process, lines_of, start
+from imgbuild.process import Process, read_lines, start
 
 #: How often a waiting reader looks at the clock, in seconds.
 LOOK_SECONDS = 1.0
@@ -235,7 +235,7 @@ def _follow(
 ) -> bool:
     """Read until the program ends; return false if it has to be stopped before."""
     asked_at, missed = time.monotonic(), 0
-    for line in lines_of(process, lambda: LOOK_SECONDS):
+    for line in read_lines(process, LOOK_SECONDS):
         now = time.monotonic()
         if stopped():
             return False
