@@ -64,7 +64,7 @@ def farm(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Farm:
     return Farm(bench, monkeypatch)
 
 
-def test_several_builders_take_images_and_each_result_names_its_own(farm: Farm) -> None:
+def test_results_name_the_builder_of_each_image(farm: Farm) -> None:
     """A builder for which no image is left builds nothing; the engine's own has no name."""
     farm.use("a", "b", "c")
     results = farm.bench.build()
@@ -88,7 +88,7 @@ def test_what_a_lost_builder_has_begun_goes_to_the_others(farm: Farm) -> None:
     assert [builder for builder, _ in farm.built].count("b") == 1
 
 
-def test_without_any_builder_left_each_image_says_which_were_lost(farm: Farm) -> None:
+def test_images_name_the_builders_that_were_lost(farm: Farm) -> None:
     farm.dead = {"a", "b"}
     build = farm.bench.run(keep_going=True)
     assert [result.state for result in build.results] == ["failed", "failed"]
@@ -100,7 +100,7 @@ def test_without_any_builder_left_each_image_says_which_were_lost(farm: Farm) ->
     assert not farm.bench.tags()
 
 
-def test_a_failure_is_no_lost_builder_and_ends_the_other_builders_work(farm: Farm) -> None:
+def test_failed_build_cancels_the_other_builders(farm: Farm) -> None:
     """Unless the build keeps going: then the other goes on."""
     farm.broken, farm.slow = {"a"}, {"b"}
     results = farm.bench.build(keep_going=False)
@@ -113,7 +113,7 @@ def test_a_failure_is_no_lost_builder_and_ends_the_other_builders_work(farm: Far
 
 
 @pytest.mark.parametrize("names", [("a",), ("a", "default")])
-def test_another_builder_gets_a_base_that_only_this_machine_has_as_files(
+def test_other_builder_gets_a_local_base_as_files(
     farm: Farm, tmp_path: Path, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine gets it if its own builder works, too; all of it is read before."""

@@ -66,7 +66,7 @@ def pair() -> Iterator[Shown]:
 
 
 @pytest.mark.parametrize(("stream", "variable"), [(io.StringIO(), "NO_CI"), (Terminal(), "CI")])
-def test_off_a_terminal_and_on_ci_the_steps_of_one_image_are_lines(
+def test_display_writes_lines_on_ci_and_off_a_terminal(
     monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "true")
@@ -143,7 +143,7 @@ def test_on_a_terminal_there_is_a_line_for_each_image_and_a_bar(
     assert "starts" not in last
 
 
-def test_more_images_than_lines_are_summed_up_and_the_urgent_ones_shown() -> None:
+def test_display_shows_urgent_images_first() -> None:
     images = [f"tf-{number}" for number in range(34)]
     with Shown(*images) as shown:
         for image in images[:10]:
@@ -170,7 +170,7 @@ def test_the_step_shown_is_the_oldest_that_runs(pair: Shown) -> None:
     assert "pins 3/9" in pair.picture()[0]
 
 
-def test_the_time_of_an_image_begins_with_its_build_and_ends_with_its_suites(pair: Shown) -> None:
+def test_display_times_an_image_from_build_to_suites(pair: Shown) -> None:
     def clock() -> str:
         return pair.picture()[0].split()[2]
 

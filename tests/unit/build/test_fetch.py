@@ -60,7 +60,7 @@ def test_what_was_interrupted_goes_on(
     assert fetch_files([known], Sites(), folder, show_progress())[1] <= 2
 
 
-def test_a_listing_is_made_anew_when_its_inputs_changed_or_it_cannot_be_completed(
+def test_known_listing_needs_inputs_and_whole_files(
     listing: Listing,
     project: Project,
     folder: Path,
@@ -79,7 +79,7 @@ def test_a_listing_is_made_anew_when_its_inputs_changed_or_it_cannot_be_complete
     assert find_listing(image, project, SETTINGS, folder) is None
 
 
-def test_a_base_of_this_machine_is_copied_again_where_its_layer_was_damaged(
+def test_fetch_copies_a_damaged_base_again(
     tmp_path: Path,
 ) -> None:
     rootfs, made = tmp_path / "rootfs.tar", tmp_path / "made"

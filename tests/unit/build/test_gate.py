@@ -54,7 +54,7 @@ def _next(bench: Bench) -> Action:
     return item.action
 
 
-def test_without_a_gpu_an_image_gets_its_name_and_is_tested_again_when_there_is_one(
+def test_gpu_image_is_tested_again_once_there_is_a_gpu(
     gpu: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = build_lines(gpu.run())
@@ -88,7 +88,7 @@ def driver(gpu: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Calla
     return change
 
 
-def test_what_gpus_proved_is_good_until_driver_or_gpus_are_others(
+def test_gpu_results_count_until_driver_or_gpus_change(
     gpu: Bench, driver: Callable[..., None], tmp_path: Path
 ) -> None:
     """NCCL refuses two ranks on one GPU: there, something is always skipped."""
@@ -102,7 +102,7 @@ def test_what_gpus_proved_is_good_until_driver_or_gpus_are_others(
 
 
 @pytest.mark.parametrize(("listed", "host"), [("", None), ("GPU 0: A", "tcp://example.org:2376")])
-def test_gpus_that_cannot_be_asked_are_never_known_to_be_the_same(
+def test_gpu_results_do_not_count_for_unknown_gpus(
     gpu: Bench, driver: Callable[..., None], listed: str, host: str | None
 ) -> None:
     driver("535.1", listed, host)
@@ -183,7 +183,7 @@ def test_a_budget_belongs_to_one_image(edited: Callable[..., Path]) -> None:
     assert budgets == {"tf-2.2-cpu-debian": 850_000_000}
 
 
-def test_five_per_cent_more_is_allowed_and_one_byte_beyond_is_not(
+def test_over_budget_allows_five_per_cent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     budget, engine = 100_000_000, FakeEngine()

@@ -56,9 +56,7 @@ KEY = "a" * 64
         pytest.param(understated(with_text(), WHEEL_FILE), id="an understated size"),
     ],
 )
-def test_a_damaged_wheel_is_not_kept_and_one_that_is_kept_is_replaced(
-    tmp_path: Path, damaged: bytes
-) -> None:
+def test_wheel_cache_replaces_damaged_wheels(tmp_path: Path, damaged: bytes) -> None:
     with memory_below(UNPACKED // 2):
         keep_wheel(KEY, damaged, tmp_path)
     assert find_wheel(KEY, tmp_path) is None
@@ -126,7 +124,7 @@ def test_of_the_dockerfile_only_what_compiles_it_matters(
         ("start/ssh_config_mpi", "\n", False),
     ],
 )
-def test_of_the_lock_and_the_files_only_what_it_is_compiled_with_matters(
+def test_horovod_wheel_key_covers_what_compiles_it(
     bench: Bench, checkout: Project, name: str, old: str, matters: bool
 ) -> None:
     keys = {_key(bench, checkout, image) for image in bench.context.images}

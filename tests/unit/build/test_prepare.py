@@ -11,7 +11,7 @@ from imgbuild.errors import MachineError
 from imgbuild.matrix.images import Image
 
 
-def test_too_little_space_begins_no_build_and_a_full_disk_is_named_after_a_failure(
+def test_low_disk_space_is_reported_before_and_after(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     usage, needed = "imgbuild.build.prepare.shutil.disk_usage", needed_bytes(bench.context.images)

@@ -29,7 +29,7 @@ from waiting import wait_for
 CHANGED = replace(INPUTS, uv_version="99")
 
 
-def test_what_passed_gets_its_tags_and_a_second_build_has_nothing_to_do(bench: Bench) -> None:
+def test_image_that_passed_gets_its_tags_once(bench: Bench) -> None:
     assert bench.states() == {OLD: "done", NEW: "done"}
     assert bench.tags() == bench.tags(OLD) | bench.tags(NEW)
     assert bench.baked == [OLD, NEW]
@@ -38,7 +38,7 @@ def test_what_passed_gets_its_tags_and_a_second_build_has_nothing_to_do(bench: B
     assert sorted(bench.tested) == [OLD, NEW]
 
 
-def test_what_failed_its_suites_gets_no_tag_and_is_tested_again_not_built(bench: Bench) -> None:
+def test_failed_image_has_no_tags_and_is_tested_again(bench: Bench) -> None:
     bench.faulty = {NEW}
     old, new = bench.build()
     assert (old.state, new.state) == ("done", "suites failed")
@@ -49,7 +49,7 @@ def test_what_failed_its_suites_gets_no_tag_and_is_tested_again_not_built(bench:
     assert len(bench.baked) == 2
 
 
-def test_a_successor_takes_the_tags_once_it_passed_and_the_old_image_goes(bench: Bench) -> None:
+def test_new_image_gets_the_tags_after_it_passed(bench: Bench) -> None:
     bench.build()
     before = bench.engine.inspect(bench.context.images[1].tags[0])
     bench.change(inputs=CHANGED)
@@ -111,7 +111,7 @@ def test_an_untagged_image_that_others_may_be_testing_stays(bench: Bench) -> Non
     assert first.id not in stored
 
 
-def test_families_of_two_repositories_share_an_engine_and_nothing_else(bench: Bench) -> None:
+def test_build_separates_families_of_two_repositories(bench: Bench) -> None:
     """Their inputs are the same, so are the names of their images; only the repository differs."""
     bench.build()
     own, before = bench.context.images, dict(bench.engine.stored)
@@ -228,7 +228,7 @@ def test_a_failure_stops_the_other_images_unless_it_keeps_going(bench: Bench) ->
         ("engine", set(), MachineError),
     ],
 )
-def test_a_missing_upstream_concerns_one_image_and_a_lost_engine_all(
+def test_lost_engine_fails_all_images_upstream_one(
     bench: Bench, kind: str, faulty: set[str], error: type[ImgbuildError]
 ) -> None:
     """It is an error of the machine only if no image is at fault."""
@@ -272,7 +272,7 @@ def _missing(
 
 
 @pytest.mark.parametrize("error", [MachineError, CheckFailedError])
-def test_a_missing_download_concerns_only_the_image_that_needs_it(
+def test_missing_download_fails_only_its_image(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, error: type[ImgbuildError]
 ) -> None:
     alone, other = (Source(name, f"https://x/{name}", "0" * 64) for name in ("alone", "other"))
@@ -285,7 +285,7 @@ def test_a_missing_download_concerns_only_the_image_that_needs_it(
     assert bench.baked == [NEW]
 
 
-def test_a_missing_source_of_cpython_is_tried_once_and_reported_once_with_the_remedy(
+def test_missing_cpython_source_is_reported_once(
     bench: Bench, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = images[NEW]
@@ -321,7 +321,7 @@ def test_a_missing_base_concerns_only_the_images_on_it(
     ("found", "loads"),
     [("config", False), ("manifest", False), ("forged", True), ("damaged", False)],
 )
-def test_only_the_base_itself_is_taken_for_it_and_none_that_is_damaged_is_loaded(
+def test_base_in_the_engine_counts_by_its_id(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: str, loads: bool
 ) -> None:
     """Whoever can put an image into the engine can give it the name of a base."""
@@ -375,7 +375,7 @@ def test_when_the_engine_is_lost_no_further_image_begins(bench: Bench) -> None:
     assert isinstance(build.failure(), MachineError)
 
 
-def test_an_error_between_the_images_stops_the_build_before_anything_is_fetched(
+def test_build_stops_at_an_error_of_the_engine(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

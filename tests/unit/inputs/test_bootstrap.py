@@ -99,7 +99,7 @@ def machine(tmp_path: Path, images: dict[str, Image], monkeypatch: pytest.Monkey
     return Machine(tmp_path, images[NAME], monkeypatch)
 
 
-def test_the_digest_changes_with_every_field_the_code_and_its_options(
+def test_recipe_digest_covers_version_and_options(
     images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = base_recipe(images[NAME], Settings())
@@ -177,7 +177,7 @@ def test_failure_tells_the_last_lines_and_the_log(
     assert machine.rests() == []
 
 
-def test_apt_waits_a_minute_for_a_base_and_the_image_knows_nothing_of_it(tmp_path: Path) -> None:
+def test_apt_timeouts_of_a_base_are_not_in_the_image(tmp_path: Path) -> None:
     parts = tmp_path / "etc/apt/apt.conf.d"
     parts.mkdir(parents=True)
     hooks = dict(hook.split("=", 1) for hook in bootstrap.IDLE_HOOKS)

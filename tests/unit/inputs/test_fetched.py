@@ -140,7 +140,7 @@ def test_the_base_is_the_fetched_one(open_dest: Open, dest: Path, made: Path, im
     assert known.bases["debian-12"].digest == "sha256:2"
 
 
-def test_what_the_folder_does_not_hold_is_named_before_anything_is_built(
+def test_open_fetched_names_missing_and_damaged_files(
     open_dest: Open, dest: Path, image: Image, images: dict[str, Image], tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=r"holds nothing for tf-2\.1-cpu-debian\. Run `imgbuild f"):
@@ -190,7 +190,7 @@ def test_a_base_that_the_settings_pin_is_no_other(
     assert open_dest(settings=pinned(own))[image.name].base == f"debian@{own}"
 
 
-def test_a_layout_that_the_settings_name_is_taken_in_place_of_the_folders(
+def test_open_fetched_prefers_a_layout_of_settings(
     open_dest: Open, dest: Path, image: Image
 ) -> None:
     """Nor is a digest that the folder names for its own that of this one."""
@@ -217,7 +217,7 @@ def test_what_no_signature_says_is_there_to_compare(
         assert listing.contents(dest).endswith(said)
 
 
-def test_an_archive_with_its_own_key_is_verified_with_the_mirrors_keyring(
+def test_open_fetched_uses_the_keyring_of_a_mirror(
     open_dest: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(KEYRINGS, "debian", (OTHER_KEY, "debian-archive-keyring"))
@@ -257,7 +257,7 @@ def test_a_listing_that_names_other_files_is_not_believed(  # noqa: PLR0913, PLR
         open_dest()
 
 
-def test_without_gpgv_or_the_archives_keys_it_is_said_how_to_get_them(
+def test_missing_gpgv_or_keys_name_their_packages(
     open_dest: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(KEYRINGS, "debian", (tmp_path / "none.gpg", "debian-archive-keyring"))

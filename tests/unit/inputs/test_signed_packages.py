@@ -54,7 +54,7 @@ def test_a_bad_signature_beside_a_good_one_is_refused(tmp_path: Path) -> None:
             _verify({**DETACHED, name: both}, tmp_path, KEYS)
 
 
-def test_a_changed_list_that_names_the_changed_package_is_refused(tmp_path: Path) -> None:
+def test_signed_packages_refuse_a_forged_list(tmp_path: Path) -> None:
     forged = FILES[PACKAGES].replace(sha256(b"deb").encode(), sha256(b"bad").encode())
     with pytest.raises(InputError, match=r"_Packages in the fetched folder: no signed list"):
         _verify({**INLINE, PACKAGES: forged, DEB: b"bad"}, tmp_path, KEYS)

@@ -44,7 +44,7 @@ def test_the_family_is_close_to_the_lower_bound_and_shares(images: dict[str, Ima
     assert shared["tf-2.9-cpu-debian"] & shared["tf-2.10-cpu-debian"] == {"debian-12"}
 
 
-def test_times_of_earlier_builds_count_and_give_the_others_their_scale(
+def test_estimates_scale_with_times_of_earlier_builds(
     images: dict[str, Image],
 ) -> None:
     names = ("tf-1.10-cpu-debian", "tf-1.11-cpu-debian", "tf-2.12-gpu-debian")

@@ -108,7 +108,7 @@ ID = "sha256:id"
 
 
 @pytest.mark.parametrize("error", [CheckFailedError, MachineError, KeyboardInterrupt])
-def test_the_container_is_alone_without_a_driver_and_goes_whatever_happens(
+def test_contents_container_is_isolated_and_removed(
     images: dict[str, Image], error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = FakeEngine([StoredImage(ID)])

@@ -128,7 +128,7 @@ def test_an_image_that_is_built_here_instead_is_published(forged: ForgedReposito
     assert len(approve(bench.opened(), {"--allow-substituted"})) == len(bench.engine.stored)
 
 
-def test_an_interrupt_after_a_pull_does_not_make_an_image_one_of_here(
+def test_interrupted_pull_leaves_no_record_of_a_build(
     forged: ForgedRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = forged.bench
@@ -147,7 +147,7 @@ def test_an_interrupt_after_a_pull_does_not_make_an_image_one_of_here(
 
 
 @pytest.mark.parametrize("config", ["", "sha256:../../elsewhere", 7])
-def test_a_manifest_with_an_odd_configuration_writes_no_report_elsewhere(
+def test_forged_configuration_writes_no_outside_file(
     forged: ForgedRepository, config: object
 ) -> None:
     document = {"config": {"digest": config}, "layers": []}

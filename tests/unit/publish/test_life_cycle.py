@@ -70,7 +70,7 @@ class Pruning:
         return delete_tags(self.registry, self.tags, self.digests)
 
 
-def test_the_latest_releases_and_what_a_moving_tag_is_at_stay_with_all_they_have(
+def test_pruning_keeps_latest_releases_and_moving_tags(
     registry: MemoryRegistry,
 ) -> None:
     records = [release(registry, number) for number in range(1, 6)]

@@ -93,7 +93,7 @@ def test_a_record_lies_beside_its_image(registry: MemoryRegistry) -> None:
     assert read_published(registry).whole == (), "its tag is at another image"
 
 
-def test_a_wrong_record_is_not_written_and_one_that_is_there_is_named_and_left_out(
+def test_wrong_record_is_not_written_and_left_out(
     registry: MemoryRegistry,
 ) -> None:
     good, image = publish(registry, TAG), registry.add_image("bad")

@@ -153,7 +153,7 @@ def test_what_is_there_is_only_read(bench: Bench) -> None:
         assert bench.writes() == []
 
 
-def test_another_image_gets_the_next_release_and_keeps_the_moving_tags(bench: Bench) -> None:
+def test_push_gives_another_image_the_next_release(bench: Bench) -> None:
     first = bench.push("one").record
     later = bench.push("two").record
     assert (later.tag, bench.digests(FIRST)) == (SECOND, {first.digest})
@@ -192,7 +192,7 @@ def test_an_immutable_tag_is_never_overwritten(bench: Bench) -> None:
         assert (bench.registry.tagged, bench.writes()) == (before, [])
 
 
-def test_what_is_missing_or_damaged_is_written_and_the_record_keeps_the_rest(
+def test_push_repairs_a_record_and_keeps_its_facts(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts: dict[str, Any] = {"retired": "2026-01-01", "system": {"openssl": "3.0.1"}}
@@ -217,7 +217,7 @@ def test_the_same_image_may_have_another_release(bench: Bench) -> None:
     assert bench.digests(FIRST, MOVING[0]) == {found.digest}
 
 
-def test_a_moving_tag_that_another_push_moved_is_left_and_reported(bench: Bench) -> None:
+def test_push_reports_a_tag_that_another_push_moved(bench: Bench) -> None:
     bench.at(f"put {FIRST}.record", lambda: place_image(bench.registry, "rival", MOVING[0]))
     with pytest.raises(CheckFailedError, match=MOVING[0]) as caught:
         bench.push()
@@ -288,9 +288,7 @@ def test_two_pushes_of_one_image_at_once_are_no_conflict(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("days", [-1, 365])
-def test_a_clock_that_was_set_leaves_the_moving_tags_at_the_latest_image(
-    bench: Bench, days: int
-) -> None:
+def test_push_with_a_wrong_clock_moves_no_tags(bench: Bench, days: int) -> None:
     """Back by a day it refuses; forward by a year it is the others that do, until it is named."""
     right = datetime(2026, 11, 20, 12, tzinfo=UTC)
     first, second = sorted((right, right + timedelta(days=days)), reverse=True)

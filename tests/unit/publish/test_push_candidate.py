@@ -203,7 +203,7 @@ def test_every_reason_is_named_at_once(gpu: Judged, tmp_path: Path) -> None:
     ]
 
 
-def test_a_candidate_has_its_snapshot_and_the_suites_that_it_had_to_pass(bench: Bench) -> None:
+def test_candidate_has_snapshot_and_required_suites(bench: Bench) -> None:
     dated = {"debian": Path("/snapshots/20261101T000000Z")}
     bench.change(inputs=replace(bench.context.inputs, snapshots=dated))
     bench.build()

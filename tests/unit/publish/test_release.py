@@ -33,7 +33,7 @@ def test_what_is_no_release_is_refused(text: str) -> None:
         check_release(text)
 
 
-def test_the_next_is_the_first_of_the_day_that_this_image_has_not(
+def test_next_release_is_the_first_free_one_of_the_day(
     images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image, other = images["tf-2.2-cpu-debian"], images["tf-2.3-cpu-debian"]

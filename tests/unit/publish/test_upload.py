@@ -78,7 +78,7 @@ def killed(tmp_path: Path) -> Bench:
     return bench
 
 
-def test_the_tag_is_there_for_the_push_only_and_what_may_pass_is_tried_again(
+def test_upload_retries_and_removes_its_tag(
     tmp_path: Path,
 ) -> None:
     bench = Bench(Failing("connection reset by peer", "toomanyrequests: slow down"), tmp_path)
@@ -136,9 +136,7 @@ def test_a_tag_that_was_there_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "{}"])
-def test_the_tag_of_a_killed_push_is_removed_unless_its_note_is_damaged(
-    killed: Bench, content: str | None
-) -> None:
+def test_tag_of_a_killed_push_is_removed_by_its_note(killed: Bench, content: str | None) -> None:
     if content is not None:
         killed.note.write_text(content)
     for _ in range(2):
