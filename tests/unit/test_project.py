@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from project_copy import imgbuild
+from project_copy import run_main
 
 from imgbuild.errors import InputError
 from imgbuild.project import Project, SettingsOptions, find_project
@@ -96,9 +96,9 @@ def test_project_settings_that_are_named_are_used(root: Path) -> None:
     assert find_project(root, SettingsOptions(path)).settings_file == path
     variable = {"IMGBUILD_SETTINGS": str(path)}
     for words, env in ((("--settings", str(path)), {}), ((), variable)):
-        result = imgbuild(root, *words, "list", env=env)
+        result = run_main(root, *words, "list", env=env)
         assert (result.returncode, "belongs to" in result.stderr) == (2, False)
-    assert f"Images: {root}" in imgbuild(root, "--version", env=variable).stdout
+    assert f"Images: {root}" in run_main(root, "--version", env=variable).stdout
 
 
 @pytest.mark.parametrize("command", ["build --plan", "doctor", "list", "clean", "lock --check"])
@@ -117,7 +117,7 @@ def test_commands_run_no_program_of_another_user(
     (home.parent / "images").symlink_to(project.root / "images")
     for path in (settings, home.parent / "matrix.yaml", home.parent):
         os.chown(path, OTHER, OTHER)
-    result = imgbuild(home, *command.split())
+    result = run_main(home, *command.split())
     assert (result.returncode, result.stdout) == (2, "")
     assert f"{home.parent} belongs to" in result.stderr
     assert not ran.exists()
@@ -128,6 +128,6 @@ def test_commands_use_a_named_project(root: Path, variable: str) -> None:
     """The matrix is read, and refused for its content."""
     os.chown(root, OTHER, OTHER)
     words = () if variable else ("--project", str(root))
-    result = imgbuild(root, "list", *words, env={variable: str(root)} if variable else {})
+    result = run_main(root, "list", *words, env={variable: str(root)} if variable else {})
     assert (result.returncode, result.stdout) == (2, "")
     assert "belongs to" not in result.stderr

@@ -6,11 +6,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from conftest import ROOT
 from fake_uv import write_fake_uv
-from project_copy import NO_ENGINE, copied, imgbuild, invoke
+from project_copy import NO_ENGINE, copied, imgbuild, invoke, run_main
 
 from imgbuild.build.source_metadata import MetadataReader
 from imgbuild.cli import interruption, require_values
@@ -83,9 +84,9 @@ def test_a_wide_list_has_drivers_sizes_and_tags(unchanged: Path) -> None:
 def test_without_a_version_a_line_says_which_is_taken(
     unchanged: Path, words: tuple[str, ...], name: str
 ) -> None:
-    said = imgbuild(unchanged, *words, env=NO_ENGINE).stderr.splitlines()[0]
+    said = run_main(unchanged, *words, env=NO_ENGINE).stderr.splitlines()[0]
     assert said.startswith(f"No version was named: taking TensorFlow 2.2 ({name}). --tf VERSION")
-    assert "named" not in imgbuild(unchanged, *words, "--tf", "2.2", env=NO_ENGINE).stderr
+    assert "named" not in run_main(unchanged, *words, "--tf", "2.2", env=NO_ENGINE).stderr
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_without_a_version_a_line_says_which_is_taken(
 def test_a_terminal_obeys_nothing_of_a_message(
     unchanged: Path, words: tuple[str, ...], shown: str
 ) -> None:
-    result = imgbuild(unchanged, "show", "--tf", "2.2", *words, env={"PYTHONIOENCODING": "utf-8"})
+    result = run_main(unchanged, "show", "--tf", "2.2", *words)
     assert result.returncode == 2
     assert "".join(result.stderr.split("\n")).isprintable()
     assert shown in result.stderr
@@ -247,10 +248,14 @@ def test_an_error_is_one_paragraph(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_a_fault_of_the_program_is_one_paragraph_and_a_log(tmp_path: Path, full: bool) -> None:
-    disk = "import os; os.fdopen = Mock(side_effect=OSError(28, 'No space left on device'))\n"
-    fault = f"{MOCK}cli.app = Mock(side_effect=KeyError('two\\nlines'))\n{disk * full}"
-    result = imgbuild(tmp_path, env={"TMPDIR": str(tmp_path)}, before=fault)
+def test_a_fault_of_the_program_is_one_paragraph_and_a_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("imgbuild.cli.app", Mock(side_effect=KeyError("two\nlines")))
+    if full:
+        monkeypatch.setattr("os.fdopen", Mock(side_effect=OSError(28, "No space left on device")))
+    result = run_main(tmp_path)
     assert result.returncode == 3
     assert result.stderr.startswith("imgbuild: imgbuild itself failed: KeyError: ")
     assert result.stderr.count("\n") == 1
@@ -262,22 +267,27 @@ def test_a_fault_of_the_program_is_one_paragraph_and_a_log(tmp_path: Path, full:
 @pytest.mark.parametrize(
     ("place", "said"), [("checkout/images/x", "a part of the project"), ("x", "XDG_CACHE_HOME")]
 )
-def test_what_this_user_may_not_use(tmp_path: Path, place: str, said: str) -> None:
+def test_what_this_user_may_not_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, said: str
+) -> None:
     (tmp_path / "checkout").mkdir()
     (tmp_path / "checkout" / "matrix.yaml").touch()
-    error = f"PermissionError(13, 'Permission denied', {str(tmp_path / place)!r})"
-    result = imgbuild(tmp_path, before=f"{MOCK}cli.app = Mock(side_effect={error})")
+    error = PermissionError(13, "Permission denied", str(tmp_path / place))
+    monkeypatch.setattr("imgbuild.cli.app", Mock(side_effect=error))
+    result = run_main(tmp_path)
     assert (result.returncode, result.stderr.count("\n")) == (3, 1)
     assert f"{tmp_path / place}: Permission denied" in result.stderr
     assert said in result.stderr
 
 
 @pytest.mark.parametrize("arguments", [["clean"], ["build", "--tf", "2.2"]])
-def test_a_user_without_a_home_folder(unchanged: Path, arguments: list[str]) -> None:
-    variables = {"HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "DOCKER_CONFIG", "DOCKER_HOST"}
-    lost = f"import os, pwd\nfor name in {variables}: os.environ.pop(name, None)\n"
-    lost += f"{MOCK}pwd.getpwuid = Mock(side_effect=KeyError)"
-    result = imgbuild(unchanged, *arguments, before=lost)
+def test_a_user_without_a_home_folder(
+    unchanged: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "DOCKER_CONFIG", "DOCKER_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", Mock(side_effect=KeyError))
+    result = run_main(unchanged, *arguments)
     assert (result.returncode, result.stderr.count("\n")) == (3, 1)
     assert result.stderr.startswith("imgbuild: Neither HOME nor an entry of the user")
 
@@ -299,13 +309,13 @@ def test_a_project_that_cannot_be_looked_at(unchanged: Path, tmp_path: Path, nam
     "words", [("fetch", "a" * 5000, "--tf", "2.2"), ("--settings", "a" * 5000, "size")]
 )
 def test_a_name_that_no_file_can_have(unchanged: Path, words: tuple[str, ...]) -> None:
-    result = imgbuild(unchanged, *words)
+    result = run_main(unchanged, *words)
     assert (result.returncode, result.stdout) == (2, "")
     assert "… is too long a name for a file. Give a shorter one." in result.stderr
 
 
 def test_outside_a_checkout(tmp_path: Path) -> None:
-    result = imgbuild(tmp_path, "list")
+    result = run_main(tmp_path, "list")
     assert result.returncode == 2
     assert "Run imgbuild inside a checkout, or name one with --project" in result.stderr
 
@@ -339,7 +349,7 @@ def test_what_is_in_the_place_of_a_file_or_folder_is_no_lack_of_space(
     path = folder / "tf-2.2-cpu-debian" / "Dockerfile" if there == "folder" else folder
     shutil.rmtree(folder)
     path.mkdir(parents=True) if there == "folder" else path.touch()
-    result = imgbuild(checkout, "render")
+    result = run_main(checkout, "render")
     assert result.returncode == 3
     assert str(path) in result.stderr
     assert "free space" not in result.stderr
@@ -360,7 +370,7 @@ def test_no_engine_or_no_docker_client(
     buildx.chmod(0o755)
     env = {"DOCKER_CONFIG": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     path = {} if client else {"PATH": str(unchanged)}
-    result = imgbuild(unchanged, command, "--tf", "2.2", env={**NO_ENGINE, **env, **path})
+    result = run_main(unchanged, command, "--tf", "2.2", env={**NO_ENGINE, **env, **path})
     assert result.returncode == 3
     assert said in result.stderr
     assert ("imgbuild doctor" in result.stderr) is client
@@ -376,13 +386,13 @@ def test_the_suites_are_listed_without_an_engine(unchanged: Path) -> None:
 
 def test_the_version(unchanged: Path, tmp_path: Path) -> None:
     """Whose images are used is said in the second line, and never fails."""
-    assert f"\nImages: {unchanged}\n" in imgbuild(unchanged / "images", "--version").stdout
+    assert f"\nImages: {unchanged}\n" in run_main(unchanged / "images", "--version").stdout
     for project, said in (
         (str(unchanged), f"Images: {unchanged}"),
         ("", "Images: none. "),
         ("/nonexistent", "Images: none. "),
     ):
-        result = imgbuild(tmp_path, "--version", env={"IMGBUILD_PROJECT": project})
+        result = run_main(tmp_path, "--version", env={"IMGBUILD_PROJECT": project})
         number, images = result.stdout.splitlines()
         assert re.fullmatch(r"imgbuild \d[\w.+]*", number)
         assert images.startswith(said)
@@ -397,7 +407,7 @@ def test_the_package_runs_as_a_module(unchanged: Path) -> None:
 def _completed(folder: Path, *words: str) -> list[str]:
     """Return what the shell offers for the last word; the program says nothing else."""
     env = {"COMP_WORDS": " ".join(("imgbuild", *words)), "COMP_CWORD": str(len(words))}
-    result = imgbuild(folder, env={**env, "_IMGBUILD_COMPLETE": "complete_bash"})
+    result = run_main(folder, env={**env, "_IMGBUILD_COMPLETE": "complete_bash"})
     assert (result.returncode, result.stderr) == (0, "")
     return result.stdout.split()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from conftest import ROOT
 from hostile_package import IN_TREE, HostileIndex
-from project_copy import NO_ENGINE, ProjectCopy, copied, imgbuild
+from project_copy import NO_ENGINE, ProjectCopy, copied, run_main
 
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.project import Project
@@ -42,7 +42,7 @@ def environment(index: HostileIndex, place: str) -> dict[str, str]:
 def test_extend_print(index: HostileIndex, tmp_path: Path, place: str) -> None:
     (here := tmp_path / "here").mkdir()
     words = ("--tf", "2.2", "--pip", "evil==1.0", "-t", "me/x:1", "--print", "--project", str(ROOT))
-    ran = imgbuild(here, "extend", *words, env=environment(index, place))
+    ran = run_main(here, "extend", *words, env=environment(index, place))
     assert not index.mark.exists()
     assert ran.returncode == 3, ran.stderr
     assert "evil 1.0 has no wheel for Python 3.6" in ran.stderr
@@ -60,10 +60,10 @@ def test_lock(index: HostileIndex, project: Project, tmp_path: Path, place: str)
         document["requirements"].append(condition)
 
     copy.edit_matrix(require)
-    ran = imgbuild(copy.project.root, "lock", "--stack=debian", env=environment(index, place))
+    ran = run_main(copy.project.root, "lock", "--stack=debian", env=environment(index, place))
     assert not index.mark.exists()
     assert ran.returncode == 3, ran.stderr
     assert "evil 1.0 has no wheel for Python 3.6" in ran.stderr
     assert before == {path: path.read_bytes() for path in copy.project.locks.glob("*.txt")}
-    check = imgbuild(copy.project.root, "lock", "--check", env=environment(index, place))
+    check = run_main(copy.project.root, "lock", "--check", env=environment(index, place))
     assert (check.returncode, "evil is missing" in check.stderr) == (1, True), "without an engine"

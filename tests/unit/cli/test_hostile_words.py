@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from project_copy import command, imgbuild
+from project_copy import command, run_main
 from pydantic import TypeAdapter, ValidationError
 
 from imgbuild.ci.jobs import JobOptions, select_jobs
@@ -98,7 +98,7 @@ def test_of_a_long_line_that_drifted_the_beginning_is_shown(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("words", [("list", LOGIN), (LOGIN,), ("list", "--stack", LOGIN)])
 def test_no_login_is_quoted(words: tuple[str, ...]) -> None:
-    done = imgbuild(ROOT, *words, env=NAMED)
+    done = run_main(ROOT, *words, env=NAMED)
     assert done.returncode == 2
     assert "example.org/x" in done.stderr
     assert "s3cret" not in done.stderr

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from project_copy import imgbuild
+from project_copy import run_main
 
 from imgbuild.cli.init_command import copy_family
 from imgbuild.project import PARTS
@@ -64,7 +64,7 @@ def test_a_failure_leaves_nothing(
 def test_what_is_there_stays(tmp_path: Path, name: str, code: int, said: str) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("", encoding="utf-8")
-    result = imgbuild(tmp_path, "init", name, "--project", str(ROOT))
+    result = run_main(tmp_path, "init", name, "--project", str(ROOT))
     assert (result.returncode, said in result.stderr) == (code, True)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["full", "mine"]
     assert not (ROOT / "images" / "new").exists()

@@ -2,7 +2,7 @@
 
 import pytest
 from conftest import ROOT
-from project_copy import NO_ENGINE, imgbuild
+from project_copy import NO_ENGINE, run_main
 
 from imgbuild.cli.removed_options import REMOVED_OPTIONS
 
@@ -25,14 +25,14 @@ OWN = {**NO_ENGINE, "IMGBUILD_PROJECT": str(ROOT)}
     ],
 )
 def test_removed_option_names_replacement(words: tuple[str, ...], replacement: str) -> None:
-    done = imgbuild(ROOT, *words, env=OWN)
+    done = run_main(ROOT, *words, env=OWN)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{words[1].partition('=')[0]} was removed" in done.stderr
     assert replacement in done.stderr
 
 
 def test_removed_variable_names_replacement() -> None:
-    done = imgbuild(ROOT, "list", env={**OWN, "IMGBUILD_LOG_FORMAT": "json"})
+    done = run_main(ROOT, "list", env={**OWN, "IMGBUILD_LOG_FORMAT": "json"})
     assert (done.returncode, done.stdout) == (2, "")
     assert "IMGBUILD_LOG_FORMAT was removed" in done.stderr
     assert "--json" in done.stderr
