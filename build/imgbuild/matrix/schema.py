@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from imgbuild.matrix.model import Matrix
@@ -24,6 +25,7 @@ def version_note(checkout: Path) -> str:
     return ""
 
 
+@cache
 def schema_text() -> str:
     """Return the JSON Schema of ``matrix.yaml`` as the text that is committed."""
     schema = Matrix.model_json_schema(by_alias=True)
