@@ -137,6 +137,9 @@ class Manifest:
         return image_id in {self.digest, self.config_digest}
 
 
+_REPOSITORY = TypeAdapter(PublishingRepository)
+
+
 def parse_repository(text: str, option: str) -> RepositoryName:
     """Return the repository that ``text`` names; if it names none, InputError with ``option``."""
     if "@" in text:  # never quoted: it may hold a login
@@ -145,7 +148,7 @@ def parse_repository(text: str, option: str) -> RepositoryName:
             "are the Docker client's: docker login HOST."
         )
     try:
-        TypeAdapter(PublishingRepository).validate_python(text)
+        _REPOSITORY.validate_python(text)
     except ValidationError as error:
         raise InputError(f"{option}: {refusal_reason(error)}.") from None
     host, _, path = text.partition("/")
