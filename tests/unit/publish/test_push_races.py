@@ -38,7 +38,7 @@ class PausedPush:
         self.bench.signer.signed = shared_signatures(registry)
         self.content = content
         self.killed = self.done = False
-        self.requests = 0
+        self.requests = self._allowed = 0
         self._one = threading.Lock()
         self._go, self._waits = threading.Semaphore(0), threading.Semaphore(0)
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -47,8 +47,11 @@ class PausedPush:
 
     def _before(self, _: str) -> None:
         with self._one:  # some requests are made side by side
-            self._waits.release()
-            self._go.acquire()
+            if not self._allowed:
+                self._waits.release()
+                self._go.acquire()
+            self._allowed -= 1
+            self.requests += 1
             if self.killed:
                 raise MachineError("killed")
 
@@ -65,9 +68,8 @@ class PausedPush:
 
     def run(self, requests: int = MANY) -> None:
         """Let it make so many requests, or end."""
-        while requests and not self.done:
-            self.requests += 1
-            requests -= 1
+        if requests and not self.done:
+            self._allowed = requests
             self._go.release()
             self._waits.acquire()
 
