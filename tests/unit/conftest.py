@@ -4,9 +4,12 @@ import gc
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from math import inf
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -30,6 +33,22 @@ LIMIT = 60
 _BUDGET = re.compile(r", budget: \{[^}]*\}|\n    budget: \{[^}]*\}")
 
 
+class _LateGrammar(ModuleType):
+    """The parser of IRIs that jsonschema imports; its grammar is loaded, in 3 s, by its first use.
+
+    Most workers check no IRI.
+    """
+
+    def is_valid_syntax(self, term: str, value: str) -> bool:
+        if sys.modules[self.__name__] is self:
+            del sys.modules[self.__name__]
+        valid: bool = import_module(self.__name__).is_valid_syntax(term, value)
+        return valid
+
+
+sys.modules["rfc3987_syntax"] = _LateGrammar("rfc3987_syntax")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give every test a limit.
 
@@ -38,6 +57,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LIMIT))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of later collections of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -50,7 +75,6 @@ def _signals() -> None:
 @pytest.fixture
 def no_collection() -> Iterator[None]:
     """Collect no garbage: what earlier tests left cannot be finalized at the limit of recursion."""
-    gc.collect()
     gc.disable()
     yield
     gc.enable()

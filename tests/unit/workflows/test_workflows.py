@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from check_jsonschema import main as check_jsonschema  # type: ignore[import-untyped]
+from click.testing import CliRunner
 from conftest import ROOT
 
 from workflow_files import read_workflow
@@ -19,7 +21,6 @@ SCRIPTS = sorted((ROOT / ".ci").iterdir())
 ONLY_MAIN = "github.ref == 'refs/heads/main'"
 #: Without a network, so that it is the same everywhere.
 ZIZMOR = ("zizmor", "--offline", "--no-config", "--persona=auditor", "--format=plain")
-SCHEMA = ("check-jsonschema", "--builtin-schema")
 BAD = """\
 name: bad
 on: pull_request_target
@@ -51,6 +52,12 @@ def _lint(program: str, *words: str | Path, stdin: str = "") -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+def _check_schema(name: str, *paths: Path) -> tuple[int, str]:
+    """Run check-jsonschema in this process, which has imported jsonschema already."""
+    done = CliRunner().invoke(check_jsonschema, ["--builtin-schema", name, *map(str, paths)])
+    return done.exit_code, done.output
+
+
 def _shellcheck(script: str) -> tuple[int, str]:
     return _lint("shellcheck", "--shell=bash", "--norc", "-", stdin=script)
 
@@ -76,12 +83,12 @@ def test_zizmor_finds_nothing_dangerous(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "paths"), [("workflows", FILES), ("actions", ACTIONS)])
 def test_the_schema_of_github_allows_them(kind: str, paths: list[Path]) -> None:
-    assert _lint(*SCHEMA, f"vendor.github-{kind}", *paths) == (0, "ok -- validation done\n")
+    assert _check_schema(f"vendor.github-{kind}", *paths) == (0, "ok -- validation done\n")
 
 
 def test_the_schema_of_github_refuses_a_bad_workflow(tmp_path: Path) -> None:
     (tmp_path / "bad.yml").write_text(BAD.replace("runs-on", "run-on"), encoding="utf-8")
-    code, output = _lint(*SCHEMA, "vendor.github-workflows", tmp_path / "bad.yml")
+    code, output = _check_schema("vendor.github-workflows", tmp_path / "bad.yml")
     assert (code, "'runs-on' is a required property" in output) == (1, True)
 
 
@@ -94,7 +101,11 @@ def test_shellcheck_passes_the_scripts(script: str) -> None:
 def test_shellcheck_passes_the_steps(job: dict[str, Any], workflow: dict[str, Any]) -> None:
     assert workflow["defaults"] == {"run": {"shell": "bash"}}  # with pipefail
     for step in job["steps"]:
-        assert _shellcheck(step.get("run", "true")) == (0, ""), step["name"]
+        if "run" in step:
+            assert _shellcheck(step["run"]) == (0, ""), step["name"]
+
+
+def test_shellcheck_finds_a_fault() -> None:
     assert _shellcheck("imgbuild build $NAMES")[0] == 1
 
 
