@@ -49,7 +49,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Requirements:
-    """What an image must support: GPUs, versions of Python, and the lines of the file ``path``.
+    """Requirements for an image: GPUs, versions of Python, and the lines of the file ``path``.
 
     ``no_gpu`` says why this machine cannot run images for GPUs.
     """

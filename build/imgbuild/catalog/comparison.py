@@ -39,7 +39,7 @@ from imgbuild.user_folders import state_dir
 
 #: In place of a release: the latest one.
 PUBLISHED = "published"
-#: What a size is of: a layer is unpacked in an engine, packed in a registry.
+#: Kinds of size: layers are unpacked in an engine, packed in a registry.
 UNPACKED, PACKED, BUDGET = "unpacked", "packed", "budget"
 _FLAVOURS = re.compile("|".join(get_args(Flavour)))
 _MPI = "mpi flavour"

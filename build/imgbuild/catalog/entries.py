@@ -1,4 +1,4 @@
-"""What the catalogue knows of each image: its pins, and the image itself where there is one."""
+"""Entries of the catalogue: each image's pins, and its state if it is built or published."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -112,7 +112,7 @@ def read_catalog(
     for image, image_facts in facts:
         packages = read_lock(project.locks / image.lock_name).versions
         entries.append(CatalogEntry(image, image_facts, packages))
-    # What is built from stand-ins is no image of the matrix.
+    # Images that are built from stand-ins are not of the matrix.
     built = None if settings.standin else add_built(entries, project, suites, log)
     entries = built or entries
     name = None

@@ -26,7 +26,7 @@ GENERATOR = '<meta name="generator" content="imgbuild catalog">'
 PAGES = ("README.md", "docs/images.md")
 BEGIN, END = "<!-- images: begin -->", "<!-- images: end -->"
 _FOLDER = Path(__file__).parent
-#: What has to go together, as the page's table has it.
+#: The columns of the page's table of versions that go together.
 _VERSIONS = ("tensorflow", "python", "cuda", "cudnn", "nccl", "horovod")
 
 

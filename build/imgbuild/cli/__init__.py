@@ -24,7 +24,7 @@ from imgbuild.errors import ImgbuildError, InputError, MachineError
 from imgbuild.project import SettingsOptions
 from imgbuild.text import printable
 
-#: What shells give for a program ended by Ctrl-C.
+#: The exit code that shells give a program ended by Ctrl-C.
 INTERRUPTED = 130
 
 app = typer.Typer(
@@ -43,7 +43,7 @@ COMMANDS = (
     *("reproduce", "sbom", "scan", "verify", "matrix", "published", "retire", "prune", "catalog"),
     *("fetch", "add", "lock", "audit", "doctor", "init", "clean"),
 )
-#: What an interrupt leaves behind; other commands leave nothing.
+#: The state that an interrupt leaves behind; other commands leave nothing.
 _AFTER_INTERRUPT = {
     "build": "Images that passed are tagged; no other tag was made or moved. Nothing is left "
     "running.",

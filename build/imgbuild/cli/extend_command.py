@@ -152,7 +152,7 @@ def _extend(
 
     matrix = load_matrix(project.matrix)
     check_use(extension, folder, matrix.repository)
-    # Of a base that the matrix does not have, any image says how this machine builds.
+    # If the matrix lacks the base, any of its images says how this machine builds.
     images = all_images(matrix)[:1] if extension.base else select(project, selection)
     if len(images) > 1:
         raise InputError(f"One image is extended; {len(images)} are selected.")

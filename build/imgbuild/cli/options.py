@@ -1,4 +1,4 @@
-"""What commands share: options for the checkout, JSON and images, and lines of information."""
+"""Options that commands share: for the checkout, JSON and images; and how commands print."""
 
 import functools
 import inspect
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from imgbuild.settings import Settings
     from imgbuild.sites import Sites
 
-#: What to say if it is not clear whose signatures count.
+#: The error if it is not clear whose signatures count.
 WHOSE = "Which signatures do you trust? Give --key KEY, or --identity NAME --issuer URL."
 #: The name of an image, which its folder has.
 _NAME = re.compile(r"tf-(?P<tf>[^-]+)-[cg]pu-(?P<stack>.+?)(-(open|intel|no-)mpi)?")

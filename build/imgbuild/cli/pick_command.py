@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from imgbuild.matrix.gpus import Gpu
     from imgbuild.matrix.images import Image
 
-#: Of so many images that will run, the lines that differ are listed.
+#: With at most so many images that will run, each image's differing lines are listed.
 _DETAILED = 6
 #: The images that will not run by the reason, each with its version of what it lacks.
 Refused = defaultdict[str, list[tuple["Image", str]]]

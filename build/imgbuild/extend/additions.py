@@ -62,7 +62,7 @@ def lock_additions(  # noqa: PLR0913 - what, for which base, and how
             return lock
     requests = [_parse_request(line, folder) for line in requested]
     _check_wheels(requests, base)
-    # Of two versions of a package, uv prefers the first that fits.
+    # uv prefers the first version of a package that fits.
     preferred = "".join(f"{name}=={base.packages[name]}\n" for name in base.movable)
     if not upgrade:
         preferred += previous
@@ -188,8 +188,9 @@ def _resolve(
         options = [f"--no-emit-package={package}" for package in kept]
         options += ["--constraint=constraints.txt", "--constraint=companions.txt"]
         options += ["requested.in", "base.in"]
-        files = (folder, environment, previous)
-        text, result = lock_packages(options, base.target, *files, read_metadata)
+        text, result = lock_packages(
+            options, base.target, folder, environment, previous, read_metadata
+        )
     if reason := explain_refusal(result, "the additions"):
         said = _name_base(reason, name, base)
         raise InputError(

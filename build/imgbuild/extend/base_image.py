@@ -104,7 +104,7 @@ class BaseImage:
 
     @property
     def stubs(self) -> dict[str, str]:
-        """What uv must not look for in the index: `local`, and its TensorFlow's other names.
+        """Packages that uv must not look for in the index: `local`, and TensorFlow's other names.
 
         A package that asks for ``tensorflow`` has it where ``tensorflow-cpu`` is.
         """
@@ -121,14 +121,14 @@ def family_base(image: Image, project: Project) -> BaseImage:
     packages = locked_packages(image, project.locks)
     local = [name for name in ("horovod", *image.provided) if name in packages]
     return BaseImage(
-        image.name,
-        image.tags[0],
-        image.version_of("python"),
-        image.os.glibc,
-        image.os_name,
-        packages,
-        local,
-        image,
+        name=image.name,
+        reference=image.tags[0],
+        python=image.version_of("python"),
+        glibc=image.os.glibc,
+        system=image.os_name,
+        packages=packages,
+        local=local,
+        image=image,
         bounds={**package_bounds(image, project.locks), **companion_bounds(image, packages)},
     )
 
@@ -216,13 +216,13 @@ def inspect_base(reference: str, context: BuildContext) -> BaseImage:
             if {**base.packages, **added} == packages:
                 return _extended_base(own, packages, added)
     return BaseImage(
-        reference,
-        reference,
-        contents.python,
-        contents.glibc,
-        "-".join(contents.os),
-        packages,
-        packages,
+        name=reference,
+        reference=reference,
+        python=contents.python,
+        glibc=contents.glibc,
+        system="-".join(contents.os),
+        packages=packages,
+        local=packages,
         user=user,
         id=stored.id,
         bounds=other_tensorflows(packages) if packages.keys() & {*TENSORFLOWS} else {},
@@ -234,8 +234,8 @@ def _extended_base(
 ) -> BaseImage:
     """Return an extension of a family's image, which has ``added`` packages.
 
-    No index need have them: a wheel can be the user's own. What they require of the family's
-    packages is unknown, so all packages stay.
+    No index need have them: a wheel can be the user's own. Their requirements are unknown, so all
+    packages stay.
     """
     bounds = {name: text for name, text in base.companions.items() if name not in added}
     return replace(

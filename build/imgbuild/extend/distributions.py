@@ -27,7 +27,7 @@ from imgbuild.user_folders import cache_dir
 #: convention"; versions can have an epoch before ``!``.
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
 _FILES = TypeAdapter(tuple[Source, ...])
-#: What ADD of a Dockerfile takes as it is written: no variable, no space, no login.
+#: An address that ADD of a Dockerfile reads as it is written: no variable, no space, no login.
 _ADDED_URL = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9._~/%+,=?&@!:-]*")
 
 

@@ -117,7 +117,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
         "added": add_lines(distributions),
         "epoch": epoch_seconds(image),
     }
-    # What `docker tag` has to call an image before `docker build`.
+    # `docker tag` has to give images these names before `docker build`.
     names = {base.id or base.reference: base.local_name}
     if extension.downloads_apt and archive:
         pulled = archive.layout is None  # by its digest

@@ -1,4 +1,4 @@
-"""What is added to an image: by a YAML file or by options, with the files that they name."""
+"""Additions to an image, from a YAML file or from options, with the files that they name."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +34,7 @@ PipRequirement = Annotated[str, AfterValidator(plain_requirement)]
 
 
 class Extension(Section):
-    """What to add to which image; in a file, its keys are the options of the command.
+    """An image and the additions to it; in a file, the keys are the options of the command.
 
     Paths are relative to the file, or to the folder that the command is given in.
     """
@@ -67,7 +67,14 @@ class Extension(Section):
     def selection(self) -> Selection:
         versions = (self.tf,) if self.tf else ()
         names = (self.name,) if self.name else ()
-        return Selection(versions, self.cpu, self.gpu, self.stack, self.mpi, names=names)
+        return Selection(
+            tensorflow=versions,
+            cpu=self.cpu,
+            gpu=self.gpu,
+            stack=self.stack,
+            mpi=self.mpi,
+            names=names,
+        )
 
 
 def parse_extension(values: dict[str, Any]) -> Extension:

@@ -32,7 +32,7 @@ _HASHES = re.compile(r"(?<!\s)(\s+--hash[= ]sha256:[0-9a-f]{64})+$")
 #: Characters of a line, of which a requirement without its hashes may have a part; files that one
 #: file leads to, and how many of them may include each other.
 _LONGEST_LINE, _LONGEST, _MOST_FILES, _DEEPEST = 100_000, 2000, 500, 20
-#: What BuildKit mounts as it is written.
+#: A path that BuildKit mounts as it is written.
 _WHEEL = re.compile(r"[A-Za-z0-9._@+/-]+\.whl")
 _INDEX = re.compile(r"-i|-f|--(extra-)?index-url|--find-links|--no-index|--trusted-host")
 _SOURCE = re.compile(r"(?:-e|--editable)[ =]?\s*(.+)|([.~/].*|\S*://.+)|\S+ *@ *(\S+)")

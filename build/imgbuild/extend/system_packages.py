@@ -11,7 +11,7 @@ from imgbuild.requirement_rules import MODULES
 _OF_PYTHON = re.compile(r"(?:lib)?python[0-9.]*(?:-(?P<module>[^=]+))?|idle[0-9.]*(?:-[^=]+)?")
 #: Parts of Debian's Python itself, which images of that Python can have.
 _PARTS = {"tk", "gdbm", "venv", "dev", "distutils", "lib2to3", "minimal", "stdlib"}
-#: What the index calls a module that the archive calls otherwise.
+#: Modules that the index and the archive name differently, with the name in the index.
 _INDEX_NAMES = {module.lower(): name.lower() for module, name in MODULES.items()}
 _IN_THE_IMAGE = {"pip", "setuptools", "wheel", "numpy", "six", "h5py", "protobuf"}
 

@@ -39,7 +39,7 @@ def devcontainer_text(job: TrainingJob) -> str:
     if job.tensorboard:
         board = ["tensorboard", "--logdir", job.tensorboard, "--port", str(TENSORBOARD_PORT)]
         document["postAttachCommand"] = {"tensorboard": board}
-    # What fails ends it, before an image that is not there is looked for elsewhere.
+    # A command that fails ends it, before a missing image is looked for elsewhere.
     inspect = ("docker", "image", "inspect", "--format={{.Id}}", job.image)
     if first := chown_command(job, ("docker",)) or (inspect if job.only_local else ()):
         document["initializeCommand"] = first

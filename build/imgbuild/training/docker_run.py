@@ -19,7 +19,7 @@ from imgbuild.training.training_job import (
     shell_command,
 )
 
-#: What is on one line of a printed command: an option with its value, or a program with its own.
+#: One line of a printed command: an option with its value, or a program with its arguments.
 Line = tuple[str, ...]
 Lines = tuple[Line, ...]
 #: Seconds that the engine may take to start TensorBoard's container, or to remove one.

@@ -1,6 +1,6 @@
 """A training job as a resource of Kubeflow's operators: MPIJob v2beta1, TFJob v1.
 
-What the operators and the image promise each other is in docs/kubernetes.md.
+docs/kubernetes.md says how the operators and the image depend on each other.
 """
 
 import re
@@ -22,7 +22,7 @@ _HEADER = """\
 #   kubectl apply -f THIS_FILE
 """
 _CLAIM = "# The claim {} is a folder that all pods share: its access mode is ReadWriteMany.\n"
-#: What Kubernetes calls volumes and claims (RFC 1123).
+#: A name of a volume or claim in Kubernetes (RFC 1123).
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 #: The volumes of every manifest beside the claims: configuration map and shared memory.
 _OWN = ("code", "shm")

@@ -22,7 +22,7 @@ MPI_USER = "1000"
 SAVE_SECONDS = 30
 TENSORBOARD_PORT = 6006
 _MIB = 1 << 20
-#: What "Docker" of NCCL's user guide, section "Troubleshooting", says to give: --shm-size=1g.
+#: --shm-size=1g. Source: NCCL's user guide, section "Troubleshooting", "Docker".
 _SHM_LEAST = 1024 * _MIB
 #: A rank's share: buffers of 4 MiB (NCCL_BUFFSIZE) on 16 channels to each of its two neighbours.
 _SHM_OF_RANK = 128 * _MIB
@@ -57,7 +57,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """What is to run; ``ranks`` are those of all ``nodes`` together.
+    """A program to run; ``ranks`` are those of all ``nodes`` together.
 
     ``gpus`` is as ``docker run --gpus`` takes it, or None. A variable without a value is handed on
     from the environment of who starts the job. ``user`` is ``UID`` or ``UID:GID``, and None stands
@@ -149,7 +149,7 @@ class TrainingJob:
 
     @property
     def board_mounts(self) -> tuple[Mount, ...]:
-        """What TensorBoard's container has of them: it writes nowhere."""
+        """The mounts of TensorBoard's container, which writes nowhere."""
         return tuple(replace(mount, read_only=True) for mount in self.mounts)
 
     @property
