@@ -165,11 +165,7 @@ def read_requirements(path: Path) -> Requirements:
     if not is_conda_file(text):
         return Requirements(path=path, lines=tuple(_requirement_lines(path)))
     conda = read_conda_file(path, "", lambda _: None)
-    lines = tuple(
-        RequirementLine(place, line, path.parent)
-        for place, line in (*conda.requirements, *conda.pip_lines)
-        if not line.startswith("-")
-    )
+    lines = tuple(line for line in conda.lines if not line.text.startswith("-"))
     return Requirements(python=conda.python, path=path, is_conda=True, lines=lines)
 
 

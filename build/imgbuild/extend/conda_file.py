@@ -12,6 +12,7 @@ from pydantic import Discriminator, Field, Tag
 
 from imgbuild import scalars
 from imgbuild.extend.base_image import BaseImage
+from imgbuild.extend.requirement_files import RequirementLine
 from imgbuild.files import read_user_file
 from imgbuild.other_formats import is_conda_list
 from imgbuild.text import count_text
@@ -114,18 +115,23 @@ class CondaFile(Section):
 class CondaPackages:
     """The contents of a conda file.
 
-    ``requirements`` are conda's packages as pip names them, ``pip_lines`` what conda leaves to pip,
-    both by ``FILE:LINE:COLUMN``. ``from_image`` are packages that the image has from elsewhere, and
+    ``requirements`` are conda's packages as pip names them, ``pip_lines`` what conda leaves to pip.
+    ``from_image`` are packages that the image has from elsewhere, and
     ``skipped`` those of conda alone.
     """
 
     file: str = ""
     python: SpecifierSet = field(default_factory=SpecifierSet)
-    requirements: list[tuple[str, str]] = field(default_factory=list)
-    pip_lines: list[tuple[str, str]] = field(default_factory=list)
+    requirements: list[RequirementLine] = field(default_factory=list)
+    pip_lines: list[RequirementLine] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     from_image: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+
+    @property
+    def lines(self) -> list[RequirementLine]:
+        """All lines for pip."""
+        return [*self.requirements, *self.pip_lines]
 
     def notes(self, base: BaseImage) -> Iterator[str]:
         """Yield a line on each kind of package that pip does not get."""
@@ -155,13 +161,13 @@ def read_conda_file(path: Path, python: str, check_line: Callable[[str], object]
     packages = CondaPackages(path.name, variables=variables)
     faults = list(document.faults)
     for location, entry in entries:
-        place = document.position(location)
+        line = RequirementLine(document.position(location), entry, path.parent)
         try:
             if "pip" in location:
                 check_line(entry)
-                packages.pip_lines.append((place, entry))
+                packages.pip_lines.append(line)
             elif requirement := _sort_entry(entry, packages, python):
-                packages.requirements.append((place, requirement))
+                packages.requirements.append(line._replace(text=requirement))
         except ValueError as error:
             faults.append(Fault(location, str(error)))
     if faults:
@@ -278,16 +284,16 @@ def _python_versions(versions: str) -> SpecifierSet:
     return SpecifierSet(f"=={exact[1]}.*" if exact else versions)
 
 
-def _drop_parts(packages: CondaPackages) -> list[tuple[str, str]]:
+def _drop_parts(packages: CondaPackages) -> list[RequirementLine]:
     """Return each requirement once: conda divides some distributions of pip.
 
     OpenCV is left out if the pip section has one, because both would be the module cv2.
     """
-    own = any(line.lower().startswith("opencv-") for _, line in packages.pip_lines)
-    kept: dict[str, tuple[str, str]] = {}
-    for place, line in packages.requirements:
-        if not (own and line.startswith(PIP_NAMES["opencv"])):
-            kept.setdefault(line.replace("_", "-"), (place, line))
+    own = any(line.text.lower().startswith("opencv-") for line in packages.pip_lines)
+    kept: dict[str, RequirementLine] = {}
+    for line in packages.requirements:
+        if not (own and line.text.startswith(PIP_NAMES["opencv"])):
+            kept.setdefault(line.text.replace("_", "-"), line)
     return list(kept.values())
 
 

@@ -136,7 +136,7 @@ def read_conda_packages(extension: Extension, folder: Path, python: str) -> Cond
 
 
 def requested_lines(
-    extension: Extension, folder: Path, conda: CondaPackages | None = None
+    extension: Extension, folder: Path, conda: CondaPackages
 ) -> Iterator[RequirementLine]:
     """Yield the lines that ask for Python packages: options, files, and those of the conda file.
 
@@ -146,7 +146,5 @@ def requested_lines(
         yield from expand_line(RequirementLine("--pip", text, folder))
     for name in extension.requirements:
         yield from read_lines(folder / name)
-    if conda:
-        here = (folder / (extension.conda_file or "")).parent
-        for place, text in (*conda.requirements, *conda.pip_lines):
-            yield from expand_line(RequirementLine(place, text, here))
+    for line in conda.lines:
+        yield from expand_line(line)

@@ -18,6 +18,7 @@ from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.errors import InputError, MachineError
 from imgbuild.extend.additions import lock_additions, write_empty_wheel
 from imgbuild.extend.base_image import BaseImage, family_base
+from imgbuild.extend.conda_file import CondaPackages
 from imgbuild.extend.extension import read_extension, requested_lines
 from imgbuild.extend.requirement_files import judge_lines
 from imgbuild.files import file_sha256
@@ -267,7 +268,7 @@ def test_extend_takes_the_lock_of_an_example_as_it_is(
     """Of another request it would be made anew, from an index that is not here."""
     extension = read_extension(next(lock.parent.glob("*.yaml")))
     base = family_base(images[f"tf-{extension.tf}-cpu-debian"], Project(ROOT))
-    lines = requested_lines(extension, lock.parent)
+    lines = requested_lines(extension, lock.parent, CondaPackages())
     wanted = judge_lines(lines, base, lock.parent, lambda _: None)
     copied = Path(copy(lock, tmp_path))
     environment = {**os.environ, "UV_OFFLINE": "1", "UV_NO_CACHE": "1"}

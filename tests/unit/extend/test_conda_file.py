@@ -62,7 +62,7 @@ def with_entries(*entries: str) -> str:
 
 
 def lines(packages: CondaPackages) -> list[str]:
-    return [line for _, line in (*packages.requirements, *packages.pip_lines)]
+    return [line.text for line in packages.lines]
 
 
 def test_an_exported_environment(read: Read) -> None:

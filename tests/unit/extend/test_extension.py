@@ -9,6 +9,7 @@ import pytest
 
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import BaseImage
+from imgbuild.extend.conda_file import CondaPackages
 from imgbuild.extend.extension import parse_extension, read_extension, requested_lines
 from imgbuild.extend.requirement_files import judge_lines, wheel_paths
 from imgbuild.files import sha256
@@ -29,7 +30,7 @@ def write(tmp_path: Path) -> Write:
 
 def wanted(folder: Path, **values: object) -> tuple[str, ...]:
     """Return what these options ask pip for."""
-    lines = requested_lines(parse_extension(values), folder)
+    lines = requested_lines(parse_extension(values), folder, CondaPackages())
     return judge_lines(lines, BASE, folder, lambda _: None)
 
 

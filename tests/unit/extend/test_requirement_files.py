@@ -8,6 +8,7 @@ from bench import NEW
 
 from imgbuild.errors import InputError
 from imgbuild.extend.base_image import BaseImage, family_base
+from imgbuild.extend.conda_file import CondaPackages
 from imgbuild.extend.extension import parse_extension, requested_lines
 from imgbuild.extend.requirement_files import judge_lines
 from imgbuild.matrix.images import Image
@@ -42,7 +43,8 @@ class Folder:
         self, *lines: str, base: BaseImage = BASE, encoding: str = "utf-8", keep_image: bool = False
     ) -> tuple[str, ...]:
         (self.path / "r.txt").write_text("\r\n".join(lines), encoding=encoding)
-        requests = requested_lines(parse_extension({"requirements": ["r.txt"]}), self.path)
+        extension = parse_extension({"requirements": ["r.txt"]})
+        requests = requested_lines(extension, self.path, CondaPackages())
         return judge_lines(requests, base, self.path, self.notes.append, keep_image=keep_image)
 
 
