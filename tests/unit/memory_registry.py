@@ -8,9 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from imgbuild.errors import CheckFailedError
 from imgbuild.http import Answer, HttpClient, RetryPolicy
-from imgbuild.registry.connection import error_text
 from imgbuild.registry.repository import DOCKER_MANIFEST, Manifest, digest_of, parse_repository
-from imgbuild.registry.repository_client import RegistryClient
+from imgbuild.registry.repository_client import RegistryClient, error_text
 
 #: How `calls` name the requests; those that only prepare an upload have no name.
 _CALLS = {

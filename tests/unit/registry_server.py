@@ -11,7 +11,7 @@ from faulty_server import LoopbackServer, QuietHandler, serving
 from memory_registry import MemoryRegistry
 
 from imgbuild.http import HttpClient, RetryPolicy
-from imgbuild.registry.connection import FindCredentials
+from imgbuild.registry.authorization import FindCredentials
 from imgbuild.registry.repository import parse_repository
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.sites import Credentials

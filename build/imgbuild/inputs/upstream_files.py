@@ -22,7 +22,7 @@ from imgbuild.inputs.fetched import APT_INSTALL, install_instruction
 from imgbuild.inputs.oci_layout import is_pinned, is_whole, name_image, short_id, write_blob
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
-from imgbuild.registry.connection import docker_credentials
+from imgbuild.registry.authorization import docker_credentials
 from imgbuild.registry.repository import HUB, Manifest, RepositoryName, split_reference
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.sites import Credentials, Sites

@@ -6,19 +6,28 @@ by the engine.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
+from math import ceil
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from imgbuild.addresses import resolve_redirect
-from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.files import parse_strict_json
-from imgbuild.http import LARGEST_ANSWER, Answer, HttpClient, RetryPolicy, TransientError
+from imgbuild.addresses import resolve_redirect, same_site
+from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
+from imgbuild.files import parse_json, parse_strict_json
+from imgbuild.http import (
+    LARGEST_ANSWER,
+    Answer,
+    HttpClient,
+    RetryPolicy,
+    TransientError,
+    raise_transient,
+)
 from imgbuild.matrix.tags import TAG
 from imgbuild.parallel import in_parallel
 from imgbuild.registry import repository
-from imgbuild.registry.connection import RegistryConnection, error_text
+from imgbuild.registry.authorization import Authorization, FindCredentials, docker_credentials
 from imgbuild.sites import Sites
 
 if TYPE_CHECKING:
@@ -32,17 +41,100 @@ LARGEST_DOCUMENT = 1 << 22
 MOST_PAGES, MOST_TAGS = 10_000, 1_000_000
 #: So many requests at once.
 REQUESTS = 8
-_DELETE_SCOPE = "pull,push,delete"
 _NEXT = re.compile(r'<([^>]*)>\s*;[^,]*\brel="?next"?')
 
 
-class RegistryClient(RegistryConnection):
+_ACCEPT = {
+    "Accept": ", ".join((repository.OCI_MANIFEST, repository.DOCKER_MANIFEST, *repository.INDEXES))
+}
+#: docker-registry 2.8 answers this while another client writes a blob of the manifest, because it
+#: reads the blob's link while that file is still empty (seen with its storage in a folder).
+_WRITTEN_NOW = "DIGEST_INVALID"
+_DISK_FULL = "no space left on device"
+#: Limit for a text of a registry in a message.
+_LONGEST_TEXT = 200
+#: Advice on statuses that another try would not change; `publish.upload` has those of engines.
+_HINTS = {
+    403: " The login there is, if any, does not allow it: docker login {host}, as a user who may.",
+    404: " The repository does not exist, and the registry does not create it.",
+    405: " It accepts no writes (it may be a mirror), or no deletions (a setting of registries).",
+    413: " A proxy before it limits the size of requests.",
+}
+
+T = TypeVar("T")
+
+
+class RegistryClient:
     """One repository of one registry; it connects at the first request. Threads may share it.
 
     Every method raises `MachineError` if the registry cannot be reached or keeps failing, and
     `CheckFailedError` if it refuses (unauthorized, denied) or returns content with another digest.
     A ``reference`` is a tag or a digest.
+
+    Logins are found when the registry asks for one; ``login_error`` makes the error of one that is
+    missing or wrong. http is spoken on this machine only.
     """
+
+    def __init__(
+        self,
+        name: repository.RepositoryName,
+        client: HttpClient,
+        find_credentials: FindCredentials = docker_credentials,
+        login_error: Callable[[str], ImgbuildError] = CheckFailedError,
+    ) -> None:
+        #: ``HOST[:PORT]/REPOSITORY``, for messages and as an engine names it.
+        self.name = str(name)
+        self._repository = name
+        self._http = client
+        self._authorization = Authorization(name, client, find_credentials, login_error)
+
+    def close(self) -> None:
+        """Close the connections, and end every wait for another try."""
+        self._http.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._http.closed
+
+    def retry(self, what: str, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns, tried again from its start after a transient fault."""
+        advice = partial(_advice, self._repository.host)
+        return self._http.retry(f"{self.name}: {what}", work, advice)
+
+    def ask(  # noqa: PLR0913, PLR0917 - the parts of a request
+        self,
+        what: str,
+        method: str,
+        path: str,
+        expected: Container[int] = (200, 404),
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        most: int = LARGEST_ANSWER,
+    ) -> Answer:
+        """Return the answer to one request; ``path`` is below the repository, or an address.
+
+        TransientError: there was no answer, or 429, or a server error.
+        CheckFailedError: the status is not ``expected``.
+        The error of ``login_error``: there is no login, or it is wrong.
+        """
+        root = f"{self._authorization.root()}/v2/{self._repository.path}"
+        url = path if "://" in path else f"{root}{path}"
+        sent = {**_ACCEPT, **(headers or {})}
+        send = partial(self._http.ask, method, url, sent, content=content, limit=most)
+        if same_site(url, root):
+            answer = self._authorization.send(send, write=method not in {"GET", "HEAD"})
+        else:
+            answer = send()  # another site gets no login of this one
+        text = error_text(answer)
+        raise_transient(answer.status, answer.headers, text)
+        if answer.status == 400 and _WRITTEN_NOW in text:
+            raise TransientError(f"it answered 400{text}")
+        if answer.status not in expected:
+            hint = _HINTS.get(answer.status, "").format(host=self._repository.host)
+            raise CheckFailedError(
+                f"{self.name}: {what} was refused: it answered {answer.status}{text}.{hint}"
+            )
+        return answer
 
     def head(self, tag: str) -> str | None:
         """Return the digest of a manifest, or ``None`` if there is none."""
@@ -119,8 +211,7 @@ class RegistryClient(RegistryConnection):
 
     def delete(self, digest: str) -> None:
         """Delete a manifest, with every tag that is at it; one that is not there is no error."""
-        if self._write_scope != _DELETE_SCOPE:
-            self._write_scope, self._writes = _DELETE_SCOPE, False
+        self._authorization.allow_deletion()
         what, path = f"deleting {digest}", f"/manifests/{digest}"
         self.retry(what, lambda: self.ask(what, "DELETE", path, (200, 202, 404)))
 
@@ -240,6 +331,32 @@ class RegistryClient(RegistryConnection):
                 f"{self.name}: {what}: the registry gave content with digest {actual} for "
                 f"{digest}. Nothing was kept. Its storage, or a proxy before it, is damaged."
             )
+
+
+def error_text(answer: Answer) -> str:
+    """Return the registry's own words, as ``: CODE: message``; empty if there are none."""
+    try:
+        error = parse_json(answer.body)["errors"][0]
+        words = [str(error.get(key) or "") for key in ("code", "message")]
+        detail = error.get("detail")
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return ""
+    errno = detail.get("Err") if isinstance(detail, Mapping) else None
+    if errno == 28 or _DISK_FULL in str(detail):  # ENOSPC, of Go's PathError
+        words.append(_DISK_FULL)
+    text = " ".join(": ".join(filter(None, words)).split())[:_LONGEST_TEXT]
+    return f": {text}" if text else ""
+
+
+def _advice(host: str, error: TransientError) -> str:
+    """Return what to do after the last try failed."""
+    if _DISK_FULL in str(error).lower():
+        return "Its disk is full: free space, then run this again."
+    if error.wait:
+        return f"It asks clients to wait {ceil(error.wait)} s: run this again after that."
+    if "answered 429" in str(error):
+        return "It limits the rate of requests: wait, or use fewer --jobs."
+    return f"Check that {host} can be reached and works (its log, its disk), then run this again."
 
 
 def connect(

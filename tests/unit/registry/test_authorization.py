@@ -8,7 +8,7 @@ from registry_server import LOGIN, Fault, RegistryServer, opened, registry_serve
 
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.parallel import in_parallel
-from imgbuild.registry.connection import read_challenges
+from imgbuild.registry.authorization import read_challenges
 from imgbuild.registry.repository import digest_of
 from imgbuild.sites import Credentials
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from imgbuild.errors import CheckFailedError
-from imgbuild.registry.connection import docker_credentials
+from imgbuild.registry.authorization import docker_credentials
 from imgbuild.sites import Credentials
 
 HOST, SECRET = "registry.example.org:5000", "pass-word-1"

@@ -1,4 +1,4 @@
-"""Send requests to a registry: by https or http, with a login or a token, again after faults.
+"""Find the scheme and the login of a registry: http or https, a login or a token.
 
 Sources: RFC 9110, section 11.6.1 (challenges); the token authentication specification of the
 distribution project. Nothing that this module returns or raises shows a password.
@@ -7,44 +7,27 @@ distribution project. Nothing that this module returns or raises shows a passwor
 import re
 import threading
 import warnings
-from collections.abc import Callable, Container, Mapping
-from functools import partial
-from math import ceil
-from typing import TypeVar
+from collections.abc import Callable, Mapping
 from urllib.parse import urlencode
 from urllib.request import parse_http_list
 
 from imgbuild import addresses, http
 from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.files import parse_json
-from imgbuild.registry.repository import DOCKER_MANIFEST, INDEXES, OCI_MANIFEST, RepositoryName
+from imgbuild.registry.repository import RepositoryName
 from imgbuild.sites import Credentials
 
 #: The name of this client, which token servers require with identity tokens.
 _CLIENT = "imgbuild"
-_ACCEPT = {"Accept": ", ".join((OCI_MANIFEST, DOCKER_MANIFEST, *INDEXES))}
+_DELETE_SCOPE = "pull,push,delete"
 _TOKEN = re.compile(r"[!-~]+")
-#: docker-registry 2.8 answers this while another client writes a blob of the manifest, because it
-#: reads the blob's link while that file is still empty (seen with its storage in a folder).
-_WRITTEN_NOW = "DIGEST_INVALID"
-_DISK_FULL = "no space left on device"
-#: Limit for a text of a registry in a message.
-_LONGEST_TEXT = 200
-#: Advice on statuses that another try would not change; `publish.upload` has those of engines.
-_HINTS = {
-    403: " The login there is, if any, does not allow it: docker login {host}, as a user who may.",
-    404: " The repository does not exist, and the registry does not create it.",
-    405: " It accepts no writes (it may be a mirror), or no deletions (a setting of registries).",
-    413: " A proxy before it limits the size of requests.",
-}
 
-T = TypeVar("T")
 #: Returns the login of a host as it is now, or ``None``.
 FindCredentials = Callable[[str], Credentials | None]
 
 
-class RegistryConnection:
-    """Requests to one repository of one registry. Threads share it, and request one token.
+class Authorization:
+    """The scheme of a registry, and the login for one repository. Threads share one token.
 
     Logins are found when the registry asks for one; ``login_error`` makes the error of one that is
     missing or wrong. http is spoken on this machine only.
@@ -54,14 +37,12 @@ class RegistryConnection:
         self,
         name: RepositoryName,
         client: http.HttpClient,
-        find_credentials: FindCredentials | None = None,
-        login_error: Callable[[str], ImgbuildError] = CheckFailedError,
+        find_credentials: FindCredentials,
+        login_error: Callable[[str], ImgbuildError],
     ) -> None:
-        #: ``HOST[:PORT]/REPOSITORY``, for messages and as an engine names it.
-        self.name = str(name)
         self._repository = name
         self._http = client
-        self._find = find_credentials or docker_credentials
+        self._find = find_credentials
         self._make_login_error = login_error
         self._lock = threading.Lock()
         self._scheme = "" if addresses.is_loopback(name.host) else "https"
@@ -71,55 +52,13 @@ class RegistryConnection:
         #: The scope of tokens for writing; a server may grant less.
         self._write_scope = "pull,push"
 
-    def close(self) -> None:
-        """Close the connections, and end every wait for another try."""
-        self._http.close()
+    def allow_deletion(self) -> None:
+        """Let the next token for writing allow deletions."""
+        if self._write_scope != _DELETE_SCOPE:
+            self._write_scope, self._writes = _DELETE_SCOPE, False
 
-    @property
-    def closed(self) -> bool:
-        return self._http.closed
-
-    def retry(self, what: str, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns, tried again from its start after a transient fault."""
-        advice = partial(_advice, self._repository.host)
-        return self._http.retry(f"{self.name}: {what}", work, advice)
-
-    def ask(  # noqa: PLR0913, PLR0917 - the parts of a request
-        self,
-        what: str,
-        method: str,
-        path: str,
-        expected: Container[int] = (200, 404),
-        headers: Mapping[str, str] | None = None,
-        content: bytes | None = None,
-        most: int = http.LARGEST_ANSWER,
-    ) -> http.Answer:
-        """Return the answer to one request; ``path`` is below the repository, or an address.
-
-        TransientError: there was no answer, or 429, or a server error.
-        CheckFailedError: the status is not ``expected``.
-        The error of ``login_error``: there is no login, or it is wrong.
-        """
-        root = f"{self._root()}/v2/{self._repository.path}"
-        url = path if "://" in path else f"{root}{path}"
-        sent = {**_ACCEPT, **(headers or {})}
-        send = partial(self._http.ask, method, url, sent, content=content, limit=most)
-        if addresses.same_site(url, root):
-            answer = self._send_authorized(send, write=method not in {"GET", "HEAD"})
-        else:
-            answer = send()  # another site gets no login of this one
-        text = error_text(answer)
-        http.raise_transient(answer.status, answer.headers, text)
-        if answer.status == 400 and _WRITTEN_NOW in text:
-            raise http.TransientError(f"it answered 400{text}")
-        if answer.status not in expected:
-            hint = _HINTS.get(answer.status, "").format(host=self._repository.host)
-            raise CheckFailedError(
-                f"{self.name}: {what} was refused: it answered {answer.status}{text}.{hint}"
-            )
-        return answer
-
-    def _root(self) -> str:
+    def root(self) -> str:
+        """Return the address of the registry."""
         with self._lock:
             if not self._scheme:
                 self._scheme = self._find_scheme()
@@ -139,7 +78,7 @@ class RegistryConnection:
             return "http"
         return "https"
 
-    def _send_authorized(self, send: Callable[..., http.Answer], *, write: bool) -> http.Answer:
+    def send(self, send: Callable[..., http.Answer], *, write: bool) -> http.Answer:
         """Return the answer to a request, which is sent again with a new header after a 401."""
         header = self._cached_token(write=write)
         answer = send(authorization=header)
@@ -152,10 +91,10 @@ class RegistryConnection:
 
     def _requires_login(self, answer: http.Answer) -> bool:
         """Return whether the registry itself asks for a login; no site that it leads to may."""
-        if answer.status == 401 and not addresses.same_site(answer.url, self._root()):
+        if answer.status == 401 and not addresses.same_site(answer.url, self.root()):
             raise CheckFailedError(
-                f"{self.name}: the registry leads to {addresses.redact(answer.url)}, which asks "
-                "for a login; none was sent there. Check the registry, or a proxy before it."
+                f"{self._repository}: the registry leads to {addresses.redact(answer.url)}, which "
+                "asks for a login; none was sent there. Check the registry, or a proxy before it."
             )
         return answer.status == 401
 
@@ -222,7 +161,9 @@ class RegistryConnection:
             else "requires a login; this machine has none"
         )
         host = self._repository.host
-        return self._make_login_error(f"{self.name}: the registry {problem}: docker login {host}.")
+        return self._make_login_error(
+            f"{self._repository}: the registry {problem}: docker login {host}."
+        )
 
 
 def read_challenges(header: str) -> dict[str, dict[str, str]]:
@@ -268,29 +209,3 @@ def docker_credentials(host: str) -> Credentials | None:
         identity=values.get("identitytoken", ""),
     )
     return credentials if credentials.user or credentials.identity else None
-
-
-def error_text(answer: http.Answer) -> str:
-    """Return the registry's own words, as ``: CODE: message``; empty if there are none."""
-    try:
-        error = parse_json(answer.body)["errors"][0]
-        words = [str(error.get(key) or "") for key in ("code", "message")]
-        detail = error.get("detail")
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-        return ""
-    errno = detail.get("Err") if isinstance(detail, Mapping) else None
-    if errno == 28 or _DISK_FULL in str(detail):  # ENOSPC, of Go's PathError
-        words.append(_DISK_FULL)
-    text = " ".join(": ".join(filter(None, words)).split())[:_LONGEST_TEXT]
-    return f": {text}" if text else ""
-
-
-def _advice(host: str, error: http.TransientError) -> str:
-    """Return what to do after the last try failed."""
-    if _DISK_FULL in str(error).lower():
-        return "Its disk is full: free space, then run this again."
-    if error.wait:
-        return f"It asks clients to wait {ceil(error.wait)} s: run this again after that."
-    if "answered 429" in str(error):
-        return "It limits the rate of requests: wait, or use fewer --jobs."
-    return f"Check that {host} can be reached and works (its log, its disk), then run this again."
