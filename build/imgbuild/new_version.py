@@ -56,8 +56,14 @@ def add_version(
         copy.matrix.write_text(text, encoding="utf-8")
         matrix = load_matrix(copy.matrix)
         with MetadataReader(project, matrix, sites, log) as reader:
-            readers = (reader.read, reader.requirements)
-            _, unread = write_locks(lock_family(matrix), copy.locks, sites, log, *readers)
+            _, unread = write_locks(
+                lock_family(matrix),
+                copy.locks,
+                sites,
+                log,
+                read_metadata=reader.read,
+                read_requirements=reader.requirements,
+            )
         if unread:
             raise MachineError(f"{' '.join(unread)} Nothing was changed.")
         _read_wheels(copy, _select_images(matrix, row), sites, log)
@@ -135,7 +141,9 @@ def _copy_project(project: Project, folder: Path) -> Project:
 def _read_wheels(copy: Project, images: tuple[Image, ...], sites: Sites, log: Log) -> None:
     """Write what the wheels of the new images are; their own locks must name these wheels."""
     matrix, artifacts = images[0].matrix, list_artifacts(images)
-    result = audit_online(artifacts, (), {}, sites, log, known=matrix.evidence.facts)
+    result = audit_online(
+        artifacts, inputs=(), locks={}, sites=sites, log=log, known=matrix.evidence.facts
+    )
     if result.unread:
         raise MachineError(f"{' '.join(result.unread)} Nothing was changed.")
     facts = {facts.sha256: facts for facts in result.facts}

@@ -172,8 +172,13 @@ def audit_online(  # noqa: PLR0913 - what is compared, and with what
         *compare_locks(locks, pages),
         *compare_inputs(inputs),
     )
-    seconds = time.monotonic() - begin
-    return AuditResult(artifacts, contradictions, _count_locked(locks, pages), inputs, seconds)
+    return AuditResult(
+        artifacts,
+        contradictions,
+        locks=_count_locked(locks, pages),
+        inputs=inputs,
+        seconds=time.monotonic() - begin,
+    )
 
 
 def _read_pages(

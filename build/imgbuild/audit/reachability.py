@@ -61,7 +61,7 @@ def list_other_inputs(images: Sequence[Image], project: Project, sites: Sites) -
         base = sites.settings.base_for(image.os_name, image.os.image)
         if base.image:
             place = ("operating_systems", image.os_name, "image")
-            bases.append(OtherInput(f"base {image.os_name}", base.image, None, place))
+            bases.append(OtherInput(f"base {image.os_name}", base.image, sha256=None, place=place))
     inputs = []
     for file in dict.fromkeys(files):
         name = file.url.rsplit("/", 1)[-1]
@@ -84,7 +84,7 @@ def _repository_inputs(image: Image, project: Project, settings: Settings) -> It
     if system.distribution == "ubuntu" and "ubuntu" in upstreams:
         url = f"{upstreams['ubuntu'].rstrip('/')}/dists/{system.suite}/InRelease"
         place: Location = ("upstreams", "ubuntu", "url")
-        yield OtherInput(f"ubuntu {system.suite}", url, None, place, signed=True)
+        yield OtherInput(f"ubuntu {system.suite}", url, sha256=None, place=place, signed=True)
     for name in NVIDIA_UPSTREAMS if image.apt_cuda else ():
         key, mirror = image.matrix.upstreams[name].keyring, settings.mirrors.get(name)
         if key and name in upstreams:
@@ -93,7 +93,7 @@ def _repository_inputs(image: Image, project: Project, settings: Settings) -> It
             keyring = Path(own) if own else project.keyrings / key.file
             place = ("upstreams", name, "keyring")
             title = f"{name} {system.nvidia}"
-            yield OtherInput(title, url, None, place, signed=True, keyring=keyring)
+            yield OtherInput(title, url, sha256=None, place=place, signed=True, keyring=keyring)
 
 
 def check_input(client: HttpClient, sites: Sites, download: bool, item: OtherInput) -> OtherInput:

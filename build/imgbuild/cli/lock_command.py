@@ -44,8 +44,15 @@ def lock(
     sites = sites_of(checkout, matrix)
     scope: requirements.Scope = "upgrade" if upgrade else "all" if everything else "stale"
     with MetadataReader(checkout, matrix, sites, info) as reader:
-        readers = (reader.read, reader.requirements)
-        changed, unread = requirements.write_locks(family, folder, sites, info, *readers, scope)
+        changed, unread = requirements.write_locks(
+            family,
+            folder,
+            sites,
+            info,
+            read_metadata=reader.read,
+            read_requirements=reader.requirements,
+            scope=scope,
+        )
     for path in changed:
         echo(f"{'written' if path.exists() else 'deleted'}  {path.name}")
     echo(f"{total}, {len(changed)} changed.")

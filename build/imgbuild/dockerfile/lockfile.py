@@ -107,7 +107,9 @@ def parse_lock(text: str, name: str) -> Lock:
         entries[distribution] = line[0]
         if comment := _DEPENDENTS.match(text, line.end()):
             dependents[distribution] = _parse_dependents(comment[1])
-    return Lock(request[1], versions, hashes, entries, dependents)
+    return Lock(
+        request[1], versions=versions, hashes=hashes, entries=entries, dependents=dependents
+    )
 
 
 def _parse_dependents(text: str) -> dict[str, str]:

@@ -217,14 +217,20 @@ def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
     that could not be read.
     """
     environment, upgrade = index_environment(sites), scope == "upgrade"
-    readers = (read_metadata, read_requirements)
     requests = family.requests
     if scope == "stale":
         requests = tuple(request for request in requests if check_lock(request, folder))
 
     def resolve_text(request: LockRequest) -> str:
         log(f"resolving {request.file_name}")
-        return resolve(request, folder, *readers, upgrade=upgrade, environment=environment)
+        return resolve_lock(
+            request,
+            folder,
+            read_metadata,
+            read_requirements,
+            upgrade=upgrade,
+            environment=environment,
+        )
 
     paths = [folder / request.file_name for request in requests]
     texts = dict(zip(paths, in_parallel(resolve_text, requests, _AT_ONCE), strict=True))
@@ -236,7 +242,7 @@ def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
     return write_texts(texts, find_stale_locks(family, folder)), unread
 
 
-def resolve(  # noqa: PLR0913 - which lock, and how
+def resolve_lock(  # noqa: PLR0913 - which lock, and how
     request: LockRequest,
     folder: Path,
     read_metadata: ReadMetadata,
@@ -260,8 +266,14 @@ def resolve(  # noqa: PLR0913 - which lock, and how
         (work / "overrides.txt").write_text("".join(never))
         options = ["--constraint", "constraints.txt", "--override", "overrides.txt"]
         options += ["requirements.in", *(["--no-deps"] if request.alone else [])]
-        files = (work, environment, previous)
-        body, result = lock_packages(options, request.target, *files, read_metadata)
+        body, result = lock_packages(
+            options,
+            request.target,
+            folder=work,
+            environment=environment,
+            previous=previous,
+            read_metadata=read_metadata,
+        )
     if reason := explain_refusal(result, request.file_name):
         raise CheckFailedError(
             f"No set of packages satisfies {request.file_name} ({request.title}): {reason} "

@@ -80,9 +80,12 @@ class Dockerfile:
             head = _FROM.match(part)
             if head:
                 name = head[2] or str(len(stages))
-                stages[name] = Stage(name, head[1], part.partition("\n")[2], instructions)
+                text = part.partition("\n")[2]
+                stages[name] = Stage(name, parent=head[1], text=text, instructions=instructions)
             elif instructions:
-                stages[ARGUMENTS] = Stage(ARGUMENTS, "", part, instructions)
+                stages[ARGUMENTS] = Stage(
+                    ARGUMENTS, parent="", text=part, instructions=instructions
+                )
         return stages
 
     @property

@@ -172,7 +172,7 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
     def unread(*_: object) -> str:
         raise MachineError("no connection.")
 
-    monkeypatch.setattr(requirements, "resolve", lambda *_, **__: "new\n")
+    monkeypatch.setattr(requirements, "resolve_lock", lambda *_, **__: "new\n")
     monkeypatch.setattr(conda, "_read_repodata", unread)
     code, message = _run(checkout, "lock", "--upgrade")
     assert (code, "no connection." in message) == (3, True)

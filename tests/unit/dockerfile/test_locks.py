@@ -22,7 +22,7 @@ from imgbuild.dockerfile.requirements import (
     check_lock,
     lock_family,
     lock_requests,
-    resolve,
+    resolve_lock,
     write_locks,
 )
 from imgbuild.dockerfile.resolver import call_uv
@@ -166,16 +166,16 @@ def test_resolve_returns_a_lock_that_satisfies(
     def asked(name: str) -> str:
         return (tmp_path / "asked" / name).read_text()
 
-    text = resolve(REQUEST, tmp_path, *READERS, upgrade=False)
+    text = resolve_lock(REQUEST, tmp_path, *READERS, upgrade=False)
     assert not list(tmp_path.glob("*.txt"))
     assert "--override overrides.txt " in asked("words")
     assert ("--no-deps" in asked("words"), asked("overrides.txt")) == (False, "")
     alone = replace(REQUEST, alone=True, provided=("tensorflow",))
-    resolve(alone, tmp_path, *READERS, upgrade=False)
+    resolve_lock(alone, tmp_path, *READERS, upgrade=False)
     assert "--no-deps" in asked("words")
     assert asked("overrides.txt") == "tensorflow; sys_platform == 'never'\n"
     (tmp_path / "x.txt").write_text(text)
-    assert resolve(REQUEST, tmp_path, *READERS, upgrade=False) == text
+    assert resolve_lock(REQUEST, tmp_path, *READERS, upgrade=False) == text
     assert check_lock(REQUEST, tmp_path) == []
 
 
@@ -189,7 +189,7 @@ def test_resolve_records_who_requires_a_package(tmp_path: Path, fake_uv: FakeUv)
         "tensorboard": ("requests[socks]>=2 ; python_version < '3.7'", "idna; extra == 'dev'"),
     }
     request = replace(REQUEST, requirements=(), horovod=("psutil",))
-    text = resolve(request, tmp_path, no_metadata, lambda *_: requirements, upgrade=False)
+    text = resolve_lock(request, tmp_path, no_metadata, lambda *_: requirements, upgrade=False)
     lock = parse_lock(text, "x.txt")
     assert lock.dependents == {
         "requests": {"tensorboard": ">=2"},
@@ -220,8 +220,8 @@ def test_a_resolution_that_fails_or_has_no_end(
     """That of an index which cannot be reached is in cli/test_cli.py."""
     fake_uv("echo 'because h5py<3 and h5py>=3 conflict' >&2; exit 1")
     with pytest.raises(CheckFailedError, match=r"x\.txt.*conflict"):
-        resolve(REQUEST, tmp_path, *READERS, upgrade=False)
+        resolve_lock(REQUEST, tmp_path, *READERS, upgrade=False)
     monkeypatch.setattr("imgbuild.dockerfile.resolver.TIMEOUT_SECONDS", 0.2)
     fake_uv("exec tail -f /dev/null")
     with pytest.raises(MachineError, match=r"0\.2 s"):
-        resolve(REQUEST, tmp_path, *READERS, upgrade=False)
+        resolve_lock(REQUEST, tmp_path, *READERS, upgrade=False)
