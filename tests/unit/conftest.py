@@ -89,6 +89,7 @@ def _no_settings_of_the_developer(tmp_path_factory: pytest.TempPathFactory) -> I
     own = tmp_path_factory.mktemp("user")
     (own / "docker").write_text("#!/bin/sh\necho 'unit tests have no engine' >&2; exit 1\n")
     (own / "docker").chmod(0o755)
+    (own / "cache" / "imgbuild").mkdir(parents=True)  # where compiled templates are kept
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("IMGBUILD_", "COSIGN_"))]:
             if not name.startswith("IMGBUILD_WRITE_"):
