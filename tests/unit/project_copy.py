@@ -38,10 +38,11 @@ _LOADED: dict[tuple[bytes, bytes, frozenset[str]], Matrix] = {}
 
 def loaded(project: Project) -> Matrix:
     """Return the matrix of a copy; equal files are loaded once."""
-    return _load_once(project.matrix)
+    return load_once(project.matrix)
 
 
-def _load_once(path: Path) -> Matrix:
+def load_once(path: Path) -> Matrix:
+    """Do what `load_matrix` does, once for equal files."""
     project = Project(path.parent)
     try:
         keyrings = frozenset(keyring.name for keyring in project.keyrings.iterdir())
@@ -164,7 +165,7 @@ def _made_once() -> Iterator[None]:
         patch("imgbuild.cli.register"),
         patch("typer.main.get_command", lambda _: _commands()),
         patch("typer.testing._get_command", lambda _: _commands()),
-        patch("imgbuild.matrix.load.load_matrix", _load_once),
+        patch("imgbuild.matrix.load.load_matrix", load_once),
     ):
         yield
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 from fake_engine import FakeEngine
-from typer.testing import CliRunner, Result
+from project_copy import invoke
+from typer.testing import Result
 
 from imgbuild.build.context import image_locks
 from imgbuild.build.image_build import TEMPORARY_NAMES
 from imgbuild.cleanup import CleanupKind, find_garbage, remove_garbage
-from imgbuild.cli import app, register
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
 from imgbuild.files import ensure_folder
@@ -24,7 +24,6 @@ from imgbuild.publish.upload import note_path
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
 
-register(app)
 EPOCH = 1793491200
 NAME, REPOSITORY = "tf-2.2-cpu-debian", "imgbuild/tensorflow"
 TAG = f"{REPOSITORY}:2.2-cpu"
@@ -65,7 +64,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: Path) -> Fake
 
 
 def run(*options: str) -> Result:
-    return CliRunner().invoke(app, ["clean", *options])
+    return invoke("clean", *options, env={})
 
 
 def listed(*options: str) -> list[str]:

@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from bench import EPOCH, EPOCH_SECONDS, INPUTS, NEW, SETTINGS, Bench
 from fake_engine import FakeEngine
+from project_copy import invoke, load_once
 from test_layer_files import STATUS, layer, pieces, saved
-from typer.testing import CliRunner
 
 from imgbuild import reproduction
 from imgbuild.build.context import BuildContext, BuildOptions
-from imgbuild.cli import register
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAME, REPOSITORY
 from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.engine.build import BuildTarget
@@ -125,9 +123,7 @@ class Reproducing:
     def __call__(self, *words: str, code: int = 0) -> tuple[str, str]:
         """Run the command, which ends so; return what it prints, and its error."""
         self.before = {**self.engine.stored}
-        app = typer.Typer()
-        register(app, ["reproduce", "list"])
-        ran = CliRunner().invoke(app, ["reproduce", *words, "--project", str(self.project.root)])
+        ran = invoke("reproduce", *words, "--project", str(self.project.root), env={})
         error, self.said = ran.exception, ran.stderr
         if isinstance(error, ImgbuildError):
             assert error.exit_code == code
@@ -148,6 +144,7 @@ def reproducing(bench: Bench, project: Project, monkeypatch: pytest.MonkeyPatch)
     made = Reproducing(bench, project)
     made.layers = {"base": layer({"bin/sh": b""}), "system": layer(SYSTEM), "moved": layer(MOVED)}
     made.store(OLD_ID, ("base", "system"), (TAG,))
+    monkeypatch.setattr(reproduction, "load_matrix", load_once)
     monkeypatch.setattr(reproduction, "open_engine", lambda _: closing(made.engine))
     monkeypatch.setattr(reproduction, "open_context", made.opened)
     monkeypatch.setattr(reproduction, "prepare", lambda *_: ({NEW: {}}, {}))

@@ -4,17 +4,14 @@ import hashlib
 
 from fake_wheel import FakeWheel
 from faulty_server import FaultyServer, Reply
-from typer.testing import CliRunner
+from project_copy import invoke
 
-from imgbuild.cli import app, register
 from imgbuild.errors import ImgbuildError
 
 
 def run_command(index: FaultyServer, *words: str) -> tuple[int, str, str]:
     """Run imgbuild with an index; return the exit code, what is printed, and the error."""
-    if not app.registered_commands:
-        register(app)
-    result = CliRunner().invoke(app, words, env={"UV_DEFAULT_INDEX": f"{index.url}/simple"})
+    result = invoke(*words, env={"UV_DEFAULT_INDEX": f"{index.url}/simple"})
     error = result.exception
     assert error is None or isinstance(error, ImgbuildError), result.output
     return (error.exit_code if error else 0), result.stdout, str(error or "")

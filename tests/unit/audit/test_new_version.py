@@ -10,7 +10,7 @@ from fake_wheel import CPU, FakeWheel
 from faulty_server import FaultyServer
 from hostile_package import HostileIndex
 from offered_wheel import offer, run_command
-from project_copy import NO_ENGINE, copied
+from project_copy import NO_ENGINE, copied, loaded
 
 from imgbuild.build.source_metadata import MetadataReader
 from imgbuild.dockerfile.lockfile import read_lock
@@ -19,7 +19,6 @@ from imgbuild.dockerfile.requirements import check_family, lock_family
 from imgbuild.errors import InputError
 from imgbuild.files import file_sha256
 from imgbuild.matrix.images import all_images
-from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.new_row import new_row
 from imgbuild.project import Project
 from releases import release_of
@@ -107,7 +106,7 @@ def test_a_patch_release_takes_the_place_of_the_older_one(checkout: Project, run
     assert [line for line in after if line.startswith("#")] == [
         line for line in before if line.startswith("#")
     ]
-    matrix = load_matrix(checkout.matrix)
+    matrix = loaded(checkout)
     new = {image.name: image for image in all_images(matrix) if image.tensorflow == NEW}
     assert [*new] == ["tf-2.3-cpu-debian", "tf-2.3-cpu-debian-intelmpi"]
     image = new["tf-2.3-cpu-debian"]
@@ -126,7 +125,7 @@ def test_a_release_without_a_row_of_its_minor_is_a_copy_of_the_next_older(
     checkout.matrix.write_text(text, "utf-8")
     code, output = run_add("--tf", NEW, "--stack", "debian")
     assert code == 0, output
-    matrix = load_matrix(checkout.matrix)
+    matrix = loaded(checkout)
     (row,) = (row for row in matrix.images if row.tensorflow == NEW)
     before = matrix.images[matrix.images.index(row) - 1]
     assert (before.tensorflow, before.stack) == (release_of("2.2"), "debian")
@@ -163,7 +162,7 @@ def test_a_new_minor_is_like_a_release_with_a_horovod_that_was_tried_with_it(
     checkout: Project,
 ) -> None:
     """Whatever the order of the rows: one without Horovod is no model for others."""
-    matrix = load_matrix(checkout.matrix)
+    matrix = loaded(checkout)
     assert new_row(matrix, checkout.matrix, "2.22.0", None, ()).like.horovod.version != "none"
     row = new_row(matrix, checkout.matrix, "2.99.0", None, ())
     with pytest.raises(InputError, match=r"No Horovod of the matrix .* TensorFlow 2\.99\.0"):

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from conftest import ROOT
 from memory_registry import MemoryRegistry
-from project_copy import NO_ENGINE, ProjectCopy, command, copied
+from project_copy import NO_ENGINE, ProjectCopy, command, copied, loaded
 
 from imgbuild.ci.jobs import (
     GITHUB_JOBS,
@@ -27,7 +27,6 @@ from imgbuild.errors import InputError, MachineError
 from imgbuild.inputs import build_inputs as inputs
 from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import Selection, select_images
 from imgbuild.matrix.tags import input_tag
 from imgbuild.plan.digest import InputReader, input_digest
@@ -99,7 +98,7 @@ def _base(made: list[str]) -> None:
 
 def _images(checkout: Checkout, *names: str) -> tuple[Image, ...]:
     names = names or (ONE, TWO, GPU)
-    return select_images(load_matrix(checkout.project.matrix), Selection(names=names))
+    return select_images(loaded(checkout.project), Selection(names=names))
 
 
 def _chosen(

@@ -7,13 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import typer
 from bombs import zip_file
 from conftest import ROOT
-from project_copy import NO_ENGINE
-from typer.testing import CliRunner, Result
+from project_copy import NO_ENGINE, invoke
+from typer.testing import Result
 
-from imgbuild.cli import register, scan_command
+from imgbuild.cli import scan_command
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.scan.findings import Scan, SecurityFinding
 from imgbuild.scan.osv import Package
@@ -47,9 +46,7 @@ def scan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, _hasty: None) -> Any:
         images = [SimpleNamespace(name="one", tags=["one"]), SimpleNamespace(name="b", tags=["b"])]
         context = nullcontext(SimpleNamespace(images=images, state=tmp_path))
         monkeypatch.setattr("imgbuild.build.context.open_context", lambda *_: context)
-        app = typer.Typer(rich_markup_mode=None)
-        register(app, ["scan", "list"])
-        return CliRunner().invoke(app, ["scan", "--tf", "2.2", "--cpu", *words], env=NO_ENGINE)
+        return invoke("scan", "--tf", "2.2", "--cpu", *words, env=NO_ENGINE)
 
     return run
 
