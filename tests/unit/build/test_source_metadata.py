@@ -78,9 +78,15 @@ class Container:
         return self.reader.read("evil", "1.0", source, TARGET)
 
 
+@pytest.fixture(scope="module")
+def uv_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cache that knows this Python, which uv would start for each test to ask it."""
+    return tmp_path_factory.mktemp("uv")
+
+
 @pytest.fixture
 def container(
-    tmp_path: Path, matrix: Matrix, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, uv_cache: Path, matrix: Matrix, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Container]:
     (index := HostileIndex(tmp_path / "index")).folder.mkdir()
     locks = tmp_path / "project" / "images" / "locks"
@@ -96,6 +102,7 @@ def container(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("UV_FIND_LINKS", str(index.folder))
     monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("UV_CACHE_DIR", str(uv_cache))
 
     engine = FakeEngine([StoredImage(BASE, ("me/base:1", "me/other:1"))])
 

@@ -143,8 +143,11 @@ def test_an_error_of_the_display_leaves_no_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 60])
-def test_a_build_that_is_to_stop_leaves_no_process(tmp_path: Path, seconds: int) -> None:
+def test_a_build_that_is_to_stop_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
     """Soon, though it says nothing and no step is over its limit, or has none."""
+    monkeypatch.setattr(build, "LOOK_SECONDS", 0.1)
     buildx = replace(fake_buildx.hanging(tmp_path), step_seconds=seconds)
     stop = threading.Event()
 

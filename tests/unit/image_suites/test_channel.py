@@ -88,25 +88,31 @@ def test_the_environment_is_that_of_the_first_shell(
 def test_what_writes_on_in_the_background_is_waited_for_as_docker_does(
     shells: Shells, argv: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("channel.LINGERING_SECONDS", 1.0)
-    answer = shells.run(argv, b"echo now; (sleep 0.3; echo soon) & exit 4")
+    monkeypatch.setattr("channel.LINGERING_SECONDS", 0.5)
+    answer = shells.run(argv, b"echo now; (sleep 0.1; echo soon) & exit 4")
     assert answer == Answer(4, b"now\nsoon\n", b"")
     started = time.monotonic()
-    late = shells.run(argv, b"echo now; (sleep 2; echo late) &")
+    late = shells.run(argv, b"echo now; (sleep 1.5; echo late) &")
     assert late == Answer(0, b"now\n", b"")
-    assert time.monotonic() - started < 1.9
+    assert time.monotonic() - started < 1.4
     # The late words must not be taken for those of a later command.
-    assert shells.run(argv, b"sleep 1.5; echo mine").stdout == b"mine\n"
+    assert shells.run(argv, b"sleep 1.2; echo mine").stdout == b"mine\n"
 
 
 @pytest.mark.parametrize(("whole", "codes"), [(True, (0, 137)), (False, (137,))])
 def test_a_command_that_kills_its_shell_fails_and_the_next_has_a_new_one(
-    shells: Shells, argv: tuple[str, ...], *, whole: bool, codes: tuple[int, ...]
+    shells: Shells,
+    argv: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    whole: bool,
+    codes: tuple[int, ...],
 ) -> None:
+    monkeypatch.setattr("channel.LINGERING_SECONDS", 0.5)
     shells.run(argv, b"true")
     (idle,) = shells._idle[argv]
     victim = idle._process.pid if whole else "$PPID"
-    answer = shells.run(argv, f"echo before; kill -KILL {victim}; sleep 1".encode())
+    answer = shells.run(argv, f"echo before; kill -KILL {victim}; sleep 0.3".encode())
     # Without its shell the command may still come to its end, and its answer counts.
     assert answer.exit_code in codes
     assert answer.stdout == b"before\n"
@@ -127,9 +133,9 @@ def test_commands_of_several_threads_do_not_wait_for_each_other(
 ) -> None:
     started = time.monotonic()
     with ThreadPoolExecutor(3) as pool:
-        commands = [f"sleep 1; echo {number}".encode() for number in range(3)]
+        commands = [f"sleep 0.5; echo {number}".encode() for number in range(3)]
         answers = [*pool.map(lambda command: shells.run(argv, command).stdout, commands)]
-    assert time.monotonic() - started < 2.5
+    assert time.monotonic() - started < 1.4
     assert answers == [b"0\n", b"1\n", b"2\n"]
 
 
@@ -138,7 +144,7 @@ def test_an_interrupted_commands_shell_is_given_up(shells: Shells, argv: tuple[s
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
         with pytest.raises(KeyboardInterrupt):
             shells.run(argv, b"sleep 3; echo late")

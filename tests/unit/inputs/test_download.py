@@ -250,6 +250,7 @@ def test_a_context_holds_the_files_by_name(
         context([downloads[0], other], tmp_path)
 
 
+@pytest.mark.usefixtures("_hasty")
 def test_a_server_that_drips_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("imgbuild.inputs.download._CHUNK_SECONDS", 0.3)
     left = pytest.raises(MachineError, match="no whole answer within")
