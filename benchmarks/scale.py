@@ -18,7 +18,7 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import Selection, select_images
 from imgbuild.plan import division
-from imgbuild.plan.division import Work, divide, estimated_works
+from imgbuild.plan.division import Work, divide, estimate_works
 from imgbuild.project import Project
 
 PLOT = ROOT / "docs" / "farm.svg"
@@ -108,13 +108,13 @@ def family(images: Sequence[Image], mode: str, count: int) -> list[Member]:
     The division knows what records of earlier builds would say, and nothing of the first one.
     """
     project = Project(ROOT)
-    first = estimated_works(images, project, {})
+    first = estimate_works(images, project, {})
     alone = {
         work.name: sum(seconds for step, seconds in one.items() if not step.startswith("base"))
         for image, work in zip(images, first, strict=True)
         for one in [steps(image, work, mode)]
     }
-    works = first if mode == "cold" else estimated_works(images, project, alone)
+    works = first if mode == "cold" else estimate_works(images, project, alone)
     found = []
     for number in range(count):
         for image, work in zip(images, works, strict=True):

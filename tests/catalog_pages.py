@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from imgbuild.catalog.entries import CatalogEntry, SuiteLine
+from imgbuild.catalog.entries import CatalogEntry
 from imgbuild.catalog.page import catalog_page
 from imgbuild.cli.show_command import image_facts
 from imgbuild.cli.size_command import instruction
@@ -16,6 +16,7 @@ from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
 from imgbuild.publish.record import Record
 from imgbuild.suites.catalog import Suite
+from imgbuild.suites.results import Check, SuiteResult, suite_result
 
 REPOSITORY = "registry.example.org/ml/tensorflow"
 BUILT, PUBLISHED = "tf-2.2-cpu-debian", "tf-2.2-gpu-ubuntu"
@@ -26,20 +27,24 @@ LAYERS = (
     Layer(None, 660_000_000, "COPY /out/ / # buildkit"),
 )
 NOON = "2026-11-20T12:00:00Z"
-SUITES = (
-    SuiteLine(Suite("pins", "every pin is right", None, ""), "passed", 17, (), NOON),
-    SuiteLine(Suite("nodes", "ranks on two nodes", None, ""), "failed", 2, (), NOON),
-    SuiteLine(Suite("gpu_runs", "it computes", None, ""), "skipped", 0, ("no driver",), NOON),
-    SuiteLine(
-        Suite("running", "it ends", None, ""),
-        "passed",
-        3,
-        (),
-        "2026-11-19T12:00:00Z",
-        current=False,
+
+
+def _result(suite: str, when: str, **checks: Any) -> SuiteResult:
+    return suite_result(suite, **checks).model_copy(update={"before": when})
+
+
+SUITES: dict[Suite, SuiteResult | None] = {
+    Suite("pins", "every pin is right", None, ""): _result("pins", NOON, passed=17),
+    Suite("nodes", "ranks on two nodes", None, ""): _result(
+        "nodes", NOON, passed=2, failures=[Check(test="test_ranks", message="no")]
     ),
-    SuiteLine(Suite("tensorboard", "it serves", None, "")),
-)
+    Suite("gpu_runs", "it computes", None, ""): _result(
+        "gpu_runs", NOON, skipped=[Check(test="test_adds", message="no driver")]
+    ),
+    Suite("running", "it ends", None, ""): _result("running", "2026-11-19T12:00:00Z", passed=3),
+    Suite("tensorboard", "it serves", None, ""): None,
+}
+CHANGED = frozenset(suite for suite in SUITES if suite.name == "running")
 
 
 def release(image: Image, name: str = "20261120.1", **changes: Any) -> Record:
@@ -57,7 +62,6 @@ def release(image: Image, name: str = "20261120.1", **changes: Any) -> Record:
         variant=image.variant,
         stack=image.stack,
         pins={pin.component: pin.version for pin in image.pins},
-        suites=(),
         report={},
         substitutes=(),
         published=f"{name[:4]}-{name[4:6]}-{name[6:8]}T10:11:12Z",
@@ -71,12 +75,12 @@ def entry(image: Image, locks: Path) -> CatalogEntry:
         image, image_facts(image, locks), read_lock(locks / image.lock_name).versions
     )
     if image.name == BUILT:
-        return replace(plain, absence="", suites=SUITES, layers=LAYERS)
+        return replace(plain, absence="", suites=SUITES, changed=CHANGED, layers=LAYERS)
     if image.name == PUBLISHED:
         return replace(
             plain,
             absence="",
-            suites=SUITES[:1],
+            suites=dict([*SUITES.items()][:1]),
             layers=LAYERS,
             releases=(release(image), release(image, "20261101.1")),
             moving=(f"{image.minor}-gpu",),

@@ -22,11 +22,11 @@ from imgbuild.files import abandoned_work, is_locked, lock_owner, remove_tree
 from imgbuild.inputs.oci_layout import REPOSITORY as BASE_REPOSITORY
 from imgbuild.inputs.oci_layout import short_id
 from imgbuild.matrix.images import STANDIN_HOST
-from imgbuild.plan.plan import has_own_labels, own_names
+from imgbuild.plan.plan import labels_are_consistent, our_tags
 from imgbuild.publish.upload import note_path, remove_left_tag
-from imgbuild.suites.container import CONTAINER_LABEL, place_of
-from imgbuild.suites.results import ReportStore
+from imgbuild.suites.container import CONTAINER_LABEL, machine_digest
 from imgbuild.suites.runner import folder_name
+from imgbuild.suites.store import ReportStore
 from imgbuild.text import count_text
 
 #: How long logs are kept, in seconds.
@@ -146,7 +146,7 @@ def _find_build_caches(
 
 def _find_leftovers(engine: Engine, state: Path, *, elsewhere: bool) -> Iterator[Garbage]:
     """Yield containers and networks of killed tests, and temporary names of killed runs."""
-    kind, own_place = CleanupKind.LEFTOVERS, place_of(state)
+    kind, own_place = CleanupKind.LEFTOVERS, machine_digest(state)
     for items, remove_item in (
         (engine.containers(CONTAINER_LABEL), engine.remove_container),
         (engine.networks(CONTAINER_LABEL), engine.remove_network),
@@ -182,11 +182,11 @@ def _find_images(
 ) -> Iterator[Garbage]:
     was_to_test = ReportStore(state / "reports").was_to_test
     for image in engine.images(NAME):
-        names, name = own_names(image), folder_name(image.labels[NAME])
+        names, name = our_tags(image), folder_name(image.labels[NAME])
         family = image.labels.get(REPOSITORY, "").removeprefix(STANDIN_HOST)
         foreign = repository not in {None, family}
         # One with tags of others only is theirs now; an untagged one may await its tests.
-        if (image.tags and not names) or not has_own_labels(image):
+        if (image.tags and not names) or not labels_are_consistent(image):
             continue
         if not elsewhere and (foreign or not (names or was_to_test(image.id))):
             continue

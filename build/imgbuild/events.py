@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from imgbuild.outcome import Outcome
 
-class State(StrEnum):
-    """The work on an image that is under way, or its outcome."""
+
+class Phase(StrEnum):
+    """The work on an image that is under way, or that it waits for."""
 
     WAITING = "waiting"
     BUILDING = "building"
@@ -14,29 +16,6 @@ class State(StrEnum):
     TESTING = "testing"
     CHECKING = "checking"
     PUSHING = "pushing"
-    TAGGED = "tagged"
-    UP_TO_DATE = "up to date"
-    PUBLISHED = "published"
-    PASSED = "passed"
-    INCOMPLETE = "incomplete"
-    SKIPPED = "skipped"
-    FAILED = "failed"
-    TIMED_OUT = "timed out"
-    CANCELLED = "cancelled"
-
-    @property
-    def final(self) -> bool:
-        return self not in _MOVING
-
-
-_MOVING = {
-    State.WAITING,
-    State.BUILDING,
-    State.BUILT,
-    State.TESTING,
-    State.CHECKING,
-    State.PUSHING,
-}
 
 
 @dataclass(frozen=True)
@@ -47,7 +26,7 @@ class ImageState:
     """
 
     image: str
-    state: State
+    state: Phase | Outcome
     text: str = ""
     quiet: bool = False
 

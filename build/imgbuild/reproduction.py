@@ -49,9 +49,9 @@ from imgbuild.matrix.images import Image, standin_image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import find_image
-from imgbuild.plan.changes import changes_since
+from imgbuild.plan.changes import find_changes
 from imgbuild.plan.digest import InputReader, input_digest
-from imgbuild.plan.plan import Action, PlanItem, has_own_labels
+from imgbuild.plan.plan import Action, PlanItem, labels_are_consistent
 from imgbuild.project import Project
 from imgbuild.revision import open_revision
 from imgbuild.settings import Settings, base_setting
@@ -189,7 +189,7 @@ def _pull_original(
         stack.callback(lambda: engine.discard(original.id))
         stack.callback(lambda: None if "@" in name else engine.untag(name))
     original = engine.need(name)
-    if not has_own_labels(original):
+    if not labels_are_consistent(original):
         raise InputError(
             f"{name} is not an image of imgbuild's own, or something was added to it: nothing "
             "says what it was built from."
@@ -277,7 +277,7 @@ def _plan_checkout(
         )
     context = replace(context, project=project, images=(image,), settings=settings, inputs=inputs)
     digest = input_digest(image, inputs, RevisionReader(project))
-    changes = changes_since(labels, image, digest)
+    changes = find_changes(labels, image, digest)
     return context, PlanItem(image, digest, Action.BUILD, "reproduced", changes=changes)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from imgbuild.build.gate import image_size, over_budget
+from imgbuild.build.gate import budget_problem, image_size
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import Layer
 
@@ -47,7 +47,7 @@ def measure(name: str, reference: str, engine: Engine, budget: int | None = None
     if stored is None:
         return ImageSize(name, reference, budget=budget)
     history = engine.history(stored.id)
-    excess = over_budget(image_size(history), budget, engine)
+    excess = budget_problem(image_size(history), budget, engine)
     layers = image_layers(history, stored.layers)
     return ImageSize(name, reference, stored.id, layers, budget, excess)
 

@@ -14,7 +14,7 @@ from copied_checkout import SOURCE, TEMPLATE
 
 from imgbuild.engine.client import Engine
 from imgbuild.project import Project
-from imgbuild.suites.container import CONTAINER_LABEL, place_of
+from imgbuild.suites.container import CONTAINER_LABEL, machine_digest
 
 ROOT = SOURCE
 #: Of several workers (pytest -n) each has names of its own.
@@ -122,7 +122,7 @@ class Checkout:
 
     def started(self, engine: Engine) -> set[str]:
         """Return the containers and networks of this checkout's test runs, not of others'."""
-        mine = f"@{place_of(self.state / 'imgbuild')}"
+        mine = f"@{machine_digest(self.state / 'imgbuild')}"
         labelled = [*engine.containers(CONTAINER_LABEL), *engine.networks(CONTAINER_LABEL)]
         return {one.id for one in labelled if one.labels[CONTAINER_LABEL].endswith(mine)}
 

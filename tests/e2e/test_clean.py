@@ -7,7 +7,7 @@ import pytest
 from own_dockerd import OwnDockerd
 from small_project import NAMES, ONE, REPOSITORY, SmallProject, small_project
 
-from imgbuild.suites.container import CONTAINER_LABEL, place_of
+from imgbuild.suites.container import CONTAINER_LABEL, machine_digest
 
 NAME = NAMES[0]
 TAG = f"{REPOSITORY}:1.10-cpu"
@@ -70,7 +70,7 @@ def test_it_removes_what_is_imgbuilds_and_nothing_else(project: SmallProject) ->
     project.say("second")
     project.run(*ONE, "--no-test")
     project.docker("rmi", "keep:1")
-    mine = _leave(project, f"{NAME}@{place_of(project.state / 'imgbuild')}")
+    mine = _leave(project, f"{NAME}@{machine_digest(project.state / 'imgbuild')}")
     project.run("clean")
     assert _everything(project) >= theirs | mine, "showing removes nothing"
     project.run("clean", "--yes")

@@ -78,7 +78,7 @@ def test_a_published_image_with_old_packages_is_to_be_built_again(
             assert image
             facts = (name, image.digest, image.config_digest, 1, release, tag, (), digest)
             published = f"2026-11-20T0{number}:00:00Z"
-            record = Record(*facts, "cpu", "debian", {}, (), {}, (), published, system=system)
+            record = Record(*facts, "cpu", "debian", {}, {}, (), published, system=system)
             put_record(client, record, image)
             words = ("matrix", "--name", name, "--from", repository)
             listed = json.loads(checkout.run(*words, "--outdated").stdout)

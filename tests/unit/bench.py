@@ -24,7 +24,7 @@ from imgbuild.project import Project
 from imgbuild.settings import Settings, StandIn
 from imgbuild.suites.catalog import code_digest
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import Report, SuiteResult, TestFailure
+from imgbuild.suites.results import Check, Report, suite_result
 
 OLD, NEW = "tf-1.10-cpu-debian", "tf-2.2-cpu-debian"
 INPUTS = BuildInputs(
@@ -148,8 +148,10 @@ class Bench:
             raise self.suite_error
         self.tested.append(name)
         self.suites_run.append(suites)
-        failures = (TestFailure("test_x", "no"),) if name in self.faulty else ()
-        results = tuple(SuiteResult(name, 1, failures, (), 1.0) for name in suites)
+        failures = (Check(test="test_x", message="no"),) if name in self.faulty else ()
+        results = tuple(
+            suite_result(name, passed=1, failures=failures, seconds=1.0) for name in suites
+        )
         code = code_digest(self.context.project.suites)
         return Report(name, target.image_id, code, results)
 

@@ -4,10 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 from memory_registry import MemoryRegistry
+from suite_results import stored
 
-from imgbuild.publish.record import Record, SuiteRecord, put_record
+from imgbuild.publish.record import Record, put_record
+from imgbuild.suites.results import Check, suite_result
 
 INPUT = "sha256:" + "1" * 64
+NO_DRIVER = Check(test="test_adds", message="no driver")
 RECORD = Record(
     image="tf-2.2-cpu-debian",
     digest="sha256:" + "2" * 64,
@@ -20,11 +23,10 @@ RECORD = Record(
     variant="cpu",
     stack="debian",
     pins={"tensorflow": "2.2.0", "horovod": "0.19.5"},
-    suites=(
-        SuiteRecord("pins", "passed", 12, 0),
-        SuiteRecord("gpu_runs", "skipped", 0, 3, ("no driver",)),
-    ),
-    report={"pins": {"verdict": "passed", "key": "sha256:a", "skipped": []}},
+    report={
+        "pins": stored(suite_result("pins", passed=12), "sha256:a"),
+        "gpu_runs": stored(suite_result("gpu_runs", skipped=[NO_DRIVER] * 3), "sha256:b"),
+    },
     substitutes=("cpython",),
     published="2026-11-20T10:11:12Z",
 )

@@ -21,8 +21,8 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
 from imgbuild.files import ensure_folder
 from imgbuild.publish.upload import note_path
-from imgbuild.suites.container import CONTAINER_LABEL, place_of
-from imgbuild.suites.results import ReportStore
+from imgbuild.suites.container import CONTAINER_LABEL, machine_digest
+from imgbuild.suites.store import ReportStore
 
 EPOCH = 1793491200
 NAME, REPOSITORY = "tf-2.2-cpu-debian", "imgbuild/tensorflow"
@@ -139,7 +139,7 @@ def test_clean_locks_no_path_that_a_label_names(engine: FakeEngine, state: Path)
     """Anybody's image can have the label, and its containers inherit it."""
     named = replace(image(1), labels={**image(1).labels, "imgbuild.name": "../../../named"})
     engine.stored = {named.id: named}
-    mine = {CONTAINER_LABEL: f"../../../tested@{place_of(state)}"}
+    mine = {CONTAINER_LABEL: f"../../../tested@{machine_digest(state)}"}
     engine.start(named.id, command=["sleep"], labels=mine)
     run("--yes")
     assert engine.running == {}
@@ -149,7 +149,7 @@ def test_clean_locks_no_path_that_a_label_names(engine: FakeEngine, state: Path)
 
 def test_clean_removes_temporary_names(engine: FakeEngine, state: Path) -> None:
     """Of this state folder: another's build may be at work."""
-    mine = f"{TEMPORARY_NAMES}:{place_of(state)}-1"
+    mine = f"{TEMPORARY_NAMES}:{machine_digest(state)}-1"
     other = f"{TEMPORARY_NAMES}:{'0' * 12}-1"
     own = StoredImage("sha256:own", ("me/own:1", mine, other))
     engine.stored = {own.id: own}

@@ -24,10 +24,12 @@ from project_copy import command
 from published_images import RECORD, publish
 from registry_server import registry_server
 from socket_server import SocketServer, socket_server
+from suite_results import stored
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import record_tag
+from imgbuild.outcome import Outcome
 from imgbuild.project import Project
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.extended_candidate import Candidate, ExtendedCandidate
@@ -38,21 +40,20 @@ from imgbuild.publish.provenance import (
     make_statement,
     read_configuration,
 )
-from imgbuild.publish.record import ARTIFACT_TYPE, Record, SuiteRecord, read_record
+from imgbuild.publish.record import ARTIFACT_TYPE, Record, read_record
 from imgbuild.publish.signed_image import SignedImage, read_provenances
 from imgbuild.registry.repository import digest_of
-from imgbuild.registry.signing import attested_suites
 from imgbuild.settings import Settings, load_settings, local_prefix
-from imgbuild.suites.catalog import read_suites, required, suite_keys
+from imgbuild.suites.catalog import read_suites, select_required, suite_keys
 from imgbuild.suites.expectation import expectation
 from imgbuild.suites.results import (
+    Check,
     Report,
-    ReportStore,
-    SuiteResult,
-    TestFailure,
-    TestSkip,
-    Verdict,
+    attested_suites,
+    read_results,
+    suite_result,
 )
+from imgbuild.suites.store import ReportStore
 
 FROZEN = Path(__file__).parent / "frozen"
 RELEASE, DAY = "20261120.1", datetime(2026, 11, 20, 10, 11, 12, tzinfo=UTC)
@@ -65,25 +66,35 @@ INPUT = "sha256:" + "1" * 64
 TAG = f"1.10.0-cpu-py36-ubuntu16.04-intelmpi2018.3.222-{RELEASE}"
 #: The results of suites in the frozen images: each kind of outcome.
 RESULTS = (
-    SuiteResult("pins", 12, (), (), 1.5),
-    SuiteResult("tensorflow", 5, (TestFailure("test_adds[2]", "E   assert 1 == 2"),), (), 2.0),
-    SuiteResult("tensorboard", 4, (), (TestSkip("test_page", "no browser"),), 3.0),
-    SuiteResult(
-        "horovod",
-        3,
-        (),
-        (),
-        180.25,
-        timed_out=(TestFailure("test_ranks[4]", "ran out of time: waiting for rank 1"),),
+    suite_result("pins", passed=12, seconds=1.5),
+    suite_result(
+        "tensorflow",
+        passed=5,
+        failures=(Check(test="test_adds[2]", message="E   assert 1 == 2"),),
+        seconds=2.0,
     ),
-    SuiteResult("gpu_runs", 0, (), (TestSkip("test_adds", "no NVIDIA driver"),), 0.1),
+    suite_result(
+        "tensorboard",
+        passed=4,
+        skipped=(Check(test="test_page", message="no browser"),),
+        seconds=3.0,
+    ),
+    suite_result(
+        "horovod",
+        passed=3,
+        seconds=180.25,
+        timed_out=(Check(test="test_ranks[4]", message="ran out of time: waiting for rank 1"),),
+    ),
+    suite_result(
+        "gpu_runs", skipped=(Check(test="test_adds", message="no NVIDIA driver"),), seconds=0.1
+    ),
 )
 VERDICTS = {
-    "pins": Verdict.PASSED,
-    "tensorflow": Verdict.FAILED,
-    "tensorboard": Verdict.INCOMPLETE,
-    "horovod": Verdict.TIMED_OUT,
-    "gpu_runs": Verdict.SKIPPED,
+    "pins": Outcome.PASSED,
+    "tensorflow": Outcome.FAILED,
+    "tensorboard": Outcome.INCOMPLETE,
+    "horovod": Outcome.TIMED_OUT,
+    "gpu_runs": Outcome.SKIPPED,
 }
 KEYS = {name: f"sha256:{number:064x}" for number, name in enumerate(VERDICTS, 16)}
 
@@ -161,7 +172,7 @@ def _put_results(folder: Path, image_id: str, keys: Mapping[str, str]) -> None:
 def _keys(image: Image, project: Project) -> dict[str, str]:
     """Return the keys that today's suites have for an image."""
     facts = expectation(image, project, None)
-    return dict(suite_keys(required(read_suites(project.suites), facts), facts))
+    return dict(suite_keys(select_required(read_suites(project.suites), facts), facts))
 
 
 def test_list_prints_the_same_json() -> None:
@@ -260,19 +271,18 @@ def test_stored_report_is_read(tmp_path: Path) -> None:
     assert store.work_seconds(image_id) == 61.5
     found = store.passed(image_id, KEYS)
     passed = {result.suite: result for result in RESULTS if result.suite in {"pins", "gpu_runs"}}
-    assert found == {name: replace(result, before=TIME) for name, result in passed.items()}
+    assert found == {
+        name: stored(result, KEYS[name], before=TIME, gpus="") for name, result in passed.items()
+    }
     assert {name: result.verdict for name, result in found.items()} == {
         name: VERDICTS[name] for name in passed
     }
     assert store.passed(image_id, KEYS, gpus="another GPU").keys() == {"pins"}
-    assert store.verdict(image_id, KEYS) is Verdict.FAILED
-    assert store.verdict(image_id, {"pins": KEYS["pins"]}) is Verdict.PASSED
+    assert store.verdict(image_id, KEYS) is Outcome.FAILED
+    assert store.verdict(image_id, {"pins": KEYS["pins"]}) is Outcome.PASSED
     for suite in ("tensorboard", "horovod"):
-        assert store.verdict(image_id, {suite: KEYS[suite]}) is Verdict.UNKNOWN
-    entry = store.document(image_id)["horovod"]
-    assert entry["timed_out"] == [
-        {"test": "test_ranks[4]", "message": "ran out of time: waiting for rank 1"}
-    ]
+        assert store.verdict(image_id, {suite: KEYS[suite]}) is Outcome.UNKNOWN
+    assert store.results(image_id)["horovod"].timed_out == RESULTS[3].timed_out
 
 
 def test_stored_report_of_a_pulled_image_is_read(tmp_path: Path) -> None:
@@ -289,7 +299,7 @@ def test_stored_report_of_a_pulled_image_is_read(tmp_path: Path) -> None:
     assert found["pins"].found == "registry.example.org/ml/tensorflow"
     assert found["tensorflow"].found is None
     assert (found["tensorflow"].passed, found["tensorflow"].before) == (6, TIME)
-    assert store.verdict(image_id, keys) is Verdict.PASSED
+    assert store.verdict(image_id, keys) is Outcome.PASSED
 
 
 # Records
@@ -297,13 +307,8 @@ def test_stored_report_of_a_pulled_image_is_read(tmp_path: Path) -> None:
 
 #: The report of an image that may be published.
 PUBLISHED = {
-    "pins": {
-        **RESULTS[0].as_json(),
-        "key": KEYS["pins"],
-        "gpus": None,
-        "before": TIME,
-    },
-    "gpu_runs": {**RESULTS[4].as_json(), "key": KEYS["gpu_runs"], "gpus": None, "before": TIME},
+    "pins": stored(RESULTS[0], KEYS["pins"], before=TIME),
+    "gpu_runs": stored(RESULTS[4], KEYS["gpu_runs"], before=TIME),
 }
 LABELS = {
     "imgbuild.snapshot.ubuntu": "20261101T000000Z",
@@ -391,12 +396,6 @@ def test_extension_record_is_written_the_same(extended: ExtendedCandidate) -> No
     _compare("record-extended.json", _published(extended, f"1-{RELEASE}"))
 
 
-SUITES = (
-    SuiteRecord("pins", "passed", 12, 0),
-    SuiteRecord("gpu_runs", "skipped", 0, 1, ("no NVIDIA driver",)),
-)
-
-
 def test_record_is_read() -> None:
     document = _frozen("record.json")
     record = _read(document)
@@ -410,7 +409,6 @@ def test_record_is_read() -> None:
         "input_digest": INPUT,
         "variant": "cpu",
         "stack": "ubuntu",
-        "suites": SUITES,
         "report": PUBLISHED,
         "substitutes": ("suite gpu_runs skipped: no NVIDIA driver",),
         "published": TIME,
@@ -437,14 +435,14 @@ def test_retired_extension_record_is_read() -> None:
     assert record.lock == EXTENDED_LABELS["imgbuild.added.lock"]
     assert record.not_run == ("horovod",)
     assert record.pins == {"tensorflow": "1.10.0"}
-    assert record.suites == SUITES
+    assert record.report == PUBLISHED
 
 
 def test_record_without_later_keys_is_read() -> None:
     """The first records had no packages, system, times, retirement, base or lock."""
     document = _frozen("record-before.json")
     record = _read(document)
-    assert record.suites == (SuiteRecord("pins", "passed", 12, 0),)
+    assert record.report == {"pins": PUBLISHED["pins"]}
     assert (record.packages, record.snapshots, record.system) == ({}, {}, {})
     assert (record.build_seconds, record.retired, record.base, record.lock) == (0, "", "", "")
     assert (record.tag, record.published) == (document["tag"], TIME)
@@ -523,9 +521,10 @@ def test_attested_results_count(tmp_path: Path) -> None:
     """Those of a signed provenance are good on another machine, as `build --pull` takes them."""
     suites = attested_suites([_frozen("statement.json")["predicate"]])
     store, image_id = ReportStore(tmp_path), "sha256:" + "a" * 64
-    store.import_results(image_id, suites, "registry.example.org/ml/tensorflow", signed_by="me")
+    found = "registry.example.org/ml/tensorflow"
+    store.import_results(image_id, read_results(suites), found, signed_by="me")
     keys = {name: KEYS[name] for name in ("pins", "gpu_runs")}
-    assert store.verdict(image_id, keys) is Verdict.PASSED
+    assert store.verdict(image_id, keys) is Outcome.PASSED
     assert store.passed(image_id, keys)["pins"].passed == 12
 
 

@@ -1,6 +1,7 @@
 """Open what a build, test or push needs: settings, engine, inputs, and where results go."""
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -19,14 +20,15 @@ from imgbuild.files import hold_lock, lock_owner
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.matrix.selection import build_hint
+from imgbuild.outcome import Outcome
 from imgbuild.plan.digest import InputDigest, InputReader, input_digest
 from imgbuild.plan.plan import PlanItem, make_plan
 from imgbuild.process import run
 from imgbuild.project import REVISION, Project
 from imgbuild.settings import Settings
-from imgbuild.suites.catalog import read_suites, required, suite_keys
+from imgbuild.suites.catalog import read_suites, select_required, suite_keys
 from imgbuild.suites.expectation import expectation
-from imgbuild.suites.results import ReportStore, Verdict
+from imgbuild.suites.store import ReportStore
 from imgbuild.user_folders import state_dir
 
 if TYPE_CHECKING:
@@ -94,8 +96,14 @@ class BuildContext:
     def test_session(self) -> "TestSession":
         from imgbuild.suites.runner import TestSession  # noqa: PLC0415
 
-        listener = self.display.show_state
-        return TestSession(self.project, self.engine, self.store, self.reports, listener)
+        return TestSession(
+            project=self.project,
+            engine=self.engine,
+            store=self.store,
+            reports=self.reports,
+            listener=self.display.show_state,
+            slots=threading.Semaphore(self.options.jobs),
+        )
 
     @cached_property
     def buildx(self) -> "Buildx":
@@ -168,7 +176,7 @@ class BuildContext:
         keys = {}
         for image in self.images:
             expected = self.expected(image)
-            keys[image.name] = suite_keys(required(suites, expected), expected)
+            keys[image.name] = suite_keys(select_required(suites, expected), expected)
         return keys
 
     @cached_property
@@ -184,7 +192,7 @@ class BuildContext:
         # Engine and driver are asked for GPUs only where the answer matters.
         if verdict is not self.store.verdict(image_id, keys, gpus=""):
             verdict = self.store.verdict(image_id, keys, gpus=self.gpus)
-        return {Verdict.PASSED: True, Verdict.FAILED: False}.get(verdict)
+        return {Outcome.PASSED: True, Outcome.FAILED: False}.get(verdict)
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, TextIO
 
-from imgbuild.events import ImageState, State
+from imgbuild.events import ImageState, Phase
+from imgbuild.outcome import Outcome
 from imgbuild.text import clock_time, printable
 
 if TYPE_CHECKING:
@@ -31,24 +32,24 @@ QUIET_SECONDS = 60.0
 STEP_WIDTH, BAR_WIDTH = 72, 25
 #: The colour of a state; what is at work is cyan.
 _STYLES = {
-    State.WAITING: "dim",
-    State.UP_TO_DATE: "dim",
-    State.PUBLISHED: "green",
-    State.PASSED: "green",
-    State.TAGGED: "green",
-    State.FAILED: "bold red",
-    State.TIMED_OUT: "yellow",
-    State.CANCELLED: "yellow",
+    Phase.WAITING: "dim",
+    Outcome.UP_TO_DATE: "dim",
+    Outcome.PUBLISHED: "green",
+    Outcome.PASSED: "green",
+    Outcome.TAGGED: "green",
+    Outcome.FAILED: "bold red",
+    Outcome.TIMED_OUT: "yellow",
+    Outcome.CANCELLED: "yellow",
 }
 #: The order of images if not all fit: those that need attention, then those at work.
 _URGENCY = (
-    State.FAILED,
-    State.TIMED_OUT,
-    State.BUILDING,
-    State.TESTING,
-    State.BUILT,
-    State.CANCELLED,
-    State.WAITING,
+    Outcome.FAILED,
+    Outcome.TIMED_OUT,
+    Phase.BUILDING,
+    Phase.TESTING,
+    Phase.BUILT,
+    Outcome.CANCELLED,
+    Phase.WAITING,
 )
 _OPTIONS = re.compile(r"\b(RUN|COPY|ADD)(?:\s+--\S+)+")
 _HERE_DOCUMENT = re.compile(r"\s*<<'?\w+'?(?: \(.*\))?$")
@@ -62,7 +63,7 @@ class ImageLine:
     """
 
     image: str
-    state: State = State.WAITING
+    state: Phase | Outcome = Phase.WAITING
     text: str = ""
     since: float | None = None
     until: float | None = None
@@ -71,7 +72,7 @@ class ImageLine:
     @property
     def has_work(self) -> bool:
         """Whether there is, or was, anything to do for the image."""
-        return self.state is not State.UP_TO_DATE or self.since is not None
+        return self.state is not Outcome.UP_TO_DATE or self.since is not None
 
     @property
     def step(self) -> Step | None:
@@ -123,8 +124,10 @@ class BuildDisplay:
         with self._lock:
             line, now = self._lines[event.image], self._clock()
             changed = line.state is not event.state
-            if not (line.state.final and event.state.final):  # setting a tag later takes no time
-                line.until = now if event.state.final else None
+            has_ended = isinstance(event.state, Outcome)
+            # Setting a tag later takes no time.
+            if not (has_ended and isinstance(line.state, Outcome)):
+                line.until = now if has_ended else None
             line.state, line.text, line.steps = event.state, event.text, {}
             if not line.has_work:
                 return
@@ -196,7 +199,7 @@ class BuildDisplay:
 
     @property
     def _done_count(self) -> int:
-        return sum(line.state.final for line in self._lines_with_work)
+        return sum(isinstance(line.state, Outcome) for line in self._lines_with_work)
 
     @property
     def _is_alone(self) -> bool:
@@ -234,7 +237,7 @@ class BuildDisplay:
         """Return ``12 of 34 done, 2 building, 1 testing, 3m12s, longest: 2/2 RUN make of …``."""
         counts, now = Counter(line.state for line in self._lines.values()), self._clock()
         parts = [f"{self._done_count} of {len(self._lines_with_work)} done"]
-        shown = (State.BUILDING, State.TESTING, State.WAITING, State.FAILED)
+        shown = (Phase.BUILDING, Phase.TESTING, Phase.WAITING, Outcome.FAILED)
         parts += [f"{counts[state]} {state}" for state in shown if counts[state]]
         parts.append(clock_time(now - self._started))
         longest: tuple[float, Step, ImageLine] | None = None

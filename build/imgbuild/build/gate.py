@@ -19,9 +19,9 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import ReportStore
-from imgbuild.suites.runner import TestOptions
+from imgbuild.suites.runner import TestSession
 from imgbuild.suites.session import report_on
+from imgbuild.suites.store import ReportStore
 
 #: The stage that holds nothing but ``/libcuda.so.1``.
 STUB = "driver-stub"
@@ -40,7 +40,7 @@ def image_size(history: Iterable[Layer]) -> int:
     return sum(entry.size for entry in history)
 
 
-def over_budget(size: int, budget: int | None, engine: Engine) -> str | None:
+def budget_problem(size: int, budget: int | None, engine: Engine) -> str | None:
     """Return why an image of ``size`` bytes is too large; None if it is not, or has no budget."""
     if budget is None:
         return None
@@ -60,11 +60,11 @@ def suite_target(
 ) -> TestTarget:
     """Return an image of the matrix as what is tested, under ``reference`` or its own tag."""
     return TestTarget(
-        image.name,
-        image_id,
-        reference or image.tags[0],
-        image.variant,
-        context.expected(image),
+        name=image.name,
+        image_id=image_id,
+        reference=reference or image.tags[0],
+        variant=image.variant,
+        expected=context.expected(image),
         export_stub=partial(export_stub, image, image_id, context),
     )
 
@@ -82,13 +82,19 @@ def export_stub(image: Image, image_id: str, context: BuildContext, folder: Path
     for error in failed.values():
         raise error
     load_base(context.inputs.bases[image.os_name], context.engine)  # or BuildKit looks for it
-    buildx, folders = context.builders[0], downloads[image.name]
-    own, inputs = buildx.builder is None, context.inputs
-    target = stage_target(image, STUB, inputs, folders, context.project, in_engine=own)
+    buildx = context.builders[0]
+    target = stage_target(
+        image,
+        STUB,
+        context.inputs,
+        downloads[image.name],
+        context.project,
+        in_engine=buildx.builder is None,
+    )
     export_stage(target, folder, context, buildx)
 
 
-def test_and_tag(built: BuildResult, context: BuildContext, options: TestOptions) -> BuildResult:
+def test_and_tag(built: BuildResult, context: BuildContext, session: TestSession) -> BuildResult:
     """Test the image if that is to be done, and tag it if it passed.
 
     An image that is larger than its budget is not tested, and gets no tag.
@@ -99,12 +105,12 @@ def test_and_tag(built: BuildResult, context: BuildContext, options: TestOptions
     # What is built from stand-ins has no budget.
     budget = None if context.settings.standin else item.image.budget
     result = replace(built, size=size)
-    if excess := over_budget(size, budget, engine):
-        return replace(result, error=CheckFailedError(excess))
+    if problem := budget_problem(size, budget, engine):
+        return replace(result, error=CheckFailedError(problem))
     if context.options.test and item.action in {Action.BUILD, Action.TEST}:
         started = time.monotonic()
         target = suite_target(item.image, image_id, context)
-        report = report_on(target, context.test_session, options)
+        report = report_on(target, session)
         result = replace(result, report=report, test_seconds=time.monotonic() - started)
         if not report.ok:
             files = f"{context.reports / item.image.name}/report.json, pytest.txt"
@@ -121,8 +127,8 @@ def _tag(item: PlanItem, image_id: str, engine: Engine, store: ReportStore) -> N
     """
     for reference in item.image.tags:
         engine.tag(image_id, reference)
-    for other in engine.images(f"{NAME}={item.image.name}"):
-        ours = other.labels.get(REPOSITORY) == item.image.repository
-        superseded = other.labels.get(INPUT_DIGEST) != item.digest.total
-        if ours and superseded and not other.tags and store.is_own(other.id):
-            engine.discard(other.id)
+    for stored in engine.images(f"{NAME}={item.image.name}"):
+        same_repository = stored.labels.get(REPOSITORY) == item.image.repository
+        superseded = stored.labels.get(INPUT_DIGEST) != item.digest.total
+        if same_repository and superseded and not stored.tags and store.is_own(stored.id):
+            engine.discard(stored.id)

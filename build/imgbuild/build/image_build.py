@@ -17,10 +17,10 @@ from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.build import BuildTarget, build_image, export_files
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.steps import Step
-from imgbuild.events import ImageState, State
+from imgbuild.events import ImageState, Phase
 from imgbuild.files import work_folder
 from imgbuild.plan.plan import PlanItem
-from imgbuild.suites.container import place_of
+from imgbuild.suites.container import machine_digest
 from imgbuild.text import clock_time
 from imgbuild.user_folders import cache_dir
 
@@ -51,7 +51,7 @@ def build_item(  # noqa: PLR0913 - what, of what, by whom
     """
     image, started = item.image, time.monotonic()
     where = f"on {buildx.builder}" if buildx.builder else ""
-    context.display.show_state(ImageState(image.name, State.BUILDING, where))
+    context.display.show_state(ImageState(image.name, Phase.BUILDING, where))
 
     def show(step: Step) -> None:
         context.display.show_step(image.name, step)
@@ -84,7 +84,7 @@ def build_item(  # noqa: PLR0913 - what, of what, by whom
         buildx, target, log=log, show=show, epoch=epoch, stopped=stopped
     )
     took = time.monotonic() - started
-    context.display.show_state(ImageState(image.name, State.BUILT, f"in {clock_time(took)}"))
+    context.display.show_state(ImageState(image.name, Phase.BUILT, f"in {clock_time(took)}"))
     return BuildResult(
         item,
         image_id,
@@ -126,7 +126,7 @@ def temporary_name(image_id: str, context: BuildContext) -> Iterator[str]:
 
     BuildKit takes no id, and another name can move to another image meanwhile.
     """
-    name = f"{TEMPORARY_NAMES}:{place_of(context.state)}-{secrets.token_hex(6)}"
+    name = f"{TEMPORARY_NAMES}:{machine_digest(context.state)}-{secrets.token_hex(6)}"
     context.engine.tag(image_id, name)
     try:
         yield name

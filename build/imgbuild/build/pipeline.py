@@ -1,6 +1,5 @@
 """Run the plan of a build: pull, build, test, tag."""
 
-import threading
 from collections import deque
 from collections.abc import Sequence
 
@@ -10,10 +9,10 @@ from imgbuild.build.pull import PullSource, pull_images, untag_pulled
 from imgbuild.build.result import Build, BuildResult
 from imgbuild.build.workers import ImageQueue, run_queue, sort_items
 from imgbuild.errors import ImgbuildError
-from imgbuild.events import ImageState, State
+from imgbuild.events import ImageState
+from imgbuild.outcome import Outcome
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.container import remove_leftovers
-from imgbuild.suites.runner import TestOptions
 
 
 def run_plan(
@@ -42,7 +41,7 @@ def run_plan(
         context=context,
         done=add_result,
         must_stop=must_stop,
-        test_options=TestOptions(slots=threading.Semaphore(context.options.jobs)),
+        test_session=context.test_session,
     )
     stop: ImgbuildError | OSError | None = None
     try:
@@ -68,7 +67,7 @@ def run_plan(
     return Build(tuple(ordered), len(items), stop, disk)
 
 
-def _state(result: BuildResult) -> State:
+def _state(result: BuildResult) -> Outcome:
     if result.ok:
-        return State.UP_TO_DATE if result.item.action is Action.NOTHING else State.TAGGED
-    return State.CANCELLED if result.cancelled else State.FAILED
+        return Outcome.UP_TO_DATE if result.item.action is Action.NOTHING else Outcome.TAGGED
+    return Outcome.CANCELLED if result.cancelled else Outcome.FAILED

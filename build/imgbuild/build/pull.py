@@ -18,8 +18,9 @@ from imgbuild.matrix.tags import INPUT_PREFIX, input_tag
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.registry.signing import Trust, attested_suites, read_trust
+from imgbuild.registry.signing import Trust, read_trust
 from imgbuild.settings import Settings
+from imgbuild.suites.results import SuiteResult, attested_suites, read_results
 
 T = TypeVar("T")
 
@@ -90,7 +91,9 @@ class PullSource:
         self.log(f"{reference} is not {item.image.name}, as its tag says; it is built here.")
         return None
 
-    def signed_results(self, item: PlanItem, image: StoredImage) -> Mapping[str, Any] | None:
+    def signed_results(
+        self, item: PlanItem, image: StoredImage
+    ) -> Mapping[str, SuiteResult] | None:
         """Return the results of suites in the signed provenance of an image of the engine.
 
         None if nobody is trusted, or the image is not the published one.
@@ -99,7 +102,7 @@ class PullSource:
         if self.trust is None or manifest is None or not manifest.is_image(image.id):
             return None
         try:
-            return attested_suites(self._read_provenances(self.trust, manifest, item))
+            return read_results(attested_suites(self._read_provenances(self.trust, manifest, item)))
         except CheckFailedError as error:
             self.log(f"{item.image.name} is tested here, since its results are not signed: {error}")
             return None

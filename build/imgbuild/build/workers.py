@@ -17,7 +17,7 @@ from imgbuild.engine.failure import BuildFailedError
 from imgbuild.errors import ImgbuildError, MachineError
 from imgbuild.parallel import in_parallel
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.suites.runner import TestOptions
+from imgbuild.suites.runner import TestSession
 
 #: How many images each builder builds, or has tested, at a time: while one is exported or tested,
 #: another is built.
@@ -38,7 +38,7 @@ class ImageQueue:
     context: BuildContext
     done: Callable[[BuildResult], None]
     must_stop: Callable[[], bool]
-    test_options: TestOptions
+    test_session: TestSession
     compilers: dict[str, threading.Lock] = field(
         default_factory=lambda: defaultdict(threading.Lock)
     )
@@ -50,7 +50,7 @@ class ImageQueue:
 
     def interrupt(self) -> None:
         self.interrupted.set()
-        self.test_options.stop.set()
+        self.test_session.stop.set()
 
 
 def sort_items(items: Iterable[PlanItem]) -> list[PlanItem]:
@@ -123,7 +123,7 @@ def _build_and_test(item: PlanItem, queue: ImageQueue, buildx: Buildx | None) ->
     context.store.import_results(result.image_id or "", {}, built=own, seconds=seconds)
     if queue.is_stopped():
         return replace(result, cancelled=True)
-    return test_and_tag(result, context, queue.test_options)
+    return test_and_tag(result, context, queue.test_session)
 
 
 def _is_lost(buildx: Buildx | None, queue: ImageQueue) -> bool:

@@ -1,7 +1,7 @@
 """Two images side by side: pins, GPUs, packages, sizes, suites, as far as each is known."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from typing import get_args
 
@@ -9,10 +9,8 @@ from imgbuild.build.context import image_locks
 from imgbuild.catalog.entries import (
     CatalogEntry,
     Log,
-    SuiteLine,
     add_built,
     recorded_suites,
-    suite_lines,
 )
 from imgbuild.differences import changed_values
 from imgbuild.dockerfile.labels import MPI_FLAVOUR, PIN
@@ -31,10 +29,11 @@ from imgbuild.publish.record import PublishedRepository, Record, read_published
 from imgbuild.registry.repository import json_object, split_reference
 from imgbuild.registry.repository_client import connect
 from imgbuild.sizes import measure
-from imgbuild.suites.catalog import read_suites
+from imgbuild.suites.catalog import Suite, read_suites
 from imgbuild.suites.container import read_contents
-from imgbuild.suites.results import ReportStore
+from imgbuild.suites.results import SuiteResult
 from imgbuild.suites.runner import folder_name
+from imgbuild.suites.store import ReportStore
 from imgbuild.user_folders import state_dir
 
 #: In place of a release: the latest one.
@@ -95,7 +94,7 @@ def _describe_planned(image: Image, project: Project, log: Log) -> Sections:
         "gpus": _gpus(image),
         "packages": locked_packages(image, project.locks),
         "size": size,
-        "suites": entry.absence or _verdicts(entry.suites),
+        "suites": entry.absence or _verdicts(entry.suites, entry.changed),
     }
 
 
@@ -142,7 +141,8 @@ def _describe_reference(reference: str, project: Project, matrix: Matrix, log: L
         with image_locks([folder_name(reference)], engine.host, state_dir() / "locks"):
             contents = read_contents(reference, stored.id, engine)
         size = measure(reference, stored.id, engine).size
-    report = ReportStore(state_dir() / "reports").document(stored.id)
+    stored_results = ReportStore(state_dir() / "reports").results(stored.id)
+    results = {suite: stored_results.get(suite.name) for suite in read_suites(project.suites)}
     versions = {"tensorflow": contents.tensorflow, "python": contents.python}
     versions |= {"mpi": contents.mpi[1], "os": contents.os[1], _MPI: contents.mpi[0]}
     return {
@@ -151,7 +151,7 @@ def _describe_reference(reference: str, project: Project, matrix: Matrix, log: L
         "gpus": _NOT_OF_MATRIX,
         "packages": contents.packages,
         "size": {UNPACKED: size},
-        "suites": _verdicts(suite_lines(read_suites(project.suites), report)),
+        "suites": _verdicts(results),
     }
 
 
@@ -191,8 +191,14 @@ def _gpus(image: Image) -> Section:
     return {"oldest driver": image.cuda.driver, **served}
 
 
-def _verdicts(suites: Iterable[SuiteLine]) -> dict[str, Value]:
-    return {line.suite.name: line.verdict for line in suites if line.verdict and line.current}
+def _verdicts(
+    suites: Mapping[Suite, SuiteResult | None], changed: Collection[Suite] = ()
+) -> dict[str, Value]:
+    return {
+        suite.name: result.verdict
+        for suite, result in suites.items()
+        if result and suite not in changed
+    }
 
 
 def _labelled_pins(labels: Mapping[str, str]) -> dict[str, Value]:

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.dockerfile.lockfile import read_lock
@@ -16,14 +16,16 @@ from imgbuild.engine.types import Layer
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import parse_strict_json
 from imgbuild.matrix.images import Image
+from imgbuild.outcome import Outcome
 from imgbuild.parallel import in_parallel
 from imgbuild.plan.plan import NEVER_BUILT, NO_RECORD
 from imgbuild.project import Project
-from imgbuild.publish.record import PublishedRepository, Record, read_published, skip_reasons
+from imgbuild.publish.record import PublishedRepository, Record, read_published
 from imgbuild.registry.repository_client import LARGEST_DOCUMENT, RegistryClient, connect
 from imgbuild.scan.findings import Scan, find_unsupported_parts, read_scan
 from imgbuild.sizes import measure
 from imgbuild.suites.catalog import Suite, read_suites
+from imgbuild.suites.results import SuiteResult
 
 Log = Callable[[str], None]
 #: Why nothing is known of an image.
@@ -32,34 +34,23 @@ OTHER_INPUTS = "is in the engine, built from other inputs"
 _FLAGS = re.compile(r" --\S+")
 
 
-class SuiteLine(NamedTuple):
-    """What one suite found; without ``verdict`` nothing, and not ``current`` if it changed since.
-
-    ``when`` is the ISO 8601 time of the result.
-    """
-
-    suite: Suite
-    verdict: str = ""
-    passed: int = 0
-    skipped: tuple[str, ...] = ()
-    when: str = ""
-    current: bool = True
-
-
 @dataclass(frozen=True)
 class CatalogEntry:
     """An image of the matrix, and what is known of it if it is built here or published.
 
     ``facts`` are what ``show --json`` prints of it. ``absence`` is a sentence if it is neither
-    built here nor published. ``layers`` are the lowest first; those of a registry are packed.
-    ``releases`` are the newest first, and ``moving`` the tags that point to the first.
+    built here nor published. ``suites`` are those of its day, each with its result, if any;
+    ``changed`` are suites that changed since their result. ``layers`` are the lowest first; those
+    of a registry are packed. ``releases`` are the newest first, and ``moving`` the tags that point
+    to the first.
     """
 
     image: Image
     facts: Mapping[str, Any] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
     absence: str = NOT_BUILT
-    suites: tuple[SuiteLine, ...] = ()
+    suites: Mapping[Suite, SuiteResult | None] = field(default_factory=dict)
+    changed: frozenset[Suite] = frozenset()
     layers: tuple[Layer, ...] = ()
     #: The latest scan on this machine.
     scan: Scan | None = None
@@ -74,9 +65,12 @@ class CatalogEntry:
     @property
     def tested(self) -> bool:
         """Whether no suite failed, has changed or lacks a result; one without GPUs is skipped."""
-        bad = {"", "failed", "timed out"}
-        fine = all(suite.current and suite.verdict not in bad for suite in self.suites)
-        return fine and any(suite.passed for suite in self.suites)
+        results = [result for result in self.suites.values() if result]
+        if self.changed or len(results) < len(self.suites):
+            return False
+        bad = {Outcome.FAILED, Outcome.TIMED_OUT}
+        failed = any(result.verdict in bad for result in results)
+        return not failed and any(result.passed for result in results)
 
     @property
     def unsupported(self) -> tuple[str, ...]:
@@ -143,11 +137,15 @@ def add_built(
                 name = item.image.name
                 if item.image_id:
                     keys = context.suite_keys[name]
-                    own = [suite for suite in suites if suite.name in keys]
+                    stored = context.store.results(item.image_id)
+                    results = {
+                        suite: stored.get(suite.name) for suite in suites if suite.name in keys
+                    }
                     known[name] = replace(
                         known[name],
                         absence="",
-                        suites=suite_lines(own, context.store.document(item.image_id), keys),
+                        suites=results,
+                        changed=changed_suites(results, keys),
                         layers=measure(name, item.image_id, context.engine).layers,
                         scan=read_scan(item.image_id, context.state),
                     )
@@ -176,6 +174,7 @@ def _add_published(
         entry,
         absence="",
         suites=recorded_suites(releases[0], suites),
+        changed=frozenset(),
         layers=packed_layers(releases[0], registry),
         scan=None,
         releases=tuple(releases),
@@ -221,21 +220,15 @@ def name_stages(layers: Sequence[Layer], chain: Iterable[Stage]) -> tuple[Layer,
     return tuple(named)
 
 
-def recorded_suites(record: Record, suites: Iterable[Suite]) -> tuple[SuiteLine, ...]:
-    """Return a line for each suite that ran before the image was published."""
-    return suite_lines([suite for suite in suites if suite.name in record.report], record.report)
+def recorded_suites(record: Record, suites: Iterable[Suite]) -> dict[Suite, SuiteResult | None]:
+    """Return the suites that ran before the image was published, with their results."""
+    return {suite: record.report[suite.name] for suite in suites if suite.name in record.report}
 
 
-def suite_lines(
-    suites: Iterable[Suite], report: Mapping[str, Any], keys: Mapping[str, str] | None = None
-) -> tuple[SuiteLine, ...]:
-    """Return a line for each suite; with ``keys``, a result of another form is not current."""
-    lines = []
-    for suite in suites:
-        line, entry = SuiteLine(suite), report.get(suite.name)
-        if isinstance(entry, Mapping):
-            found = str(entry.get("verdict", "")), int(entry.get("passed", 0)), skip_reasons(entry)
-            current = keys is None or entry.get("key") == keys.get(suite.name)
-            line = SuiteLine(suite, *found, str(entry.get("before") or ""), current)
-        lines.append(line)
-    return tuple(lines)
+def changed_suites(
+    results: Mapping[Suite, SuiteResult | None], keys: Mapping[str, str]
+) -> frozenset[Suite]:
+    """Return the suites that changed since their result; ``keys`` are those of `suite_keys`."""
+    return frozenset(
+        suite for suite, result in results.items() if result and result.key != keys[suite.name]
+    )

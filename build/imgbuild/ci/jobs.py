@@ -14,7 +14,7 @@ from imgbuild.inputs.build_inputs import BuildInputs, check_names, prepare_input
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
 from imgbuild.plan.digest import InputReader, input_digest
-from imgbuild.plan.division import divide, estimated_works
+from imgbuild.plan.division import divide, estimate_works
 from imgbuild.project import Project
 
 SELECTED = "selected"
@@ -182,7 +182,7 @@ def divide_images(
     """
     order = {image.name: number for number, image in enumerate(images)}
     shards = []
-    for part in divide(estimated_works(images, project, earlier), count):
+    for part in divide(estimate_works(images, project, earlier), count):
         if part:
             numbers = sorted(order[work.name] for work in part)
             shards.append(tuple(images[number] for number in numbers))

@@ -295,7 +295,7 @@ def _find_base(
 def _locate_base(base: "BaseImage", project: Project) -> "BaseImage":
     """Return the base with its id, if there is an engine that has it as an own image."""
     from imgbuild.engine.client import open_engine
-    from imgbuild.suites.results import ReportStore
+    from imgbuild.suites.store import ReportStore
 
     store = ReportStore(state_dir() / "reports")
     with suppress(ImgbuildError), open_engine(project.settings.engine) as engine:

@@ -86,11 +86,11 @@ def published_lines(repository: "PublishedRepository") -> list[str]:
     notes: list[list[str]] = [[]]
     for record in records:
         size, when = f"{record.size / 1e6:.1f}", record.published[:16].replace("T", " ")
-        passed = sum(suite.verdict == "passed" for suite in record.suites)
+        verdicts = {suite: result.verdict for suite, result in record.report.items()}
+        passed = [*verdicts.values()].count("passed")
         rows.append((record.image, record.short_digest, size, when, f"{passed} passed"))
-        failed = [suite for suite in record.suites if suite.verdict != "passed"]
-        other = [f"{suite.suite} {suite.verdict}" for suite in failed]
-        other += [f"{name} not run" for name in record.not_run]
+        other = [f"{suite} {word}" for suite, word in verdicts.items() if word != "passed"]
+        other += [f"{suite} not run" for suite in record.not_run]
         said = [f"suites: {', '.join(other)}"] if other else []
         if record.base:
             said.append(f"on {record.base}")

@@ -209,7 +209,7 @@ def _execute(job: "TrainingJob", planned: "Image | None", project: Project) -> i
     from imgbuild.engine.client import open_engine
     from imgbuild.process import find_program
     from imgbuild.registry.signing import read_trust, require_trusted
-    from imgbuild.suites.results import ReportStore
+    from imgbuild.suites.store import ReportStore
     from imgbuild.training.docker_run import run_job
 
     settings = project.settings

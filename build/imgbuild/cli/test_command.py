@@ -13,10 +13,11 @@ from imgbuild.project import Project
 from imgbuild.text import align_rows
 
 if TYPE_CHECKING:
+    from imgbuild.build.context import BuildContext
     from imgbuild.matrix.images import Image
     from imgbuild.suites.catalog import Suite
+    from imgbuild.suites.container import TestTarget
     from imgbuild.suites.results import Report
-    from imgbuild.suites.runner import TestOptions
     from imgbuild.suites.session import TestRun
 
 
@@ -46,33 +47,43 @@ def test(
 
     A suite that passed is not run again until the image, its code or the expectation changes.
     """
+    from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.suites.catalog import choose_suites, read_suites
-    from imgbuild.suites.container import require_docker_client
+    from imgbuild.suites.container import remove_leftovers, require_docker_client
     from imgbuild.suites.expectation import known_facts
-    from imgbuild.suites.runner import TestOptions
+    from imgbuild.suites.session import run_targets
 
     if list_suites:
         suites = read_suites(checkout.suites)
-        print_result([one.as_json() for one in suites], suite_lines(suites), as_json=as_json)
+        print_result([suite.as_json() for suite in suites], suite_lines(suites), as_json=as_json)
         return
-    test_options = TestOptions(tuple(suite or ()), rerun=rerun, fail_fast=fail_fast)
-    reports = report and report.absolute()
+    suite_names = tuple(suite or ())
     if image is not None and selection == Selection():
-        images = _labelled(checkout, image)
+        images = _images_by_label(checkout, image)
     else:
         images = select(checkout, selection)
-    for facts in map(known_facts, images):
-        choose_suites(checkout.suites, test_options.suites, facts)
+    for selected in images:
+        choose_suites(checkout.suites, suite_names, known_facts(selected))
     if image is not None and len(images) != 1:
         raise InputError(f"--image names one image, but {len(images)} are selected.")
     require_docker_client()
-    run = _test_family(checkout, images, image, test_options, jobs, reports)
+    build_options = BuildOptions(reports=report and report.absolute())
+    with (
+        open_context(checkout, images, build_options, info, lock=True) as context,
+        context.display,
+    ):
+        targets = [expected_target(selected, context, image) for selected in context.images]
+        remove_leftovers([target.name for target in targets], context.engine)
+        session = replace(
+            context.test_session, suites=suite_names, rerun=rerun, fail_fast=fail_fast
+        )
+        run = run_targets(targets, session, jobs)
     lines = (report_lines(run.reports, run.not_begun), f"Summary: {run.summary}")
     print_result([report.as_json() for report in run.reports], lines, as_json=as_json)
     raise_failures(run, require_gpu=require_gpu)
 
 
-def _labelled(project: Project, reference: str) -> "tuple[Image, ...]":
+def _images_by_label(project: Project, reference: str) -> "tuple[Image, ...]":
     """Return the image of the matrix that the label of an image, or of its base, names."""
     from imgbuild.dockerfile.labels import NAME
     from imgbuild.engine.client import open_engine
@@ -88,68 +99,68 @@ def _labelled(project: Project, reference: str) -> "tuple[Image, ...]":
         ) from None
 
 
-def _test_family(
-    project: Project,
-    images: "tuple[Image, ...]",
-    reference: str | None,
-    test_options: "TestOptions",
-    jobs: int,
-    reports: Path | None,
-) -> "TestRun":
-    """Test images of the matrix; or one image under another name, or derived from one of them."""
-    from imgbuild.build.context import BuildOptions, open_context
+def expected_target(
+    image: "Image", context: "BuildContext", reference: str | None = None
+) -> "TestTarget":
+    """Return an image of the matrix, or one derived from it under ``reference``, as what is tested.
+
+    InputError: the engine has none; without ``reference``, none that is own.
+    """
     from imgbuild.build.gate import suite_target
     from imgbuild.dockerfile.labels import added_packages
-    from imgbuild.suites.container import remove_leftovers
-    from imgbuild.suites.session import run_targets
 
-    build_options = BuildOptions(reports=reports)
-    names = [image.name for image in images]
-    with (
-        open_context(project, images, build_options, info, lock=True) as context,
-        context.display,
-    ):
-        targets = []
-        for image in context.images:
-            stored = context.engine.need(reference) if reference else context.need_own(image)
-            target = suite_target(image, stored.id, context, reference)
-            packages = {**target.expected["packages"], **added_packages(stored.labels)}
-            expected = {**target.expected, "packages": packages}
-            if recorded := context.store.extension(stored.id):  # as `imgbuild extend` tested it
-                expected["requested"] = recorded.expected.get("requested", {})
-            targets.append(replace(target, expected=expected))
-        remove_leftovers(names, context.engine)
-        return run_targets(targets, context.test_session, test_options, jobs)
+    stored = context.engine.need(reference) if reference else context.need_own(image)
+    target = suite_target(image, stored.id, context, reference)
+    packages = {**target.expected["packages"], **added_packages(stored.labels)}
+    expected = {**target.expected, "packages": packages}
+    if recorded := context.store.extension(stored.id):  # as `imgbuild extend` tested it
+        expected["requested"] = recorded.expected.get("requested", {})
+    return replace(target, expected=expected)
 
 
 def raise_failures(run: "TestRun", *, require_gpu: bool) -> None:
     """Raise `CheckFailedError` if a check failed, none was made, or an image was not tested."""
-    from imgbuild.suites.results import NEEDS_GPU, RUN_AGAIN, Verdict
+    from imgbuild.outcome import Outcome
+    from imgbuild.suites.results import NEEDS_GPU, RUN_AGAIN
 
     if len(run.errors) == 1 and not run.reports and not run.not_begun:
         raise next(iter(run.errors.values()))
-    bad = [
-        one
-        for one in run.reports
-        if one.verdict in {Verdict.FAILED, Verdict.TIMED_OUT, Verdict.SKIPPED}
-        or (require_gpu and one.lacks_gpu)
-    ]
-    lines = [line for report in bad for line in failure_lines(report)]
-    if bad and all(one.verdict is Verdict.TIMED_OUT for one in bad):
+    bad = []
+    for report in run.reports:
+        failed = report.verdict in {Outcome.FAILED, Outcome.TIMED_OUT, Outcome.SKIPPED}
+        if failed or (require_gpu and report.lacks_gpu):
+            bad.append(report)
+    lines = []
+    for report in bad:
+        lines += failure_lines(report)
+    if bad and all(report.verdict is Outcome.TIMED_OUT for report in bad):
         lines.append(f"{RUN_AGAIN}.")
     lines += [f"{name}: {error}" for name, error in run.errors.items()]
-    on_gpus = [suite for one in run.reports for suite in one.suites if suite.suite == NEEDS_GPU]
-    if require_gpu and not lines and (not on_gpus or any(suite.found for suite in on_gpus)):
+    if require_gpu and not lines and not _ran_on_gpu(run.reports):
         what = "select this suite and images for GPUs, and add --rerun"
         lines = [f"--require-gpu: suite {NEEDS_GPU} did not run here: {what}"]
     if lines:
         raise CheckFailedError("\n".join(lines))
 
 
+def _ran_on_gpu(reports: "Iterable[Report]") -> bool:
+    """Return whether the suite that needs a GPU ran on this machine, wherever it was to run."""
+    from imgbuild.suites.results import NEEDS_GPU
+
+    results = []
+    for report in reports:
+        results += [result for result in report.suites if result.suite == NEEDS_GPU]
+    return bool(results) and not any(result.found for result in results)
+
+
 def failure_lines(report: "Report") -> list[str]:
     """Return a line for each suite with a failed or late check, or without a passed one."""
-    bad = [one for one in report.suites if one.failures or one.timed_out or not one.passed]
-    return [f"{report.image}: {suite.suite}: {suite.problem}" for suite in bad]
+    bad = [
+        result
+        for result in report.suites
+        if result.failures or result.timed_out or not result.passed
+    ]
+    return [f"{report.image}: {result.suite}: {result.problem}" for result in bad]
 
 
 def suite_lines(suites: "Iterable[Suite]") -> list[str]:
@@ -157,36 +168,31 @@ def suite_lines(suites: "Iterable[Suite]") -> list[str]:
     from imgbuild.suites.results import NEEDS_GPU
 
     rows = [("suite", "runs", "images", "needs", "proves")]
-    rows += [
-        (
-            suite.name,
-            "on demand" if suite.on_demand else "always",
-            "all" if len(suite.variants) > 1 else suite.variants[0],
-            suite.needs or ("a GPU" if suite.name == NEEDS_GPU else "-"),
-            suite.proves,
-        )
-        for suite in suites
-    ]
+    for suite in suites:
+        runs = "on demand" if suite.on_demand else "always"
+        images = "all" if len(suite.variants) > 1 else suite.variants[0]
+        needs = suite.needs or ("a GPU" if suite.name == NEEDS_GPU else "-")
+        rows.append((suite.name, runs, images, needs, suite.proves))
     return align_rows(rows)
 
 
 def report_lines(reports: "Sequence[Report]", not_begun: Sequence[str] = ()) -> str:
     """Return the table of a test run, one line a suite, and why checks were not made."""
-    found = [(report.image, suite) for report in reports for suite in report.suites]
     header = ("image", "suite", "result", "passed", "failed", "skipped", "seconds")
-    rows = [
-        (
-            image,
-            suite.suite,
-            f"{suite.verdict} before" if suite.before else suite.word,
-            *(str(number) for number in (suite.passed, len(suite.failures), len(suite.skips))),
-            "-" if suite.before else f"{suite.seconds:.1f}",
-        )
-        for image, suite in found
-    ]
-    lines = align_rows([header, *rows])
-    lines += [f"{report.image}: {note}" for report in reports for note in report.notes]
-    if any(suite.before for _, suite in found):
+    rows: list[tuple[str, ...]] = [header]
+    notes: list[str] = []
+    has_earlier = False
+    for report in reports:
+        notes += [f"{report.image}: {note}" for note in report.notes]
+        for result in report.suites:
+            counts = (result.passed, len(result.failures), len(result.skipped))
+            verdict, seconds = result.word, f"{result.seconds:.1f}"
+            if result.before:
+                verdict, seconds = f"{result.verdict} before", "-"
+                has_earlier = True
+            rows.append((report.image, result.suite, verdict, *map(str, counts), seconds))
+    lines = [*align_rows(rows), *notes]
+    if has_earlier:
         lines.append(
             "Suites that passed before, in this image and with this code, were not run again "
             "(--rerun runs them)."

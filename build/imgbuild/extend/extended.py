@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -51,7 +50,7 @@ from imgbuild.sources import Source
 from imgbuild.suites.catalog import read_suites
 from imgbuild.suites.container import TestTarget, remove_leftovers
 from imgbuild.suites.results import Report
-from imgbuild.suites.runner import TestOptions, folder_name
+from imgbuild.suites.runner import folder_name
 from imgbuild.suites.session import report_on
 
 HERE = Path(__file__).parent
@@ -337,12 +336,10 @@ def _run_suites(
     tag = target.name
     suites = () if every else short_set(context.project.suites, target.expected)
     remove_leftovers([tag], context.engine)
-    session = replace(context.test_session, listener=display.show_state)
-    slots = threading.Semaphore(context.options.jobs)
-    options = TestOptions(suites, slots=slots)
+    session = replace(context.test_session, suites=suites, listener=display.show_state)
     # In a thread: an interrupt comes to this one, and stops the suites.
-    tested = partial(report_on, session=session, options=options)
-    (report,) = in_parallel(tested, [target], 1, stop=options.stop.set, grace=None)
+    tested = partial(report_on, session=session)
+    (report,) = in_parallel(tested, [target], 1, stop=session.stop.set, grace=None)
     if not report.ok:
         raise CheckFailedError(
             f"{tag} was not tagged, because suites of {image.name} did not pass in it: "

@@ -33,17 +33,17 @@ def parts_label(digest: InputDigest) -> str:
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
-def changes_since(
+def find_changes(
     labels: Mapping[str, str], image: Image, digest: InputDigest
 ) -> tuple[Change, ...]:
     """Return what changed since an image with ``labels`` was built: pins, then the other inputs.
 
     Of an image that an older imgbuild built only the pins can be compared.
     """
-    return (*_pins(labels, image), *_inputs(recorded_parts(labels), digest.parts))
+    return (*_compare_pins(labels, image), *_compare_parts(read_parts(labels), digest.parts))
 
 
-def described(changes: Iterable[Change]) -> str:
+def describe_changes(changes: Iterable[Change]) -> str:
     """Return the changes in one line: of each lock the first package, of stages the names."""
     groups: list[str] = []
     packages: dict[str, list[str]] = {}
@@ -63,24 +63,29 @@ def described(changes: Iterable[Change]) -> str:
     return "; ".join(groups)
 
 
-def _pins(labels: Mapping[str, str], image: Image) -> Iterator[Change]:
-    old = {k.removeprefix(_PIN): v for k, v in labels.items() if k.startswith(_PIN)}
+def _compare_pins(labels: Mapping[str, str], image: Image) -> Iterator[Change]:
+    old = {}
+    for label, version in labels.items():
+        if label.startswith(_PIN):
+            old[label.removeprefix(_PIN)] = version
     new = {pin.component: pin.version for pin in image.pins}
     # Labels without any pin are not those of an image of this project's templates.
-    return _differences(old, new, "pin ") if old else iter(())
+    return _compare(old, new, "pin ") if old else iter(())
 
 
-def recorded_parts(labels: Mapping[str, str]) -> Mapping[str, str] | None:
+def read_parts(labels: Mapping[str, str]) -> Mapping[str, str] | None:
     """Return the parts that an image was built from; None where its label does not tell."""
     try:
         document = parse_json(labels.get(INPUT_PARTS, "null"))
         parts = document["parts"] if document["form"] == FORM else None
     except (ValueError, TypeError, KeyError):
         return None
-    return {str(k): str(v) for k, v in parts.items()} if isinstance(parts, dict) else None
+    if not isinstance(parts, dict):
+        return None
+    return {str(name): str(value) for name, value in parts.items()}
 
 
-def _inputs(old: Mapping[str, str] | None, new: Mapping[str, str]) -> Iterator[Change]:
+def _compare_parts(old: Mapping[str, str] | None, new: Mapping[str, str]) -> Iterator[Change]:
     if old is None:
         return
     for name in sorted({*old, *new}, key=lambda name: (name.startswith(STAGE), name)):
@@ -89,18 +94,19 @@ def _inputs(old: Mapping[str, str] | None, new: Mapping[str, str]) -> Iterator[C
         if packages or name.startswith(f"locks/{FOLDER}/") or old.get(name) == new.get(name):
             continue
         # Of a lock, its packages; none of them differ where only hashes or comments do.
-        before, after = (_versions(parts.get(name + PACKAGES, "")) for parts in (old, new))
-        changed = [*_differences(before, after, f"{name}: ")]
+        before = _parse_packages(old.get(name + PACKAGES, ""))
+        after = _parse_packages(new.get(name + PACKAGES, ""))
+        changed = [*_compare(before, after, f"{name}: ")]
         # A download is named without its context.
         shown = DOWNLOAD + name.rpartition("/")[2] if name.startswith(DOWNLOAD) else name
         yield from changed or [Change(shown, old.get(name), new.get(name))]
 
 
-def _versions(packages: str) -> dict[str, str]:
-    return dict(one.partition("==")[::2] for one in packages.split(",") if one)
+def _parse_packages(packages: str) -> dict[str, str]:
+    return dict(package.partition("==")[::2] for package in packages.split(",") if package)
 
 
-def _differences(old: Mapping[str, str], new: Mapping[str, str], prefix: str) -> Iterator[Change]:
+def _compare(old: Mapping[str, str], new: Mapping[str, str], prefix: str) -> Iterator[Change]:
     for name in dict.fromkeys((*new, *old)):
         if old.get(name) != new.get(name):
             yield Change(f"{prefix}{name}", old.get(name), new.get(name))

@@ -78,7 +78,7 @@ class InputReader:
         """
         place = self.project.root / "images" / path
         digest = hashlib.sha256()
-        files = [*_files(place)]
+        files = [*_list_files(place)]
         if not files:
             raise InputError(
                 f"images/{path}: a Dockerfile uses it, but the file is missing. Restore it, "
@@ -100,25 +100,29 @@ def input_digest(image: Image, inputs: BuildInputs, reader: InputReader) -> Inpu
     reader.require_locks(image)
     locks = image.titled_locks
     # Every build puts something in the place of the others, which is a part of its own.
-    find_whole_file = reader.dockerfile(image).stages.values()
-    stages = [stage for stage in find_whole_file if stage.name not in SUPPLIED]
-    paths = {path for stage in stages for path in stage.paths}
+    whole_file = reader.dockerfile(image).stages.values()
+    stages = [stage for stage in whole_file if stage.name not in SUPPLIED]
+    paths: set[str] = set()
+    for stage in stages:
+        paths.update(stage.paths)
     paths -= {f"locks/{file}" for file in locks.values()}
-    whole = {
-        "epoch": image.matrix.epoch,
-        **_outside(image, inputs),
-        **{name: reader.digest(f"locks/{file}") for name, file in locks.items()},
-        **{f"{STAGE}{stage.name}": stage.digest for stage in stages},
-        **{path: reader.digest(path) for path in paths},
-    }
-    parts = {name: _short(value) for name, value in whole.items()}
-    packages = {name + PACKAGES: reader.packages(file) for name, file in locks.items()}
+    whole = {"epoch": image.matrix.epoch, **_outside_inputs(image, inputs)}
+    packages = {}
+    for name, file in locks.items():
+        whole[name] = reader.digest(f"locks/{file}")
+        packages[name + PACKAGES] = reader.packages(file)
+    for stage in stages:
+        whole[STAGE + stage.name] = stage.digest
+    for path in paths:
+        whole[path] = reader.digest(path)
+    parts = {name: _shorten(value) for name, value in whole.items()}
     total = json_sha256(dict(sorted(whole.items())))
     return InputDigest(f"sha256:{total}", {**parts, **packages})
 
 
-def _outside(image: Image, inputs: BuildInputs) -> dict[str, str]:
-    found = {
+def _outside_inputs(image: Image, inputs: BuildInputs) -> dict[str, str]:
+    """Return the inputs that are not files of the checkout."""
+    outside = {
         "base": inputs.bases[image.os_name].digest or NOT_MADE,
         "CPython": inputs.interpreters[image.version_of("python")].digest,
         # With pinned hashes another uv should install the same; that is not proved.
@@ -126,26 +130,26 @@ def _outside(image: Image, inputs: BuildInputs) -> dict[str, str]:
     }
     for context, files in inputs.downloads[image.name].contexts.items():
         # The context's name goes into the total: a file in another one is another input.
-        found |= {f"{DOWNLOAD}{context}/{file.name}": file.sha256 for file in files}
+        outside |= {f"{DOWNLOAD}{context}/{file.name}": file.sha256 for file in files}
     if image.apt_cuda and inputs.keyrings:
-        found["keyrings"] = inputs.keyrings.name
+        outside["keyrings"] = inputs.keyrings.name
     if date := inputs.snapshots.get(image.os.distribution):
-        found["snapshot"] = date.name
+        outside["snapshot"] = date.name
     if inputs.standin:
-        found["stand-in"] = inputs.standin
-    return found
+        outside["stand-in"] = inputs.standin
+    return outside
 
 
-def _short(value: str) -> str:
+def _shorten(value: str) -> str:
     """Return enough of a digest to tell it from another; anything else as it is."""
-    found = _DIGEST.fullmatch(value)
-    return found[1] if found else value
+    match = _DIGEST.fullmatch(value)
+    return match[1] if match else value
 
 
-def _files(place: Path) -> Iterator[Path]:
+def _list_files(place: Path) -> Iterator[Path]:
     """Yield a file itself, the files in a folder, or what a pattern of ``COPY`` means, sorted."""
-    paths = [place] if place.exists() else sorted(place.parent.glob(place.name))
-    for one in paths:
-        for path in sorted(one.rglob("*")) if one.is_dir() else [one]:
-            if path.is_file() and "__pycache__" not in path.relative_to(one.parent).parts:
+    roots = [place] if place.exists() else sorted(place.parent.glob(place.name))
+    for root in roots:
+        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            if path.is_file() and "__pycache__" not in path.relative_to(root.parent).parts:
                 yield path

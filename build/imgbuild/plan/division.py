@@ -32,7 +32,7 @@ class Work:
     shared: Mapping[str, float] = field(default_factory=dict)
 
 
-def estimated_works(
+def estimate_works(
     images: Iterable[Image], project: Project, earlier: Mapping[str, float]
 ) -> list[Work]:
     """Return the work for each image; ``earlier`` are the seconds of earlier builds, by name.
@@ -40,19 +40,21 @@ def estimated_works(
     An image without any gets an estimate, in the scale of the others. Shared stages are always an
     estimate, and at most half of an image.
     """
-    works = [_estimate(image, project) for image in images]
+    works = [_estimate_work(image, project) for image in images]
     known = [work for work in works if earlier.get(work.name)]
     measured = sum(earlier[work.name] for work in known)
     scale = measured / sum(work.seconds for work in known) if known else 1.0
-    return [_measured(work, earlier.get(work.name) or work.seconds * scale) for work in works]
+    return [_rescale(work, earlier.get(work.name) or work.seconds * scale) for work in works]
 
 
-def _measured(work: Work, seconds: float) -> Work:
+def _rescale(work: Work, seconds: float) -> Work:
+    """Return the work as it is if it takes so many seconds."""
     part = min(1.0, seconds / 2 / sum(work.shared.values()))
-    return Work(work.name, seconds, {stage: one * part for stage, one in work.shared.items()})
+    shared = {stage: estimate * part for stage, estimate in work.shared.items()}
+    return Work(work.name, seconds, shared)
 
 
-def _estimate(image: Image, project: Project) -> Work:
+def _estimate_work(image: Image, project: Project) -> Work:
     shared: dict[str, float] = {image.os_name: SYSTEM}
     stages = render_dockerfile(image, project.templates).stages
     if stage := next((name for name in SHARED_STAGES if name in stages), None):
@@ -65,9 +67,10 @@ def _estimate(image: Image, project: Project) -> Work:
     return Work(image.name, SYSTEM + TENSORFLOW + EXPORT + own, shared)
 
 
-def seconds_of(works: Iterable[Work]) -> float:
+def sum_seconds(works: Iterable[Work]) -> float:
     """Return how long one runner is busy, with what its images share done once."""
-    own, shared = 0.0, dict[str, float]()
+    own = 0.0
+    shared: dict[str, float] = {}
     for work in works:
         own += work.seconds - sum(work.shared.values())
         shared |= work.shared
@@ -76,7 +79,7 @@ def seconds_of(works: Iterable[Work]) -> float:
 
 def lower_bound(works: Sequence[Work], count: int) -> float:
     """Return the seconds that no division between ``count`` runners can beat."""
-    return max([seconds_of(works) / count, *(work.seconds for work in works)])
+    return max([sum_seconds(works) / count, *(work.seconds for work in works)])
 
 
 def divide(works: Iterable[Work], count: int) -> list[list[Work]]:
@@ -91,10 +94,10 @@ def divide(works: Iterable[Work], count: int) -> list[list[Work]]:
         for stage in work.shared:
             total[stage] += work.seconds
 
-    def place(work: Work) -> tuple[list[tuple[float, str]], float, str]:
+    def order(work: Work) -> tuple[list[tuple[float, str]], float, str]:
         return sorted((-total[stage], stage) for stage in work.shared), -work.seconds, work.name
 
-    works.sort(key=place)
+    works.sort(key=order)
     limit = lower_bound(works, count)
     while (runners := _deal(works, count, limit)) is None:
         limit *= STEP
@@ -104,13 +107,14 @@ def divide(works: Iterable[Work], count: int) -> list[list[Work]]:
 def _deal(works: Iterable[Work], count: int, limit: float) -> list[list[Work]] | None:
     """Return the runners' works; None if one of them would be busy for longer than ``limit``."""
     runners: list[list[Work]] = [[] for _ in range(count)]
-    loads, done = [0.0] * count, defaultdict[str, set[int]](set)
+    loads = [0.0] * count
+    done: defaultdict[str, set[int]] = defaultdict(set)
     for work in works:
         more = [work.seconds] * count
         for stage, seconds in work.shared.items():
-            for i in done[stage]:
-                more[i] -= seconds
-        fitting = [i for i in range(count) if loads[i] + more[i] <= limit]
+            for runner in done[stage]:
+                more[runner] -= seconds
+        fitting = [runner for runner in range(count) if loads[runner] + more[runner] <= limit]
         if not fitting:
             return None
         least = min(fitting, key=lambda i: (more[i], loads[i] > 0, -loads[i], i))

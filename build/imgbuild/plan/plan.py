@@ -1,6 +1,6 @@
 """Decide what has to be done for each image, and why."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -9,7 +9,7 @@ from typing import Any
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAME, REPOSITORY
 from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image
-from imgbuild.plan.changes import Change, changes_since, described
+from imgbuild.plan.changes import Change, describe_changes, find_changes
 from imgbuild.plan.digest import InputDigest
 
 #: The reason of an image that the engine has in no form.
@@ -72,49 +72,55 @@ def make_plan(
     whether an image id passed its suites (None: not known). ``test`` is false if no suites are to
     run.
     """
-    return tuple(_plan_one(item, stored, passed, is_own, test) for item in digests)
+    plan = []
+    for image, digest in digests:
+        # Those that were built for another repository are another family's.
+        family = {NAME: image.name, REPOSITORY: image.repository}
+        named = [candidate for candidate in stored if family.items() <= candidate.labels.items()]
+        own = [candidate for candidate in named if is_own(candidate.id)]
+        current = [candidate for candidate in own if _has_inputs(candidate, digest)]
+        if current:
+            verdicts = {candidate.id: passed(image, candidate.id) for candidate in current}
+            item = _plan_built(image, digest, current, verdicts, test=test)
+        elif not own and any(_has_inputs(candidate, digest) for candidate in named):
+            item = PlanItem(image, digest, Action.BUILD, NO_RECORD)
+        else:
+            item = _plan_build(image, digest, own)
+        plan.append(item)
+    return tuple(plan)
 
 
-def _plan_one(
-    item: tuple[Image, InputDigest],
-    stored: Sequence[StoredImage],
-    passed: Callable[[Image, str], bool | None],
-    is_own: Callable[[str], bool],
+def _plan_built(
+    image: Image,
+    digest: InputDigest,
+    current: Sequence[StoredImage],
+    verdicts: Mapping[str, bool | None],
+    *,
     test: bool,
 ) -> PlanItem:
-    image, digest = item
-    # Those that were built for another repository are another family's.
-    named = [
-        one
-        for one in stored
-        if one.labels.get(NAME) == image.name and one.labels.get(REPOSITORY) == image.repository
-    ]
-    mine = [one for one in named if is_own(one.id)]
-    if not mine and any(_is_of(image, digest, one) for one in named):
-        return PlanItem(image, digest, Action.BUILD, NO_RECORD)
-    verdicts = {one.id: passed(image, one.id) for one in mine if _is_of(image, digest, one)}
-    if not verdicts:
-        return _to_build(image, digest, mine)
-    best = max(
-        (one for one in mine if one.id in verdicts),
-        key=lambda one: (_is_tagged(image, one), verdicts[one.id] is True, one.created),
-    )
-    known = verdicts[best.id]
-    if test and not known:
-        failed = "its suites failed last time" if known is False else "not tested yet"
-        return PlanItem(image, digest, Action.TEST, f"built, {failed}", best.id)
+    """Return what is left to do for an image that is built; ``verdicts`` are by image id."""
+
+    def rank(candidate: StoredImage) -> tuple[bool, bool, int]:
+        return _is_tagged(image, candidate), verdicts[candidate.id] is True, candidate.created
+
+    best = max(current, key=rank)
+    verdict = verdicts[best.id]
+    if test and not verdict:
+        untested = "its suites failed last time" if verdict is False else "not tested yet"
+        return PlanItem(image, digest, Action.TEST, f"built, {untested}", best.id)
     if not _is_tagged(image, best):
         return PlanItem(image, digest, Action.TAG, "built, not tagged yet", best.id)
     return PlanItem(image, digest, Action.NOTHING, "up to date", best.id)
 
 
-def _to_build(image: Image, digest: InputDigest, mine: Sequence[StoredImage]) -> PlanItem:
-    if not mine:
+def _plan_build(image: Image, digest: InputDigest, own: Sequence[StoredImage]) -> PlanItem:
+    """Return the plan to build an image, of which the engine has ``own`` with other inputs."""
+    if not own:
         return PlanItem(image, digest, Action.BUILD, NEVER_BUILT)
-    latest = max(mine, key=lambda one: (_is_tagged(image, one), one.created))
-    changes = changes_since(latest.labels, image, digest)
+    latest = max(own, key=lambda stored: (_is_tagged(image, stored), stored.created))
+    changes = find_changes(latest.labels, image, digest)
     if changes:
-        reason = f"changed: {described(changes)}"
+        reason = f"changed: {describe_changes(changes)}"
     elif INPUT_PARTS in latest.labels:
         reason = "built by an imgbuild that recorded its inputs in another form"
     else:
@@ -122,22 +128,21 @@ def _to_build(image: Image, digest: InputDigest, mine: Sequence[StoredImage]) ->
     return PlanItem(image, digest, Action.BUILD, reason, changes=changes)
 
 
-def _is_of(image: Image, digest: InputDigest, stored: StoredImage) -> bool:
-    labels = stored.labels
-    return labels.get(NAME) == image.name and labels.get(INPUT_DIGEST) == digest.total
+def _has_inputs(stored: StoredImage, digest: InputDigest) -> bool:
+    return stored.labels.get(INPUT_DIGEST) == digest.total
 
 
 def _is_tagged(image: Image, stored: StoredImage) -> bool:
     return {*image.tags} <= {*stored.tags}
 
 
-def own_names(image: StoredImage) -> tuple[str, ...]:
-    """Return the names that imgbuild gave; others that somebody added are not among them."""
+def our_tags(image: StoredImage) -> tuple[str, ...]:
+    """Return the tags that imgbuild gave, without those that somebody added."""
     repository = image.labels.get(REPOSITORY)
     return tuple(tag for tag in image.tags if tag.rpartition(":")[0] == repository)
 
 
-def has_own_labels(image: StoredImage) -> bool:
+def labels_are_consistent(image: StoredImage) -> bool:
     """Return whether the labels are imgbuild's, and the time of creation is what they say.
 
     An image that is built ``FROM`` one of these inherits every label, but has another time if it

@@ -6,7 +6,6 @@ the image that would be pushed, for the suites of this checkout.
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from imgbuild.build.context import BuildContext
 from imgbuild.dockerfile.labels import (
@@ -24,10 +23,10 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.images import STANDIN_HOST, Image
 from imgbuild.matrix.tags import PLACEHOLDER, PlannedTags, planned_tags
+from imgbuild.outcome import Outcome
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.publish.record import skip_reasons
 from imgbuild.registry.signing import read_trust
-from imgbuild.suites.results import NEEDS_GPU, Entry, Verdict
+from imgbuild.suites.results import NEEDS_GPU, SuiteResult
 
 _NOT_SAID = "nowhere that its labels say"
 #: The options that publish an image in spite of an objection; of the second only with `NEEDS_GPU`.
@@ -52,7 +51,7 @@ class PushCandidate:
     image: Image
     stored: StoredImage
     input_digest: str
-    report: Mapping[str, Any]
+    report: Mapping[str, SuiteResult]
     allowed: tuple[str, ...] = ()
     packages: Mapping[str, str] = field(default_factory=dict)
     work_seconds: float = 0.0
@@ -109,7 +108,7 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
     for item in context.plan(test=True):
         name, image_id = item.image.name, item.image_id or ""
         stored = context.engine.inspect(image_id) if image_id else None
-        report, keys = context.store.document(image_id), context.suite_keys[name]
+        report, keys = context.store.results(image_id), context.suite_keys[name]
         built = context.store.was_built_here(image_id)
         signed = trusted if context.store.signed_by(image_id) == trusted else None
         raised = [*find_objections(item, stored, report, keys, built=built, signed_by=signed)]
@@ -146,7 +145,7 @@ def refusals(objections: Collection[Objection], allowed: Collection[str]) -> lis
 def find_objections(  # noqa: PLR0913 - the image, and what is known of it
     item: PlanItem,
     stored: StoredImage | None,
-    report: Mapping[str, Any],
+    report: Mapping[str, SuiteResult],
     keys: Mapping[str, str],
     *,
     built: bool,
@@ -175,12 +174,11 @@ def find_objections(  # noqa: PLR0913 - the image, and what is known of it
         )
     elif not signed_by:
         yield from wheel_objections(stored.labels, anew)
-    entries = {suite: report[suite] for suite in keys if isinstance(report.get(suite), dict)}
-    yield from result_objections(entries, signed_by, "run `imgbuild test --rerun`")
-    if entries:
+    results = {suite: report[suite] for suite in keys if suite in report}
+    yield from result_objections(results, signed_by, "run `imgbuild test --rerun`")
+    if results:
         for suite, key in keys.items():
-            entry = entries.get(suite, {})
-            yield from suite_objections(suite, entry, key, "run `imgbuild test`")
+            yield from suite_objections(suite, results.get(suite), key, "run `imgbuild test`")
     else:
         yield Objection(f"no suite was run on this image ({stored.id}): run `imgbuild test`")
     if item.action is Action.TAG:
@@ -210,36 +208,35 @@ def wheel_objections(labels: Mapping[str, str], anew: str) -> Iterator[Objection
 
 
 def result_objections(
-    entries: Mapping[str, Entry], signed_by: str | None, again: str
+    results: Mapping[str, SuiteResult], signed_by: str | None, again: str
 ) -> Iterator[Objection]:
     """Yield that results were not found here, unless ``signed_by`` signed them."""
-    places: dict[str, str] = {}
-    for suite, entry in sorted(entries.items()):
-        place = entry.get("found", "a report that does not say where")
-        is_signed = signed_by and entry.get("signed_by") == signed_by
-        if place is not None and not is_signed:
-            places[suite] = str(place)
-    if places:
+    origins: dict[str, str] = {}
+    for suite, result in sorted(results.items()):
+        is_signed = signed_by and result.signed_by == signed_by
+        if result.origin is not None and not is_signed:
+            origins[suite] = result.origin
+    if origins:
         yield Objection(
             f"results of suites that did not run here were found in "
-            f"{', '.join(sorted({*places.values()}))} ({', '.join(places)}): {again}"
+            f"{', '.join(sorted({*origins.values()}))} ({', '.join(origins)}): {again}"
         )
 
 
-def suite_objections(suite: str, entry: Entry, key: str, again: str) -> Iterator[Objection]:
+def suite_objections(
+    suite: str, result: SuiteResult | None, key: str, again: str
+) -> Iterator[Objection]:
     """Yield why a suite has not passed in its present form; ``again`` says how to run it."""
-    verdict = entry.get("verdict", "without a verdict")
-    if not entry:
+    if result is None:
         yield Objection(f"suite {suite} was not run on this image: {again}")
-    elif entry.get("key") != key:
+    elif result.key != key:
         yield Objection(f"suite {suite} ran in an earlier form, or with other pins: {again}")
-    elif verdict != Verdict.PASSED:
-        failures = [*entry.get("failures", ()), *entry.get("timed_out", ())]
-        reasons = [str(failure["test"]) for failure in failures]
-        why = ", ".join([*reasons, *skip_reasons(entry)]) or "nothing was checked"
-        skipped = verdict in {Verdict.SKIPPED, Verdict.INCOMPLETE}
+    elif result.verdict != Outcome.PASSED:
+        failed = [check.test for check in (*result.failures, *result.timed_out)]
+        why = ", ".join([*failed, *result.skip_reasons]) or "nothing was checked"
+        skipped = result.verdict in {Outcome.SKIPPED, Outcome.INCOMPLETE}
         option = f"{ALLOW_SKIPPED} {suite}" if skipped and suite == NEEDS_GPU else ""
-        yield Objection(f"suite {suite} {verdict}: {why}", option)
+        yield Objection(f"suite {suite} {result.verdict}: {why}", option)
 
 
 def substitute_objections(

@@ -6,7 +6,7 @@ from imgbuild.matrix.components import WITHOUT_MPI
 from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.rule_model import Part
 from imgbuild.matrix.tags import parts_of, python_part, stack_part
-from imgbuild.suites.container import NOTHING, ImageContents, joined_versions, read_contents
+from imgbuild.suites.container import NOTHING, ImageContents, join_versions, read_contents
 
 
 def read_parts(contents: ImageContents, image: Image) -> dict[Part, str]:
@@ -46,7 +46,7 @@ def _variant(contents: ImageContents, image: Image) -> str:
     built, kernels = kinds[contents.built_with_cuda], kinds[contents.kernels]
     if built != kernels:
         return f"{built} by its build_info.py but {kernels} by its library"
-    names = joined_versions(name for name, _ in contents.distributions if name != "horovod")
+    names = join_versions(name for name, _ in contents.distributions if name != "horovod")
     known = {str(variant): name for variant, name in image.release.distribution.items()}
     return built if known.get(built) == names else f"{built} of {names}"
 
@@ -54,7 +54,7 @@ def _variant(contents: ImageContents, image: Image) -> str:
 def _cuda(contents: ImageContents, image: Image) -> str:
     """Return the version as pins have it, with two numbers; all of them where there are more."""
     planned = image.version_of("cuda") if image.cuda else NOTHING
-    return joined_versions(
+    return join_versions(
         planned if _as_planned(version, planned) == planned else minor_of(version)
         for version in contents.cuda
     )

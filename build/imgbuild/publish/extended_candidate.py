@@ -6,7 +6,6 @@ of the image of the matrix that they are based on, as far as `imgbuild extend` r
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from imgbuild.build.context import BuildContext
 from imgbuild.dockerfile.labels import (
@@ -30,6 +29,7 @@ from imgbuild.matrix.tags import (
     RESERVED_PREFIXES,
     PlannedTags,
 )
+from imgbuild.outcome import Outcome
 from imgbuild.publish.candidate import (
     Objection,
     PushCandidate,
@@ -42,8 +42,9 @@ from imgbuild.publish.candidate import (
 )
 from imgbuild.publish.record import PublishedRepository
 from imgbuild.registry.repository import split_reference
-from imgbuild.suites.catalog import read_suites, required, suite_keys
-from imgbuild.suites.results import RecordedExtension, Verdict
+from imgbuild.suites.catalog import read_suites, select_required, suite_keys
+from imgbuild.suites.results import SuiteResult
+from imgbuild.suites.store import RecordedExtension
 
 _PIN = f"{NAMESPACE}.pin."
 #: The start of the tags that cosign writes.
@@ -63,7 +64,7 @@ class ExtendedCandidate:
     reference: str
     stored: StoredImage
     family: Image | None
-    report: Mapping[str, Any]
+    report: Mapping[str, SuiteResult]
     not_run: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -188,13 +189,17 @@ def approve_extended(
             )
             continue
         family = _family(recorded, context)
-        report = context.store.document(stored.id)
+        report = context.store.results(stored.id)
         keys = _suite_keys(recorded, context)
         raised = [*find_extension_objections(stored, family, recorded, report, keys)]
         if reasons := refusals(raised, allowed):
             refused.append(f"{reference} is not published: {'; '.join(reasons)}.")
             continue
-        passed = {suite: report[suite] for suite in sorted(keys) if _ran(report, suite, keys)}
+        passed = {
+            suite: report[suite]
+            for suite in sorted(keys)
+            if suite in report and report[suite].key == keys[suite]
+        }
         candidate = ExtendedCandidate(
             reference=reference,
             stored=stored,
@@ -220,21 +225,16 @@ def _suite_keys(recorded: RecordedExtension, context: BuildContext) -> dict[str,
     if not recorded.expected:
         return {}
     suites = read_suites(context.project.suites)
-    usual = {suite.name for suite in required(suites, recorded.expected)}
+    usual = {suite.name for suite in select_required(suites, recorded.expected)}
     own = [suite for suite in suites if suite.name in usual | {*recorded.suites}]
     return suite_keys(own, recorded.expected)
-
-
-def _ran(report: Mapping[str, Any], suite: str, keys: Mapping[str, str]) -> bool:
-    entry = report.get(suite)
-    return isinstance(entry, dict) and entry.get("key") == keys[suite]
 
 
 def find_extension_objections(
     stored: StoredImage,
     family: Image | None,
     recorded: RecordedExtension,
-    report: Mapping[str, Any],
+    report: Mapping[str, SuiteResult],
     keys: Mapping[str, str],
 ) -> Iterator[Objection]:
     """Yield every objection to an image of `imgbuild extend`.
@@ -258,14 +258,13 @@ def find_extension_objections(
         yield from substitute_objections(family, stored.labels)
         if not recorded.suites:
             yield Objection(f"no suite was run in it: {_AGAIN}, without --no-test")
-    entries = {suite: entry for suite, entry in report.items() if isinstance(entry, dict)}
-    ran = {suite: entry for suite, entry in entries.items() if suite in keys}
+    ran = {suite: result for suite, result in report.items() if suite in keys}
     yield from result_objections(ran, None, _AGAIN)
     for suite in recorded.suites:
         if suite not in keys:
             yield Objection(f"the checkout no longer has a suite {suite}: {_AGAIN}")
         else:
-            yield from suite_objections(suite, entries.get(suite, {}), keys[suite], _AGAIN)
-    for suite, entry in ran.items():  # other suites ran by --test all, or by `imgbuild test`
-        if suite not in recorded.suites and entry.get("verdict") != Verdict.PASSED:
-            yield from suite_objections(suite, entry, str(entry.get("key")), _AGAIN)
+            yield from suite_objections(suite, report.get(suite), keys[suite], _AGAIN)
+    for suite, result in ran.items():  # other suites ran by --test all, or by `imgbuild test`
+        if suite not in recorded.suites and result.verdict != Outcome.PASSED:
+            yield from suite_objections(suite, result, result.key, _AGAIN)

@@ -20,7 +20,7 @@ from imgbuild.publish.existing import (
     tag_is_taken,
 )
 from imgbuild.publish.extended_candidate import Candidate, ExtendedCandidate
-from imgbuild.publish.record import Record, put_record, suite_record
+from imgbuild.publish.record import Record, put_record
 from imgbuild.publish.sbom import system_packages
 from imgbuild.publish.signed_image import read_provenances
 from imgbuild.registry.repository import Manifest
@@ -182,7 +182,6 @@ class Push:
             variant=image.variant,
             stack=image.stack,
             pins=image.pins,
-            suites=tuple(suite_record(suite, entry) for suite, entry in image.report.items()),
             report=image.report,
             substitutes=image.allowed,
             published=f"{self.now():%Y-%m-%dT%H:%M:%SZ}",

@@ -12,7 +12,7 @@ from imgbuild.dockerfile.labels import ADDED, BASE_DIGEST, BASE_NAME, EXTENDS, N
 from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.files import file_sha256, sha256
 from imgbuild.inputs.build_inputs import list_downloads
-from imgbuild.plan.changes import recorded_parts
+from imgbuild.plan.changes import read_parts
 from imgbuild.project import Project
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.extended_candidate import ExtendedCandidate
@@ -20,9 +20,10 @@ from imgbuild.publish.record import Record
 from imgbuild.publish.sbom import SBOM_MEDIA_TYPE
 from imgbuild.registry.repository import DamagedError, Manifest, json_object
 from imgbuild.registry.repository_client import LARGEST_DOCUMENT, RegistryClient
-from imgbuild.registry.signing import TYPES, suite_byproducts
+from imgbuild.registry.signing import TYPES
 from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites
+from imgbuild.suites.results import SuiteResult, suite_byproducts
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 BUILD_TYPE = f"urn:{NAMESPACE}:build:1"
@@ -97,7 +98,7 @@ def make_provenance(  # noqa: PLR0913 - the parts of a predicate
             "internalParameters": {
                 "inputDigest": candidate.input_digest,
                 "substitutes": [*candidate.allowed],
-                "inputs": recorded_parts(labels) or {},
+                "inputs": read_parts(labels) or {},
                 "epoch": image.matrix.epoch,
                 "configuration": configuration,
                 **({"horovodWheel": wheel} if wheel else {}),
@@ -156,7 +157,9 @@ def make_extension_provenance(
     }
 
 
-def _byproducts(report: Mapping[str, Any], project: Project, sbom: str) -> list[dict[str, Any]]:
+def _byproducts(
+    report: Mapping[str, SuiteResult], project: Project, sbom: str
+) -> list[dict[str, Any]]:
     """Return the SBOM by its digest, and every suite that ran with its code and its result."""
     codes = {suite.name: suite.code for suite in read_suites(project.suites)}
     digest = _digest(sha256(sbom.encode()))

@@ -32,8 +32,9 @@ from imgbuild.build.context import BuildContext, BuildOptions, image_locks, open
 from imgbuild.build.display import BuildDisplay
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
-from imgbuild.events import ImageState, State
+from imgbuild.events import ImageState, Phase
 from imgbuild.matrix.images import Image
+from imgbuild.outcome import Outcome
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 from imgbuild.publish.attachments import make_predicates
@@ -54,7 +55,7 @@ from imgbuild.publish.upload import note_path, remove_left_tag, upload
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import connect
 from imgbuild.registry.signing import find_signer, read_trust
-from imgbuild.suites.container import place_of, remove_leftovers
+from imgbuild.suites.container import machine_digest, remove_leftovers
 from imgbuild.suites.runner import folder_name
 
 #: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
@@ -142,7 +143,7 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
             options.release,
             signer=signer,
             trust=trust,
-            machine=place_of(context.state),
+            machine=machine_digest(context.state),
         )
         if options.plan:
             planned = [push.plan(candidate) for candidate in candidates]
@@ -175,7 +176,7 @@ def _push_image(
 ) -> PushedImage | ImgbuildError:
     """Push one image with its own connection to the engine, and show how far it is."""
 
-    def show(state: State, text: str = "") -> None:
+    def show(state: Phase | Outcome, text: str = "") -> None:
         display.show_state(ImageState(image.name, state, text))
 
     def require_running() -> None:
@@ -184,13 +185,13 @@ def _push_image(
 
     def progress(text: str) -> None:
         require_running()
-        display.show_state(ImageState(image.name, State.PUSHING, text, quiet=True))
+        display.show_state(ImageState(image.name, Phase.PUSHING, text, quiet=True))
 
     def send(tag: str) -> str:
         require_running()
         if not isinstance(image, ExtendedCandidate):  # the tags of others say nothing
             check_contents(image.image, image.stored.id, engine)
-        show(State.PUSHING, tag)
+        show(Phase.PUSHING, tag)
         return upload(
             image.stored.id,
             tag,
@@ -208,10 +209,10 @@ def _push_image(
         with closing(Engine(context.engine.host)) as engine:
             note = note_path(context.state, engine, folder_name(image.name))
             remove_left_tag(engine, note)
-            show(State.CHECKING)
+            show(Phase.CHECKING)
             pushed = push.push(image, send, documents)
     except ImgbuildError as error:
-        show(State.FAILED)
+        show(Outcome.FAILED)
         return error
-    show(State.PUBLISHED if pushed.steps else State.UP_TO_DATE)
+    show(Outcome.PUBLISHED if pushed.steps else Outcome.UP_TO_DATE)
     return pushed

@@ -8,16 +8,16 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, Required
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from typing_extensions import TypedDict  # typing's own from Python 3.12 on
+from pydantic import Field, TypeAdapter, ValidationError
 
 from imgbuild.matrix.tags import INPUT_PREFIX, RECORD_SUFFIX, RELEASE, TAG, record_tag
 from imgbuild.parallel import in_parallel
 from imgbuild.registry.repository import LARGEST_BLOB, DamagedError, Manifest
 from imgbuild.registry.repository_client import REQUESTS, RegistryClient
 from imgbuild.scalars import Timestamp, refusal_reason
+from imgbuild.suites.results import SuiteResult, Word
 
 ARTIFACT_TYPE = "application/vnd.imgbuild.record.v1+json"
 #: The annotation with the day, in the record of a retired image. Source: the lifecycle artifacts of
@@ -29,40 +29,8 @@ SCHEMA = 1
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 Tag = Annotated[str, Field(pattern=f"^{TAG.pattern}$")]
 Release = Annotated[str, Field(pattern=r"^[0-9]{8}\.[1-9][0-9]{0,3}$")]
-Count = Annotated[int, Field(ge=0, le=1_000_000)]
-#: A word of an image or a suite, a version, or a reason: one line.
-Word = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
-
 #: The name of an image and its digest.
 BaseReference = Annotated[str, Field(max_length=500, pattern=r"^[^\x00-\x20\x7f]*$")]
-
-
-class _Skip(TypedDict, total=False):
-    reason: str
-
-
-class ReportEntry(TypedDict, total=False):
-    """What the store of reports remembers of one suite, as far as a reader of records looks."""
-
-    __pydantic_config__ = ConfigDict(extra="allow", strict=True)  # type: ignore[misc]
-
-    verdict: Required[Word]
-    key: Word
-    passed: Count
-    skipped: list[_Skip]
-    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    before: Word | None
-
-
-@dataclass(frozen=True)
-class SuiteRecord:
-    """What one suite found: its verdict, the number of its checks, and why some were skipped."""
-
-    suite: Word
-    verdict: Word
-    passed: Count
-    skipped: Count
-    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,8 +38,8 @@ class Record:
     """One published image. ``size`` is that of configuration and layers in the registry, in bytes.
 
     ``tag`` is immutable; ``moving`` are the tags that were moved to the image when it was
-    published. ``report`` is all that the store of reports remembers of it, so that who pulls the
-    image need not test it again. ``published`` is in UTC.
+    published. ``report`` are its results by suite, so that who pulls the image need not test it
+    again. ``published`` is in UTC.
     """
 
     image: Word
@@ -85,8 +53,7 @@ class Record:
     variant: Word
     stack: Word
     pins: Mapping[Word, Word]
-    suites: tuple[SuiteRecord, ...]
-    report: Mapping[Word, ReportEntry]
+    report: Mapping[Word, SuiteResult]
     substitutes: tuple[str, ...]
     published: Timestamp
     #: The version of every Python package.
@@ -117,7 +84,14 @@ class Record:
         return self.digest.removeprefix("sha256:")[:12]
 
     def as_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **asdict(self)}
+        results = self.report.values()
+        return {
+            "schema": SCHEMA,
+            **asdict(self),
+            "report": {suite: result.as_json() for suite, result in self.report.items()},
+            # For people and programs that need less; the reader ignores it.
+            "suites": [_short_result(result) for result in results],
+        }
 
 
 _RECORD = TypeAdapter(Record)
@@ -128,14 +102,14 @@ def release_order(release: str) -> tuple[int, ...]:
     return tuple(map(int, release.split(".")))
 
 
-def suite_record(suite: str, entry: Mapping[str, Any]) -> SuiteRecord:
-    skipped, reasons = len(entry.get("skipped", ())), skip_reasons(entry)
-    return SuiteRecord(suite, str(entry["verdict"]), int(entry["passed"]), skipped, reasons)
-
-
-def skip_reasons(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return why checks of a suite were skipped, each reason once."""
-    return tuple(dict.fromkeys(str(skip.get("reason")) for skip in entry.get("skipped", ())))
+def _short_result(result: SuiteResult) -> dict[str, Any]:
+    return {
+        "suite": result.suite,
+        "verdict": result.verdict,
+        "passed": result.passed,
+        "skipped": len(result.skipped),
+        "reasons": [*result.skip_reasons],
+    }
 
 
 def parse_record(document: Mapping[str, Any], where: str) -> Record:
@@ -269,7 +243,7 @@ def read_build_seconds(registry: RegistryClient) -> dict[str, float]:
     seconds: dict[str, float] = {}
     for record in read_published(registry).records:
         if record.build_seconds:
-            suites = sum(entry.get("seconds", 0) for entry in record.report.values())
+            suites = sum(result.seconds for result in record.report.values())
             seconds[record.image] = record.build_seconds + suites
     return seconds
 

@@ -30,7 +30,7 @@ from imgbuild.files import json_sha256
 from imgbuild.inputs.build_inputs import FILES, list_downloads
 from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix
-from imgbuild.plan.changes import recorded_parts
+from imgbuild.plan.changes import read_parts
 from imgbuild.plan.digest import DOWNLOAD, SHORT, STAGE, InputReader
 from imgbuild.project import Project
 from imgbuild.settings import Settings
@@ -105,7 +105,7 @@ def make_sbom(
 def _confirmed_bounds(labels: Mapping[str, str], image: Image, project: Project) -> dict[str, str]:
     """Return the versions that packages may have in the image, if its labels confirm them."""
     path = f"dockerfiles/{image.name}/constraints.txt"
-    said = (recorded_parts(labels) or {}).get(path)
+    said = (read_parts(labels) or {}).get(path)
     if said is None or said != InputReader(project).digest(path)[:SHORT]:
         return {}
     return package_bounds(image, project.locks)
@@ -149,7 +149,7 @@ def read_system(document: Mapping[str, Any]) -> str:
 
 def find_origins(labels: Mapping[str, str], image: Image, project: Project) -> Origins:
     """Return where things came from, by those inputs of the checkout that the labels confirm."""
-    said, reader = recorded_parts(labels) or {}, InputReader(project)
+    said, reader = read_parts(labels) or {}, InputReader(project)
     origins: dict[str, Origin] = {}
     for title in ("lock", "MPI lock"):
         name = image.titled_locks.get(title)

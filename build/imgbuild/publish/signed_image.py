@@ -21,12 +21,11 @@ from imgbuild.publish.record import (
     Record,
     Release,
     Tag,
-    Word,
     release_order,
 )
 from imgbuild.registry.repository import DamagedError
-from imgbuild.registry.signing import attested_suites
 from imgbuild.scalars import refusal_reason
+from imgbuild.suites.results import Word, attested_suites
 
 Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 Reason = Annotated[str, Field(min_length=1, max_length=200)]

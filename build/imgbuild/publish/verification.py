@@ -18,6 +18,7 @@ from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import RECORD_SUFFIX, RELEASE, record_tag
+from imgbuild.outcome import Outcome
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 from imgbuild.publish.provenance import read_configuration
@@ -33,7 +34,6 @@ from imgbuild.publish.signed_image import (
 from imgbuild.registry.repository import DamagedError, Manifest, split_reference
 from imgbuild.registry.repository_client import REQUESTS, RegistryClient, connect
 from imgbuild.registry.signing import RETIREMENT, Trust
-from imgbuild.suites.results import Verdict
 
 #: The keys of the manifest of an image that an engine pushes.
 IMAGE_KEYS = {"schemaVersion", "mediaType", "config", "layers"}
@@ -191,11 +191,11 @@ class PublishedImage:
                 f"note: its release {record.release} is not signed: it was published before "
                 "imgbuild signed releases, tags and configurations."
             )
-        for suite in record.suites:
-            verdict = signed.verdicts.get(suite.suite)
-            if suite.verdict != verdict:
+        for suite, result in record.report.items():
+            verdict = signed.verdicts.get(suite)
+            if result.verdict != verdict:
                 self.log(
-                    f"note: its record says that the suite {suite.suite} {suite.verdict}, its "
+                    f"note: its record says that the suite {suite} {result.verdict}, its "
                     f"signed provenance that it {verdict or 'was not run'}."
                 )
         return record
@@ -337,7 +337,7 @@ class PublishedImage:
 
 def extension_facts(signed: SignedImage) -> list[VerifiedFact]:
     """Return what the provenance of an image of `imgbuild extend` says of how it was made."""
-    passed = [suite for suite, verdict in signed.verdicts.items() if verdict == Verdict.PASSED]
+    passed = [suite for suite, verdict in signed.verdicts.items() if verdict == Outcome.PASSED]
     suites = [f"{', '.join(sorted(passed))} passed"] if passed else []
     suites += [f"{suite} {word}" for suite, word in signed.verdicts.items() if suite not in passed]
     suites += [f"not run: {', '.join(signed.not_run)}"] if signed.not_run else []

@@ -9,7 +9,7 @@ Sources: cosign 2.5 and 3.1, ``--help`` and behaviour.
 import base64
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,8 +29,6 @@ TYPES = {
 }
 #: The type of a predicate that says since when an image should not be used, and why.
 RETIREMENT = "urn:imgbuild:retirement:1"
-#: In the name of each suite in a provenance.
-_BYPRODUCT = "suite "
 #: Types of statements that are read; cosign writes the older one.
 _STATEMENTS = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
 _FORMS = (["--new-bundle-format=true"], ["--new-bundle-format=false"])
@@ -236,33 +234,6 @@ def _read_predicates(output: str, kind: str, reference: str) -> tuple[Mapping[st
     if not predicates:
         raise CheckFailedError(f"{reference}: no attestation of the type {kind} is about it.")
     return tuple(predicates)
-
-
-def suite_byproducts(
-    report: Mapping[str, Mapping[str, Any]], codes: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    """Return what a provenance says of suites: their code's sha256, by suite, and their entries."""
-    return [
-        {
-            "name": f"{_BYPRODUCT}{name}",
-            "digest": {"sha256": codes[name].removeprefix("sha256:")},
-            "annotations": {**entry},
-        }
-        for name, entry in sorted(report.items())
-    ]
-
-
-def attested_suites(predicates: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the entries that `suite_byproducts` wrote into provenances, by suite."""
-    entries = {}
-    for predicate in predicates:
-        details = predicate.get("runDetails")
-        byproducts = details.get("byproducts") if isinstance(details, Mapping) else None
-        for byproduct in byproducts if isinstance(byproducts, list) else ():
-            name = str(byproduct.get("name")) if isinstance(byproduct, Mapping) else ""
-            if name.startswith(_BYPRODUCT):
-                entries[name.removeprefix(_BYPRODUCT)] = byproduct.get("annotations")
-    return entries
 
 
 def find_signer(key: str | None, settings: Settings, *, keyless: bool = False) -> Signer | None:

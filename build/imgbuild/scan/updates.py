@@ -20,7 +20,7 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
 from imgbuild.files import work_folder
 from imgbuild.inputs.upstream_files import PLAN_SECONDS
-from imgbuild.suites.container import CONTAINER_LABEL, label_of
+from imgbuild.suites.container import CONTAINER_LABEL, make_label
 from imgbuild.suites.runner import folder_name
 
 #: The list of the packages that are installed, and its largest size in bytes.
@@ -75,7 +75,7 @@ def read_status(name: str, stored: StoredImage, engine: Engine) -> bytes:
 
     CheckFailedError: it has no such file, or a very large one.
     """
-    labels = {CONTAINER_LABEL: label_of(name)}
+    labels = {CONTAINER_LABEL: make_label(name)}
     status = engine.copy_out(stored.id, STATUS, labels=labels, limit=STATUS_LIMIT)
     if status is None:
         raise CheckFailedError(f"{name} ({stored.id}) has no file {STATUS}: it is not Debian's.")

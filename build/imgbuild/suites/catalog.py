@@ -57,12 +57,13 @@ class Suite:
         return ("gpu",) if self.name.startswith(GPU_PREFIX) else ("cpu", "gpu")
 
     def is_for(self, expected: Mapping[str, Any]) -> bool:
-        return (
-            expected["variant"] in self.variants
-            and Version(expected["tensorflow"]) >= Version(self.since)
-            and not (self.with_mpi and expected["mpi_flavour"] is None)
-            and not (self.of_extensions and not expected.get("requested"))
-        )
+        if expected["variant"] not in self.variants:
+            return False
+        if self.with_mpi and expected["mpi_flavour"] is None:
+            return False
+        if self.of_extensions and not expected.get("requested"):
+            return False
+        return Version(expected["tensorflow"]) >= Version(self.since)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -76,17 +77,20 @@ class Suite:
 
 def read_suites(folder: Path) -> tuple[Suite, ...]:
     """Return a folder's suites, sorted by name; InputError if a ``NEEDS`` is not a plain text."""
-    own = set(folder.glob(f"{PREFIX}*.py"))
-    # Any suite may use all other files: none is read for documentation, or left by Python.
+    files = sorted(folder.glob(f"{PREFIX}*.py"))
+    # A suite may use all other files, except documentation and what Python leaves.
+    others = {path for path in folder.rglob("*") if path.suffix not in {".md", ".pyc"}}
+    others.difference_update(files)
     shared = sorted(
         f"{path.relative_to(folder)}\0{_sha256(path.read_bytes())}"
-        for path in folder.rglob("*")
-        if path not in own and path.suffix not in {".md", ".pyc"} and path.is_file()
+        for path in others
+        if path.is_file()
     )
-    return tuple(_suite(file, _sha256("\n".join(shared).encode())) for file in sorted(own))
+    digest = _sha256("\n".join(shared).encode())
+    return tuple(_read_suite(file, digest) for file in files)
 
 
-def _suite(file: Path, shared: str) -> Suite:
+def _read_suite(file: Path, shared: str) -> Suite:
     data = file.read_bytes()
     text = data.decode("utf-8")
     proves, needs, since = _PROVES.match(text), _NEEDS.search(text), _SINCE.search(text)
@@ -94,19 +98,19 @@ def _suite(file: Path, shared: str) -> Suite:
         line = text.count("\n", 0, needs.start()) + 1
         raise InputError(f"{file}:{line}: NEEDS must be a text in quotes.")
     return Suite(
-        file.stem.removeprefix(PREFIX),
-        proves[1] if proves else "",
-        needs["text"] if needs else None,
-        _sha256(f"{shared}\0{_sha256(data)}".encode()),
-        since[1] if since else "0",
-        _WITH_MPI.search(text) is not None,
-        _OF_EXTENSIONS.search(text) is not None,
+        name=file.stem.removeprefix(PREFIX),
+        proves=proves[1] if proves else "",
+        needs=needs["text"] if needs else None,
+        code=_sha256(f"{shared}\0{_sha256(data)}".encode()),
+        since=since[1] if since else "0",
+        with_mpi=_WITH_MPI.search(text) is not None,
+        of_extensions=_OF_EXTENSIONS.search(text) is not None,
     )
 
 
-def required(suites: Iterable[Suite], expected: Mapping[str, Any]) -> tuple[Suite, ...]:
+def select_required(suites: Iterable[Suite], expected: Mapping[str, Any]) -> tuple[Suite, ...]:
     """Return the suites that an image must pass of which this is expected."""
-    return tuple(s for s in suites if s.is_for(expected) and not s.on_demand)
+    return tuple(suite for suite in suites if suite.is_for(expected) and not suite.on_demand)
 
 
 def choose_suites(
@@ -124,16 +128,22 @@ def choose_suites(
         which = f"No suite of {expected['name']} is called" if of_others else "No suite"
         there = ", ".join(suite.name for suite in known)
         raise InputError(f"{which} {', '.join(sorted(unknown))}. There are: {there}.")
-    return tuple(s for s in known if s.name in names or not (names or s.on_demand))
+    if names:
+        return tuple(suite for suite in known if suite.name in names)
+    return tuple(suite for suite in known if not suite.on_demand)
 
 
-def side_by_side(folder: Path, names: Sequence[str]) -> list[tuple[str, ...]]:
+def group_suites(folder: Path, names: Sequence[str]) -> list[tuple[str, ...]]:
     """Return which suites share a process: those not said to be long, then each long one alone."""
-    texts = {name: (folder / f"{PREFIX}{name}.py").read_text("utf-8") for name in names}
-    lasts = {name: [int(found) for found in _LASTS.findall(texts[name])] for name in names}
-    short = tuple(name for name in names if not lasts[name])
-    long = sorted(filter(lasts.get, names), key=lambda name: lasts[name], reverse=True)
-    return [*filter(None, [short]), *((name,) for name in long)]
+    seconds = {}
+    for name in names:
+        text = (folder / f"{PREFIX}{name}.py").read_text("utf-8")
+        if match := _LASTS.search(text):
+            seconds[name] = int(match[1])
+    short = tuple(name for name in names if name not in seconds)
+    groups = [short] if short else []
+    long = sorted(seconds, key=lambda name: seconds[name], reverse=True)
+    return [*groups, *((name,) for name in long)]
 
 
 def suite_keys(suites: Iterable[Suite], expected: Mapping[str, Any]) -> dict[str, str]:

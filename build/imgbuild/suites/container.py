@@ -97,28 +97,29 @@ class StartedContainer:
     offered: bool = False
 
 
-def label_of(name: str) -> str:
+def make_label(name: str) -> str:
     """Return the label's value for one image of this user on this machine.
 
     Whoever shares the engine from elsewhere, or with another state folder, has another value: the
     locks that keep two runs of one image apart lie in the state folder.
     """
-    return f"{name}@{place_of(state_dir())}"
+    return f"{name}@{machine_digest(state_dir())}"
 
 
-def place_of(state: Path) -> str:
+def machine_digest(state: Path) -> str:
     """Return a short digest of this machine and state folder."""
     return sha256(f"{os.uname().nodename}\0{state}".encode())[:12]
 
 
 def remove_leftovers(names: Iterable[str], engine: Engine) -> None:
     """Remove what test runs of these images left; the images' locks must be held."""
-    values = {label_of(name) for name in names}
-    networks = (engine.networks, engine.remove_network)  # which containers use until they go
-    for found, remove in ((engine.containers, engine.remove_container), networks):
-        for one in found(CONTAINER_LABEL):
-            if one.labels.get(CONTAINER_LABEL) in values:
-                remove(one.id)
+    values = {make_label(name) for name in names}
+    for container in engine.containers(CONTAINER_LABEL):
+        if container.labels.get(CONTAINER_LABEL) in values:
+            engine.remove_container(container.id)
+    for network in engine.networks(CONTAINER_LABEL):  # containers use them until they go
+        if network.labels.get(CONTAINER_LABEL) in values:
+            engine.remove_network(network.id)
 
 
 @contextmanager
@@ -130,7 +131,7 @@ def suite_container(
     MachineError: the engine cannot start it, without GPUs too.
     """
     try:
-        started = _start(target, engine)
+        started = _start_container(target, engine)
         if started.no_gpu and target.needs_driver:
             try:
                 _copy_stub(engine, started.id, target.export_stub)
@@ -141,9 +142,9 @@ def suite_container(
         remove_leftovers([target.name], engine)
 
 
-def _start(target: TestTarget, engine: Engine) -> StartedContainer:
+def _start_container(target: TestTarget, engine: Engine) -> StartedContainer:
     """Start it with GPUs where the image can use them; a refusal is kept as the reason."""
-    start = partial(_sleeping, target.name, target.image_id, engine)
+    start = partial(_start_sleeping, target.name, target.image_id, engine)
     if target.variant == "cpu":
         return StartedContainer(start(RunOptions()))
     refusal, gpus = "the engine offers none to containers", engine.version().gpus
@@ -169,8 +170,8 @@ def gpu_fingerprint(engine: Engine) -> str | None:
     return sha256(f"{DRIVER_VERSION.read_text()}{listed.output}".encode()) if listed.ok else ""
 
 
-def _sleeping(name: str, image_id: str, engine: Engine, options: RunOptions) -> str:
-    labels = {CONTAINER_LABEL: label_of(name)}
+def _start_sleeping(name: str, image_id: str, engine: Engine, options: RunOptions) -> str:
+    labels = {CONTAINER_LABEL: make_label(name)}
     return engine.start(image_id, command=["sleep", "infinity"], labels=labels, options=options)
 
 
@@ -234,7 +235,7 @@ class ImageContents:
     @property
     def tensorflow(self) -> str:
         """The version of the one TensorFlow that is installed; all of them where there are more."""
-        return joined_versions(self.tensorflow_versions)
+        return join_versions(self.tensorflow_versions)
 
     @property
     def mpi(self) -> tuple[str, str]:
@@ -245,7 +246,7 @@ class ImageContents:
         return NOTHING, ""
 
 
-def joined_versions(values: Iterable[str]) -> str:
+def join_versions(values: Iterable[str]) -> str:
     """Return versions in words; ``nothing`` for none."""
     return " and ".join(values) or NOTHING
 
@@ -268,7 +269,7 @@ def ask_image(
     require_docker_client()
     # No network, and no driver where the engine would lend one to every container.
     options = RunOptions(network="none", environment={"NVIDIA_VISIBLE_DEVICES": "void"})
-    container = _sleeping(name, image_id, engine, options)
+    container = _start_sleeping(name, image_id, engine, options)
     text = program.read_text(encoding="utf-8")
     try:
         printed = docker_exec(engine.host, container, ["sh", "-c", _PYTHON, "sh", text])

@@ -38,36 +38,39 @@ def expectation(
     pins = {pin.component: true.get(pin.component, pin.version) for pin in image.pins}
     if image.horovod:
         pins["mpi"] = true.get(image.mpi_name, pins["mpi"])
+    has_launcher = bool(image.horovod and image.horovod.launcher)
     return {
         **known_facts(image),
         "stack": image.stack,
         "pins": pins,
         "os_id": image.os.distribution,
-        "horovodrun": bool(image.horovod and image.horovod.launcher)
-        and image.mpi.flavour == LAUNCHED,
+        "horovodrun": has_launcher and image.mpi.flavour == LAUNCHED,
         "standin": standin is not None,
         "packages": locked_packages(image, project.locks),
-        "held": _held(image),
-        "gpu": _gpu(image),
+        "held": _held_packages(image),
+        "gpu": _gpu_facts(image),
         "labels": pin_labels(image),
     }
 
 
-def _held(image: Image) -> dict[str, str]:
+def _held_packages(image: Image) -> dict[str, str]:
     """Return the packages that apt must not move, with their versions: those of NVIDIA's."""
     if image.apt_cuda is None:
         return {}
-    return dict(one.split("=", 1) for one in (*image.apt_cuda.runtime, *nvidia_libraries(image)))
+    packages = (*image.apt_cuda.runtime, *nvidia_libraries(image))
+    return dict(package.split("=", 1) for package in packages)
 
 
-def _gpu(image: Image) -> dict[str, str]:
+def _gpu_facts(image: Image) -> dict[str, str]:
     """Return what the wheel needs of CUDA, driver and GPU; nothing for a CPU image."""
     if image.cuda is None:
         return {}
-    return {
+    facts = {
         "cuda": image.wheel.cuda,
         "driver": image.cuda.driver,
         "newest": image.cuda.newest,
         "oldest": min(image.wheel.native, key=Version),
-        **({"kernels": " ".join(image.index_cuda.kernels)} if image.index_cuda else {}),
     }
+    if image.index_cuda:
+        facts["kernels"] = " ".join(image.index_cuda.kernels)
+    return facts

@@ -35,34 +35,38 @@ SECTION = struct.Struct("<24xQQ24x")
 MPIRUN_SECONDS = 30
 
 
-def installed(names: "re.Pattern[str]") -> "list[list[str]]":
+def list_installed(names: "re.Pattern[str]") -> "list[list[str]]":
     """Return name and version of every distribution that is installed and has such a name."""
     folders = {Path(folder).resolve() for folder in sys.path if folder}
-    files = (file for folder in folders if folder.is_dir() for file in folder.iterdir())
-    matches = filter(None, (names.fullmatch(file.name) for file in files))
-    return sorted([match.group(1).replace("_", "-"), match.group(2)] for match in matches)
+    distributions = []
+    for folder in folders:
+        for file in folder.iterdir() if folder.is_dir() else ():
+            match = names.fullmatch(file.name)
+            if match:
+                distributions.append([match.group(1).replace("_", "-"), match.group(2)])
+    return sorted(distributions)
 
 
-def of_tensorflow(path: str) -> "Path | None":
+def find_in_tensorflow(path: str) -> "Path | None":
     """Return the file of that path in the package; from 1.15 to 2.1 its files lay in another."""
     for folder in sys.path:
         for package in ("tensorflow_core", "tensorflow"):
-            found = Path(folder, package, path)
-            if found.is_file():
-                return found
+            file = Path(folder, package, path)
+            if file.is_file():
+                return file
     return None
 
 
 def built_with_cuda() -> "bool | None":
     """Return what the build wrote down; None if nothing."""
-    path = of_tensorflow("python/platform/build_info.py")
+    path = find_in_tensorflow("python/platform/build_info.py")
     match = CUDA_BUILD.search(path.read_text(encoding="utf-8")) if path else None
     return match.group(1) == "True" if match else None
 
 
 def has_kernels() -> "bool | None":
     """Return whether the library has code for GPUs; None if there is no library."""
-    path = of_tensorflow("python/_pywrap_tensorflow_internal.so")
+    path = find_in_tensorflow("python/_pywrap_tensorflow_internal.so")
     if path is None:
         return None
     with path.open("rb") as file:
@@ -73,30 +77,34 @@ def has_kernels() -> "bool | None":
         return KERNELS in file.read(length).split(b"\0")
 
 
-def cuda_runtimes() -> "list[str]":
+def list_cuda_runtimes() -> "list[str]":
     """Return the versions in the names of all of CUDA's runtime libraries, links followed.
 
     The library of a wheel has no version in its name, but the wheel has.
     """
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(":") + LIBRARY_FOLDERS.split(":")
-    patterns = [folder.strip("/") + "/libcudart.so*" for folder in folders if folder.strip("/")]
-    files = {file.resolve() for pattern in patterns for file in Path("/").glob(pattern)}
-    files |= {file for folder in sys.path for file in Path(folder).glob("nvidia_cuda_runtime*")}
-    matches = filter(None, (CUDA_RUNTIME.fullmatch(file.name) for file in files))
+    names: set[str] = set()
+    for folder in folders:
+        if folder.strip("/"):
+            pattern = folder.strip("/") + "/libcudart.so*"
+            names |= {file.resolve().name for file in Path("/").glob(pattern)}
+    for folder in sys.path:
+        names |= {file.name for file in Path(folder).glob("nvidia_cuda_runtime*")}
+    matches = filter(None, map(CUDA_RUNTIME.fullmatch, names))
     return sorted({match.group(1) or match.group(2) for match in matches})
 
 
-def mpirun() -> str:
+def read_mpirun_version() -> str:
     """Return the version text of the ``mpirun`` on PATH; nothing if it cannot be run."""
     command = ["mpirun", "--version"]
     try:
-        said = subprocess.check_output(command, stderr=subprocess.STDOUT, timeout=MPIRUN_SECONDS)
+        output = subprocess.check_output(command, stderr=subprocess.STDOUT, timeout=MPIRUN_SECONDS)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return said.decode(errors="replace")
+    return output.decode(errors="replace")
 
 
-def os_release() -> "dict[str, str]":
+def read_os_release() -> "dict[str, str]":
     """Return /etc/os-release without its quotes."""
     lines = Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
     pairs = (line.split("=", 1) for line in lines if "=" in line)
@@ -104,16 +112,17 @@ def os_release() -> "dict[str, str]":
 
 
 if __name__ == "__main__":
-    system = os_release()
+    system = read_os_release()
+    packages = list_installed(PACKAGE)
     answer = {
-        "distributions": installed(DISTRIBUTION),
-        "packages": {re.sub("[-.]+", "-", name.lower()): v for name, v in installed(PACKAGE)},
+        "distributions": list_installed(DISTRIBUTION),
+        "packages": {re.sub("[-.]+", "-", name.lower()): version for name, version in packages},
         "glibc": platform.libc_ver()[1],
         "built_with_cuda": built_with_cuda(),
         "kernels": has_kernels(),
         "python": platform.python_version(),
-        "mpirun": mpirun(),
-        "cuda": cuda_runtimes(),
+        "mpirun": read_mpirun_version(),
+        "cuda": list_cuda_runtimes(),
         "os": [system.get("ID", ""), system.get("VERSION_ID", "")],
     }
     sys.stdout.write(json.dumps(answer))

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,20 +16,15 @@ from pathlib import Path
 from imgbuild import process
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError
-from imgbuild.events import ImageState, Listener, State
+from imgbuild.events import ImageState, Listener, Phase
 from imgbuild.files import work_folder, write_text
+from imgbuild.outcome import Outcome
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
-from imgbuild.suites.catalog import PREFIX, code_digest, side_by_side
-from imgbuild.suites.container import TestTarget, suite_container
-from imgbuild.suites.results import (
-    Report,
-    ReportStore,
-    SuiteResult,
-    TestFailure,
-    TestSkip,
-    Verdict,
-)
+from imgbuild.suites.catalog import PREFIX, code_digest, group_suites
+from imgbuild.suites.container import StartedContainer, TestTarget, suite_container
+from imgbuild.suites.results import Check, Report, SuiteResult, suite_result
+from imgbuild.suites.store import ReportStore
 
 #: The longest any set of suites may take, in seconds; each command inside has its own limit.
 TIMEOUT_SECONDS = 1800
@@ -41,9 +36,8 @@ STEP_SECONDS = 0.2
 #: (tests/image/result_stream.py).
 VARIABLE = "IMGBUILD_RESULTS"
 JUNIT, OUTPUT = "junit.xml", "pytest.txt"
-_FAILED, _LATE = Verdict.FAILED, Verdict.TIMED_OUT
 #: The outcomes of checks that keep an image from being tagged.
-_BAD = (_FAILED, _LATE)
+_BAD = (Outcome.FAILED, Outcome.TIMED_OUT)
 #: pytest's exit codes for "all passed" and "some failed": the only ones with a verdict.
 _VERDICTS = {0, 1}
 _TESTSUITE = re.compile("<testsuite .*?</testsuite>", re.DOTALL)
@@ -52,15 +46,21 @@ _CONTAINER = re.compile(r"-?docker://[0-9a-f]+")
 
 
 @dataclass(frozen=True)
-class TestOptions:
-    """Which suites, none for all; ``rerun`` those too that passed before.
+class TestSession:
+    """What a test of any image needs: the engine, where results go, and what to run.
 
-    ``fail_fast`` ends a run with the first failed check. As many suites run at once, of all images
-    together, as there are ``slots``. When ``stop`` is set, all runs end.
+    ``suites`` are the names of those to run, none for all; ``rerun`` also runs those that passed
+    before. ``fail_fast`` ends a run with the first failed check. As many suites run at once, of all
+    images together, as there are ``slots``. When ``stop`` is set, all runs end.
     """
 
     __test__ = False  # the name begins with Test, but pytest must not collect it
 
+    project: Project
+    engine: Engine
+    store: ReportStore
+    reports: Path
+    listener: Listener
     suites: tuple[str, ...] = ()
     rerun: bool = False
     fail_fast: bool = False
@@ -68,45 +68,19 @@ class TestOptions:
     stop: threading.Event = field(default_factory=threading.Event)
 
 
-@dataclass(frozen=True)
-class TestSession:
-    """What a test of any image needs: the suites, the engine, and where results go."""
-
-    __test__ = False
-
-    project: Project
-    engine: Engine
-    store: ReportStore
-    reports: Path
-    listener: Listener
-
-
 def folder_name(image: str) -> str:
     """Return an image's name or reference as the name of a folder."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", image)
-
-
-@dataclass(frozen=True)
-class Check:
-    """One check that has ended.
-
-    ``outcome`` is ``passed``, ``failed``, ``timed out`` or ``skipped``.
-    """
-
-    suite: str
-    test: str
-    outcome: str
-    seconds: float
-    message: str = ""
 
 
 @dataclass
 class CheckStream:
     """The checks of one pytest run, from the lines of JSON that its plugin writes.
 
-    The lines are ``{"checks": 80}``, ``{"begins": "pins"}``, one `Check` for each that ended, and
-    ``{"ended": true}`` (tests/image/result_stream.py). ``milestone`` gets suites that begin and
-    the first failure of each reason, ``step`` every change.
+    The lines are ``{"checks": 80}``, ``{"begins": "pins"}``, for each check that ended its
+    ``suite``, ``test``, ``outcome``, ``seconds`` and ``message``, and ``{"ended": true}``
+    (tests/image/result_stream.py). ``milestone`` gets suites that begin and the first failure of
+    each reason, ``step`` every change.
     """
 
     milestone: Callable[[str], None]
@@ -116,7 +90,9 @@ class CheckStream:
     reported: set[tuple[str, str]] = field(default_factory=set)
     #: Whether pytest ended by itself, so that no line is missing.
     finished: bool = False
-    checks: list[Check] = field(default_factory=list)
+    #: The checks by suite and outcome, and the seconds of each suite.
+    checks: dict[str, dict[str, list[Check]]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     def read(self, line: str) -> None:
         try:
@@ -126,55 +102,58 @@ class CheckStream:
         self.expected += event.get("checks", 0)
         self.finished = self.finished or "ended" in event
         if "outcome" in event:
-            self._add(Check(**{**event, "test": check_name(event["test"])}))
+            check = Check(test=strip_container(event["test"]), message=event.get("message", ""))
+            self._add(event["suite"], event["outcome"], check, event["seconds"])
         if event.get("begins", self.suite) != self.suite:
             self.suite = event["begins"]
             self.milestone(self.text)
         self.step(self.text)
 
-    def _add(self, check: Check) -> None:
-        self.checks.append(check)
-        if check.outcome in _BAD:
-            reason = TestFailure(check.test, check.message).reason
-            if (check.suite, reason) not in self.reported:
-                self.reported.add((check.suite, reason))
-                word = check.outcome.upper()
-                self.milestone(f"{word} {check.suite}: {check.test}: {reason}")
+    def _add(self, suite: str, outcome: str, check: Check, seconds: float = 0.0) -> None:
+        self.checks.setdefault(suite, {}).setdefault(outcome, []).append(check)
+        self.seconds[suite] = self.seconds.get(suite, 0.0) + seconds
+        if outcome in _BAD and (suite, check.reason) not in self.reported:
+            self.reported.add((suite, check.reason))
+            self.milestone(f"{outcome.upper()} {suite}: {check.test}: {check.reason}")
 
     @property
     def text(self) -> str:
         """Return what a line shows: ``horovod 23/80, 1 failed``."""
-        outcomes = Counter(check.outcome for check in self.checks)
-        bad = "".join(f", {outcomes[word]} {word}" for word in _BAD if outcomes[word])
-        return f"{self.suite} {len(self.checks)}/{self.expected}{bad}"
+        counts: Counter[str] = Counter()
+        for outcomes in self.checks.values():
+            for outcome, checks in outcomes.items():
+                counts[outcome] += len(checks)
+        text = f"{self.suite} {counts.total()}/{self.expected}"
+        for outcome in _BAD:
+            if counts[outcome]:
+                text += f", {counts[outcome]} {outcome}"
+        return text
+
+    def result(self, suite: str) -> SuiteResult:
+        checks = self.checks.get(suite, {})
+        return suite_result(
+            suite,
+            passed=len(checks.get(Outcome.PASSED, [])),
+            failures=checks.get(Outcome.FAILED, []),
+            timed_out=checks.get(Outcome.TIMED_OUT, []),
+            skipped=checks.get(Outcome.SKIPPED, []),
+            seconds=self.seconds.get(suite, 0.0),
+        )
 
     def end_late(self, suites: Sequence[str], words: str) -> None:
         """Add a check that ran out of time for the running suite, and for those after it."""
         current = suites.index(self.suite) if self.suite in suites else 0
         for suite in suites[current:]:
-            self._add(Check(suite, "the whole suite", _LATE, 0.0, words))
+            check = Check(test="the whole suite", message=words)
+            self._add(suite, Outcome.TIMED_OUT, check)
 
 
-def check_name(name: str) -> str:
+def strip_container(name: str) -> str:
     """Return a check's name without the container, which is gone when the name is read."""
     return _CONTAINER.sub("", name).replace("[-", "[").replace("[]", "")
 
 
-def suite_result(suite: str, checks: Iterable[Check]) -> SuiteResult:
-    own = [check for check in checks if check.suite == suite]
-    return SuiteResult(
-        suite,
-        sum(check.outcome == "passed" for check in own),
-        tuple(TestFailure(c.test, c.message) for c in own if c.outcome == _FAILED),
-        tuple(TestSkip(c.test, c.message) for c in own if c.outcome == "skipped"),
-        sum(check.seconds for check in own),
-        timed_out=tuple(TestFailure(c.test, c.message) for c in own if c.outcome == _LATE),
-    )
-
-
-def run_suites(
-    target: TestTarget, suites: tuple[str, ...], session: TestSession, options: TestOptions
-) -> Report:
+def run_suites(target: TestTarget, suites: tuple[str, ...], session: TestSession) -> Report:
     """Run these suites side by side; one ``junit.xml`` and the output are in the session's folder.
 
     MachineError: no docker client, or the engine cannot start the container.
@@ -183,47 +162,26 @@ def run_suites(
     """
 
     def log(text: str) -> None:
-        session.listener(ImageState(target.name, State.TESTING, text))
+        session.listener(ImageState(target.name, Phase.TESTING, text))
 
     def note(text: str) -> None:
-        session.listener(ImageState(target.name, State.TESTING, text, quiet=True))
+        session.listener(ImageState(target.name, Phase.TESTING, text, quiet=True))
 
     started = time.monotonic()
     reports = session.reports / folder_name(target.name)
     reports.mkdir(parents=True, exist_ok=True)
+    groups = [suites] if session.fail_fast else group_suites(session.project.suites, suites)
     with (
         suite_container(target, session.engine, log) as container,
         work_folder("suites") as folder,
     ):
         expect = folder / "expect.json"
         expect.write_text(json.dumps(target.expected), encoding="utf-8")
-        command = (
-            # Nothing of the folder that imgbuild runs in, and no settings of a project around it.
-            *(sys.executable, "-P", "-m", "pytest", "-c", os.devnull),
-            *("-q", "-p", "no:cacheprovider"),
-            *("-p", "testinfra.plugin"),  # and none that this machine happens to have
-            "--tb=short",  # the arguments of a test can be the whole list of an image's files
-            *(f"--rootdir={session.project.root}", f"--hosts=docker://{container.id}"),
-            # Without it, pytest runs the conftest.py of every folder above the checkout.
-            f"--confcutdir={session.project.suites}",
-            *(f"--expect={expect}", "-o", f"junit_suite_name={target.name}"),
-            *("-o", "junit_family=xunit1"),  # xunit2 has no place for what a check records
-            *(["--exitfirst"] if options.fail_fast else []),
-            *([f"--no-gpu={container.no_gpu}"] if container.no_gpu else []),
-            *(["--gpus-offered"] if container.offered else []),
-        )
+        command = _pytest_command(target, session, container, expect)
 
-        def checks_of(group: tuple[str, ...]) -> list[Check]:
+        def run_group(group: tuple[str, ...]) -> list[SuiteResult]:
             stream = CheckStream(log, note)
-            tests = (str(session.project.suites / f"{PREFIX}{suite}.py") for suite in group)
-            own = (*command, f"--junitxml={folder / group[0]}.xml", *tests)
-            files = (folder / f"{group[0]}.txt", folder / group[0])
-            with options.slots:
-                code = None
-                if not options.stop.is_set():
-                    code = call_pytest(own, session.engine.host, files, stream.read, options.stop)
-            if options.stop.is_set():
-                raise CancelledError
+            code = _run_group(group, command, folder, session, stream)
             if code is None:
                 minutes = TIMEOUT_SECONDS // 60
                 stream.end_late(group, f"it did not end within {minutes} minutes and was stopped")
@@ -233,31 +191,87 @@ def run_suites(
                     f"{code}). The output is in {reports / OUTPUT}. If the disk is full, free "
                     "space there."
                 )
-            return stream.checks
+            # A suite without any check has passed nothing, unless a failure ended the run first.
+            is_cut = session.fail_fast and stream.reported
+            return [stream.result(suite) for suite in group if suite in stream.checks or not is_cut]
 
-        groups = [suites] if options.fail_fast else side_by_side(session.project.suites, suites)
         try:
-            found = in_parallel(checks_of, groups, len(groups), grace=None)
+            group_results = in_parallel(run_group, groups, len(groups), grace=None)
         finally:
-            texts, documents = (
-                "".join(file.read_text("utf-8", "replace") for file in sorted(folder.glob(kind)))
-                for kind in ("*.txt", "*.xml")
-            )
-            write_text(reports / OUTPUT, texts)
-            each = "".join(_TESTSUITE.findall(documents))
-            write_text(reports / JUNIT, f'<?xml version="1.0"?><testsuites>{each}</testsuites>\n')
-    checks = [check for each in found for check in each]
-    cut = options.fail_fast and any(check.outcome in _BAD for check in checks)
-    reached = {check.suite for check in checks} if cut else {*suites}
+            _write_output(folder, reports)
+    results: dict[str, SuiteResult] = {}
+    for group in group_results:
+        results |= {result.suite: result for result in group}
     return Report(
-        target.name,
-        target.image_id,
-        code_digest(session.project.suites),
-        # A suite without any check has passed nothing.
-        tuple(suite_result(name, checks) for name in suites if name in reached),
-        not_begun=tuple(name for name in suites if name not in reached),
+        image=target.name,
+        image_id=target.image_id,
+        code_digest=code_digest(session.project.suites),
+        suites=tuple(results[suite] for suite in suites if suite in results),
+        not_begun=tuple(suite for suite in suites if suite not in results),
         seconds=time.monotonic() - started,
     )
+
+
+def _pytest_command(
+    target: TestTarget, session: TestSession, container: StartedContainer, expect: Path
+) -> list[str]:
+    """Return the command that tests a container; the files of its suites follow it."""
+    command = [
+        # Nothing of the folder that imgbuild runs in, and no settings of a project around it.
+        *(sys.executable, "-P", "-m", "pytest", "-c", os.devnull),
+        *("-q", "-p", "no:cacheprovider"),
+        *("-p", "testinfra.plugin"),  # and none that this machine happens to have
+        "--tb=short",  # the arguments of a test can be the whole list of an image's files
+        *(f"--rootdir={session.project.root}", f"--hosts=docker://{container.id}"),
+        # Without it, pytest runs the conftest.py of every folder above the checkout.
+        f"--confcutdir={session.project.suites}",
+        *(f"--expect={expect}", "-o", f"junit_suite_name={target.name}"),
+        *("-o", "junit_family=xunit1"),  # xunit2 has no place for what a check records
+    ]
+    if session.fail_fast:
+        command.append("--exitfirst")
+    if container.no_gpu:
+        command.append(f"--no-gpu={container.no_gpu}")
+    if container.offered:
+        command.append("--gpus-offered")
+    return command
+
+
+def _run_group(
+    group: tuple[str, ...],
+    command: Sequence[str],
+    folder: Path,
+    session: TestSession,
+    stream: CheckStream,
+) -> int | None:
+    """Run suites in one pytest when there is a slot; return its exit code as `call_pytest`."""
+    name = group[0]
+    tests = [str(session.project.suites / f"{PREFIX}{suite}.py") for suite in group]
+    code = None
+    with session.slots:
+        if not session.stop.is_set():
+            code = call_pytest(
+                [*command, f"--junitxml={folder / name}.xml", *tests],
+                session.engine.host,
+                (folder / f"{name}.txt", folder / name),
+                stream.read,
+                session.stop,
+            )
+    if session.stop.is_set():
+        raise CancelledError
+    return code
+
+
+def _write_output(folder: Path, reports: Path) -> None:
+    """Join what each pytest wrote into one file of a kind."""
+
+    def joined(pattern: str) -> str:
+        files = sorted(folder.glob(pattern))
+        return "".join(file.read_text("utf-8", "replace") for file in files)
+
+    write_text(reports / OUTPUT, joined("*.txt"))
+    suites = "".join(_TESTSUITE.findall(joined("*.xml")))
+    write_text(reports / JUNIT, f'<?xml version="1.0"?><testsuites>{suites}</testsuites>\n')
 
 
 def call_pytest(

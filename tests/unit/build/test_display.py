@@ -9,7 +9,8 @@ from rich.console import Console
 
 from imgbuild.build.display import BuildDisplay
 from imgbuild.engine.steps import Step, StepState
-from imgbuild.events import ImageState, State
+from imgbuild.events import ImageState, Phase
+from imgbuild.outcome import Outcome
 
 RUN, EXPORT = "[horovod 3/4] RUN pip install horovod", "exporting to image"
 
@@ -45,7 +46,9 @@ class Shown:
         since = self.now if state == "running" else None
         self.display.show_step(image, Step(number, name, state, elapsed, since=since))
 
-    def state(self, image: str, state: State, text: str = "", *, quiet: bool = False) -> None:
+    def state(
+        self, image: str, state: Phase | Outcome, text: str = "", *, quiet: bool = False
+    ) -> None:
         self.display.show_state(ImageState(image, state, text, quiet))
 
     def picture(self, height: int = 40) -> list[str]:
@@ -83,18 +86,18 @@ def test_display_writes_lines_on_ci_and_off_a_terminal(
 
 
 def test_of_many_images_states_and_long_steps_are_lines(pair: Shown) -> None:
-    pair.state("a", State.BUILDING)
-    pair.state("b", State.BUILDING, "on farm")
+    pair.state("a", Phase.BUILDING)
+    pair.state("b", Phase.BUILDING, "on farm")
     pair.step("a", "running")
     pair.step("a", "done", elapsed=12.3)
     pair.step("a", "done", "[x 1/1] COPY a b", 2, 0.3)
-    pair.state("a", State.BUILT, "in 12.3s")
+    pair.state("a", Phase.BUILT, "in 12.3s")
     pair.step("b", "failed")
-    pair.state("b", State.FAILED)
-    pair.state("a", State.TESTING, "pins, horovod")
-    pair.state("a", State.TESTING, "horovod 0/9")
-    pair.state("a", State.TESTING, "FAILED horovod: test_x")
-    pair.state("a", State.TAGGED)
+    pair.state("b", Outcome.FAILED)
+    pair.state("a", Phase.TESTING, "pins, horovod")
+    pair.state("a", Phase.TESTING, "horovod 0/9")
+    pair.state("a", Phase.TESTING, "FAILED horovod: test_x")
+    pair.state("a", Outcome.TAGGED)
     assert pair.lines == [
         "a building",
         "b building on farm",
@@ -109,14 +112,14 @@ def test_of_many_images_states_and_long_steps_are_lines(pair: Shown) -> None:
 
 
 def test_an_image_with_nothing_to_do_is_no_line(pair: Shown) -> None:
-    pair.state("a", State.UP_TO_DATE)
+    pair.state("a", Outcome.UP_TO_DATE)
     pair.step("b", "running")
     assert pair.lines == ["b starts horovod 3/4 RUN pip install horovod"], "b is alone"
 
 
 def test_after_a_quiet_minute_there_is_a_line() -> None:
     with Shown("a", "b", "c") as shown:
-        shown.state("a", State.BUILDING)
+        shown.state("a", Phase.BUILDING)
         shown.step("a", "running")
         for now in (59, 100, 100):
             shown.now = now
@@ -132,10 +135,10 @@ def test_on_a_terminal_there_is_a_line_for_each_image_and_a_bar(
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("NO_COLOR", "" if colour else "1")
     with Shown("a", "b", "c", stream=Terminal()) as shown:
-        shown.state("a", State.BUILDING)
+        shown.state("a", Phase.BUILDING)
         shown.step("a", "running")
-        shown.state("b", State.TESTING, "a [bold]suite")
-        shown.state("c", State.FAILED)
+        shown.state("b", Phase.TESTING, "a [bold]suite")
+        shown.state("c", Outcome.FAILED)
     last = shown.stream.getvalue()
     assert ("31m" in last) is colour
     for said in ("building", "horovod 3/4 RUN", "[bold]suite", "1 of 3 done"):
@@ -147,10 +150,10 @@ def test_display_shows_urgent_images_first() -> None:
     images = [f"tf-{number}" for number in range(34)]
     with Shown(*images) as shown:
         for image in images[:10]:
-            shown.state(image, State.TAGGED)
-        shown.state(images[30], State.BUILDING)
+            shown.state(image, Outcome.TAGGED)
+        shown.state(images[30], Phase.BUILDING)
         shown.step(images[30], "running", f"{RUN} {'x' * 300}")
-        shown.state(images[33], State.FAILED)
+        shown.state(images[33], Outcome.FAILED)
         lines = shown.picture(6)
     assert len(lines) == 5
     assert any(images[33] in line and "failed" in line for line in lines)
@@ -159,14 +162,14 @@ def test_display_shows_urgent_images_first() -> None:
 
 
 def test_the_step_shown_is_the_oldest_that_runs(pair: Shown) -> None:
-    pair.state("a", State.BUILDING)
+    pair.state("a", Phase.BUILDING)
     pair.step("a", "running")
     pair.step("a", "running", "[final 1/1] COPY a", 2)
     assert "RUN pip install horovod" in pair.picture()[0]
     pair.step("a", "done", elapsed=3.0)
     assert "COPY a" in pair.picture()[0]
-    pair.state("a", State.TESTING)
-    pair.state("a", State.TESTING, "pins 3/9", quiet=True)
+    pair.state("a", Phase.TESTING)
+    pair.state("a", Phase.TESTING, "pins 3/9", quiet=True)
     assert "pins 3/9" in pair.picture()[0]
 
 
@@ -174,11 +177,11 @@ def test_display_times_an_image_from_build_to_suites(pair: Shown) -> None:
     def clock() -> str:
         return pair.picture()[0].split()[2]
 
-    for pair.now, state in ((10, State.BUILDING), (40, State.TESTING)):
+    for pair.now, state in ((10, Phase.BUILDING), (40, Phase.TESTING)):
         pair.state("a", state)
     pair.now = 50
     assert clock() == "40.0s"
-    for pair.now, state in ((55, State.PASSED), (60, State.TAGGED)):
-        pair.state("a", state)
+    for pair.now, outcome in ((55, Outcome.PASSED), (60, Outcome.TAGGED)):
+        pair.state("a", outcome)
     pair.now = 99
     assert clock() == "45.0s"

@@ -11,7 +11,7 @@ import pytest
 from bench import Bench, engine_has
 from fake_engine import FakeEngine
 
-from imgbuild.build.gate import export_stub, over_budget, suite_target
+from imgbuild.build.gate import budget_problem, export_stub, suite_target
 from imgbuild.cli.build_command import build_lines
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.types import StoredImage
@@ -19,12 +19,12 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.plan import Action
-from imgbuild.suites.results import Report, SuiteResult, TestSkip
+from imgbuild.suites.results import Check, Report, suite_result
 from releases import release_of
 
 GPU = "tf-1.13-gpu-ubuntu"
 REASON = "no NVIDIA driver: the engine offers none to containers"
-SKIPS = (TestSkip("test_a", REASON), TestSkip("test_b", REASON))
+SKIPS = (Check(test="test_a", message=REASON), Check(test="test_b", message=REASON))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def _skipping(bench: Bench, name: str) -> Callable[..., Report]:
     def run(*arguments: Any) -> Report:
         report = bench.suites(*arguments)
         results = tuple(
-            SuiteResult(name, 0, (), SKIPS, 0.1) if suite.suite == name else suite
+            suite_result(name, skipped=SKIPS, seconds=0.1) if suite.suite == name else suite
             for suite in report.suites
         )
         return replace(report, suites=results, gpus=fake_engine.VERSION.gpus is not None)
@@ -187,12 +187,12 @@ def test_over_budget_allows_five_per_cent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     budget, engine = 100_000_000, FakeEngine()
-    assert over_budget(105_000_000, budget, engine) is None
-    assert "its budget of 100 MB; 5 %" in (over_budget(105_000_001, budget, engine) or "")
-    assert over_budget(10**12, None, engine) is None
+    assert budget_problem(105_000_000, budget, engine) is None
+    assert "its budget of 100 MB; 5 %" in (budget_problem(105_000_001, budget, engine) or "")
+    assert budget_problem(10**12, None, engine) is None
     # A containerd store counts blocks. As tf-1.10-cpu-debian did, 531 MB on a graph driver:
     graph, containerd = 530_590_823, 583_450_624
-    assert over_budget(containerd, graph, engine) is not None
+    assert budget_problem(containerd, graph, engine) is not None
     engine_has(monkeypatch, containerd_store=True)
-    assert over_budget(containerd, graph, engine) is None
-    assert over_budget(graph * 117 // 100, graph, engine) is not None
+    assert budget_problem(containerd, graph, engine) is None
+    assert budget_problem(graph * 117 // 100, graph, engine) is not None

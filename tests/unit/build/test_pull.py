@@ -19,7 +19,8 @@ from imgbuild.matrix.tags import input_tag
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.registry.repository import OCI_MANIFEST, Manifest, digest_of
 from imgbuild.registry.signing import Trust
-from imgbuild.suites.results import ReportStore
+from imgbuild.suites.results import suite_byproducts
+from imgbuild.suites.store import ReportStore
 
 
 class PushingEngine(FakeEngine):
@@ -96,8 +97,8 @@ class Machines:
             raise CheckFailedError(f"{reference}: nothing of the kind is trusted.")
         assert self.reports
         manifest = json.loads(self.server.manifests[reference.partition("@")[2]].content)
-        document = self.reports.document(manifest["config"]["digest"])
-        entries = [{"name": f"suite {n}", "annotations": one} for n, one in document.items()]
+        results = self.reports.results(manifest["config"]["digest"])
+        entries = suite_byproducts(results, dict.fromkeys(results, ""))
         details = {"byproducts": [{"name": "sbom"}, *entries]}
         return tuple({**provenance(item), "runDetails": details} for item in self.items)
 
@@ -230,9 +231,9 @@ def test_with_trust_the_results_that_are_signed_count(machines: Machines, *, sig
         assert reports.signed_by(one.image_id or "") == ("whose" if signed else None)
         assert reports.verified_by(one.image_id or "") == ("whose" if signed else None)
         if signed:
-            entries = reports.document(one.image_id or "").values()
-            assert {entry["signed_by"] for entry in entries} == {"whose"}
-            assert {entry["found"] for entry in entries} == {machines.server.name}
+            suites = reports.results(one.image_id or "").values()
+            assert {suite.signed_by for suite in suites} == {"whose"}
+            assert {suite.found for suite in suites} == {machines.server.name}
 
 
 def test_signed_results_are_of_the_published_image_alone(machines: Machines) -> None:

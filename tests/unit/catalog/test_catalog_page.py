@@ -13,15 +13,16 @@ import pytest
 from conftest import ROOT
 from memory_registry import MemoryRegistry
 from published_images import RECORD
+from suite_results import stored
 
-from catalog_pages import BUILT, LAYERS, PUBLISHED, REPOSITORY, SUITES, entry, page
+from catalog_pages import BUILT, CHANGED, LAYERS, PUBLISHED, REPOSITORY, SUITES, entry, page
 from catalog_pages import release as record
 from imgbuild.catalog.entries import (
     CatalogEntry,
+    changed_suites,
     name_stages,
     packed_layers,
     recorded_suites,
-    suite_lines,
 )
 from imgbuild.catalog.page import page_file
 from imgbuild.dockerfile.stages import Dockerfile
@@ -32,7 +33,8 @@ from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import find_image
 from imgbuild.project import Project
 from imgbuild.scan.findings import Scan, SecurityFinding
-from imgbuild.suites.catalog import read_suites
+from imgbuild.suites.catalog import Suite, read_suites
+from imgbuild.suites.results import Check, suite_result
 
 LOCKS = Project(ROOT).locks
 CPU, INTEL = "tf-2.3-cpu-debian", "tf-2.3-cpu-debian-intelmpi"
@@ -116,7 +118,8 @@ def test_text_of_the_matrix_is_text(of: Callable[[str], CatalogEntry]) -> None:
     one, evil = of(CPU), '<script>alert("1")</script>\'"&'
     pins = [{**pin, "why": evil, "source": f"https://x/{evil}"} for pin in one.facts["pins"]]
     facts = {**one.facts, "pins": pins}
-    suites = (SUITES[0]._replace(skipped=(evil,), suite=replace(SUITES[0].suite, proves=evil)),)
+    skipped = [Check(test="test_x", message=evil)]
+    suites = {Suite("pins", evil, None, ""): suite_result("pins", passed=1, skipped=skipped)}
     layers = (Layer(None, 10**8, evil),)
     releases = (record(one.image, evil, tag=evil, digest=evil),)
     changed = replace(
@@ -143,18 +146,21 @@ def test_an_image_is_tested_when_nothing_failed_is_missing_or_has_changed(
     of: Callable[[str], CatalogEntry],
 ) -> None:
     passed, failed, skipped, changed, missing = SUITES
-    assert replace(of(BUILT), suites=(passed, skipped)).tested
-    for others in ((passed, failed), (passed, changed), (passed, missing), (skipped,)):
-        assert not replace(of(BUILT), suites=others).tested
+
+    def is_tested(*suites: Suite) -> bool:
+        results = {suite: SUITES[suite] for suite in suites}
+        return replace(of(BUILT), suites=results, changed=CHANGED & {*suites}).tested
+
+    assert is_tested(passed, skipped)
+    for suites in ((passed, failed), (passed, changed), (passed, missing), (skipped,)):
+        assert not is_tested(*suites)
 
 
-def test_suites_of_a_report() -> None:
-    suites = [one for one in read_suites(ROOT / "tests" / "image") if one.name in {"pins", "nodes"}]
-    pins = {"verdict": "passed", "passed": 2, "skipped": [{"reason": "r"}] * 2, "key": "old"}
-    for keys, current in (({"pins": "new"}, False), ({"pins": "old"}, True), (None, True)):
-        missing, line = suite_lines(suites, {"pins": pins}, keys)
-        assert missing.verdict == ""
-        assert (line.passed, line.skipped, line.current) == (2, ("r",), current)
+def test_changed_suites_are_those_with_another_key() -> None:
+    pins, nodes = Suite("pins", "", None, ""), Suite("nodes", "", None, "")
+    results = {pins: stored(suite_result("pins", passed=2), "old"), nodes: None}
+    assert changed_suites(results, {"pins": "new", "nodes": "new"}) == {pins}
+    assert changed_suites(results, {"pins": "old", "nodes": "new"}) == frozenset()
 
 
 def test_layers_of_a_published_image() -> None:
@@ -163,8 +169,8 @@ def test_layers_of_a_published_image() -> None:
     image = registry.add_image("1", [b"one", b"three"], history=history)
     published = replace(RECORD, digest=image.digest)
     assert packed_layers(published, registry) == (Layer(None, 3, "A"), Layer(None, 5, "B"))
-    lines = recorded_suites(published, read_suites(ROOT / "tests" / "image"))
-    assert [line.suite.name for line in lines] == ["pins"]
+    suites = recorded_suites(published, read_suites(ROOT / "tests" / "image"))
+    assert [suite.name for suite in suites] == ["gpu_runs", "pins"]
     for damaged in (b"1", b"no JSON", b'{"history": [1]}'):
         registry.blobs[image.config_digest] = damaged
         assert packed_layers(published, registry) == ()

@@ -19,7 +19,8 @@ from imgbuild.engine.types import Layer, StoredImage
 from imgbuild.errors import InputError, MachineError
 from imgbuild.suites.catalog import Suite
 from imgbuild.suites.container import ImageContents
-from imgbuild.suites.results import ReportStore, SuiteResult, TestFailure
+from imgbuild.suites.results import Check, suite_result
+from imgbuild.suites.store import ReportStore
 
 NAME = "tf-2.2-cpu-debian"
 FIRST, SECOND = "20261101.1", "20261120.1"
@@ -89,13 +90,13 @@ def test_json_has_all_of_both_and_what_differs() -> None:
 
 
 def test_what_is_built_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    suite = entries.SuiteLine(Suite("pins", "", None, ""), "passed")
+    suites = {Suite("pins", "", None, ""): suite_result("pins", passed=1)}
     layer = Layer(None, 5_000_000, "RUN")
 
     def add(asked: list[entries.CatalogEntry], *_: object) -> list[entries.CatalogEntry]:
         if asked[0].image.name != NAME:
             return asked
-        return [replace(asked[0], absence="", suites=(suite,), layers=(layer,))]
+        return [replace(asked[0], absence="", suites=suites, layers=(layer,))]
 
     monkeypatch.setattr(comparison, "add_built", add)
     text = run("2.2", "2.3")
@@ -107,7 +108,7 @@ def test_releases(server: RegistryServer) -> None:
     text = run(f"2.2@{FIRST}", "2.2@published", "--from", server.name)
     assert "numpy     1.18.4                        1.18.5\n" in text
     assert "  the same pins: horovod 0.19.5, tensorflow 2.2.0, mpi flavour openmpi\n" in text
-    assert "  the same suites: pins passed\n" in text
+    assert "  the same suites: gpu_runs skipped, pins passed\n" in text
     publish(server.store, "2.2.0-old-20261121.1", release="20261121.1", moving=())
     text = run(f"2.2@{SECOND}", "2.2@20261121.1", "--from", server.name)
     assert "packages: not compared. tf-2.2-cpu-debian@20261121.1 " in text, "an older record"
@@ -120,7 +121,7 @@ def test_releases(server: RegistryServer) -> None:
 @pytest.mark.usefixtures("engine")
 def test_references_of_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = ReportStore(tmp_path / "state" / "imgbuild" / "reports")
-    failed = SuiteResult("pins", 1, (TestFailure("test_x", "no"),), (), 1.0)
+    failed = suite_result("pins", passed=1, failures=[Check(test="test_x", message="no")])
     store.save("sha256:1", {"pins": "key"}, [failed])
     found = json.loads(run("me/train:1", "other/tf:1", "--json"))
     assert found["a"]["pins"] == {"tensorflow": "2.2.0", "mpi flavour": "openmpi"}

@@ -120,7 +120,11 @@ def test_exit_codes_records_and_checks_in_the_reference() -> None:
     codes = {int(code) for code in re.findall(r"^\| (\d+)", rows, re.MULTILINE)}
     kinds = (ImgbuildError, CheckFailedError, InputError, MachineError)
     assert {kind.exit_code for kind in kinds} <= codes
-    assert first_column(REFERENCE, "### Records") == {"schema", *(f.name for f in fields(Record))}
+    assert first_column(REFERENCE, "### Records") == {
+        "schema",
+        "suites",
+        *(f.name for f in fields(Record)),
+    }
     assert {*get_args(Part)} <= {*spans(REFERENCE)}
     assert [check for check in COMPARISONS if f"| `{check}` |" not in REFERENCE] == []
     block = REFERENCE.split("### Tags of the matrix\n\n```yaml\n")[1].partition("```")[0]

@@ -16,7 +16,7 @@ from imgbuild.errors import InputError
 from imgbuild.extend.base_image import family_base
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.suites.results import ReportStore
+from imgbuild.suites.store import ReportStore
 from imgbuild.user_folders import state_dir
 
 PROJECT = ("--project", str(ROOT))

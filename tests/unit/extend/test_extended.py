@@ -29,9 +29,10 @@ from imgbuild.project import Project
 from imgbuild.registry.signing import Trust
 from imgbuild.settings import Settings
 from imgbuild.sources import Source
-from imgbuild.suites.catalog import read_suites, required
+from imgbuild.suites.catalog import read_suites, select_required
 from imgbuild.suites.container import ImageContents, TestTarget
-from imgbuild.suites.results import RecordedExtension, Report
+from imgbuild.suites.results import Report
+from imgbuild.suites.store import RecordedExtension
 from releases import release_of
 
 SUITES = Path(__file__).parents[2] / "image"
@@ -213,9 +214,8 @@ def test_label_says_which_suites_ran(extending: Extending, test: str) -> None:
     assert extending.targets[0].labels["imgbuild.tested"] == test
     ran = {one.suite for one in report.suites} if report else set()
     short = {"pins", "contents", "libraries", "imports"}
-    every = {
-        suite.name for suite in required(read_suites(SUITES), {**CPU, "requested": {"x": "1"}})
-    }
+    facts = {**CPU, "requested": {"x": "1"}}
+    every = {suite.name for suite in select_required(read_suites(SUITES), facts)}
     assert ran == {"short": short, "all": every, "none": set()}[test]
 
 
@@ -402,7 +402,7 @@ def test_extension_keeps_what_its_suites_found(extending: Extending, user: str) 
     assert kept.family == NEW
     assert kept.expected["packages"] == {**extending.base.packages, "keras": "2.3.1"}
     assert "pins" in kept.suites
-    assert store.document(image_id)["pins"]["verdict"] == "passed"
+    assert store.results(image_id)["pins"].verdict == "passed"
 
 
 def test_extension_without_suites_expects_nothing(extending: Extending) -> None:

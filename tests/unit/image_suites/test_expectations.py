@@ -7,7 +7,7 @@ from container import Container, Ran
 from expectation import ExpectationError, parse_expectation
 from expectations import ALONE, GOOD, GPU, INDEX
 
-from imgbuild.suites.results import TestFailure
+from imgbuild.suites.results import Check
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_ran_tells_a_late_command_from_a_wrong_one(code: int, took: float, says:
         _ = ran.output
     first = str(told.value).splitlines()[0]
     assert first == f"{says}: waited for b"
-    assert TestFailure("test_x", str(told.value)).reason == first
+    assert Check(test="test_x", message=str(told.value)).reason == first
 
 
 def test_reason_is_the_error_not_the_arguments() -> None:
@@ -95,6 +95,6 @@ def test_reason_is_the_error_not_the_arguments() -> None:
     ran = Ran(f"mpirun python rank.py {arguments}", 5, 1, "", stderr)
     with pytest.raises(pytest.fail.Exception) as told:
         _ = ran.output
-    reason = TestFailure("test_x", str(told.value)).reason
+    reason = Check(test="test_x", message=str(told.value)).reason
     assert "ValueError: no such tensor" in reason
     assert "--argument" not in reason

@@ -16,7 +16,8 @@ from imgbuild.plan.changes import parts_label
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.project import Project
 from imgbuild.settings import Settings
-from imgbuild.suites.results import ReportStore, SuiteResult
+from imgbuild.suites.results import suite_result
+from imgbuild.suites.store import ReportStore
 
 BASE = "registry.example.org/debian@sha256:"
 SETTINGS = {"base": {"debian-12": {"from": "registry", "image": BASE + "a" * 64}}}
@@ -81,7 +82,7 @@ class Checkout(ProjectCopy):
             stored = StoredImage(image_id, image.tags, labels, created=created)
             self.engine.stored[image_id] = stored
             keys = context.suite_keys[image.name]
-            results = [SuiteResult(name, 1, (), (), 0.1) for name in keys]
+            results = [suite_result(name, passed=1, seconds=0.1) for name in keys]
             self.store.save(image_id, keys, results)
             self.store.import_results(image_id, {}, built=True)
         self.engine.calls.clear()

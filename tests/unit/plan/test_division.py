@@ -6,12 +6,12 @@ import pytest
 from conftest import ROOT
 
 from imgbuild.matrix.images import Image
-from imgbuild.plan.division import Work, divide, estimated_works, lower_bound, seconds_of
+from imgbuild.plan.division import Work, divide, estimate_works, lower_bound, sum_seconds
 from imgbuild.project import Project
 
 
 def _longest(parts: list[list[Work]]) -> float:
-    return max(map(seconds_of, parts))
+    return max(map(sum_seconds, parts))
 
 
 def test_what_shares_stages_stays_together_if_that_costs_no_time() -> None:
@@ -32,12 +32,12 @@ def test_a_long_image_is_not_one_of_many() -> None:
 
 
 def test_the_family_is_close_to_the_lower_bound_and_shares(images: dict[str, Image]) -> None:
-    works = estimated_works(images.values(), Project(ROOT), {})
+    works = estimate_works(images.values(), Project(ROOT), {})
     for runners in (1, 2, 4, 8):
         parts = divide(works, runners)
         assert divide(works[::-1], runners) == parts, "their order does not matter"
         assert _longest(parts) <= lower_bound(works, runners) * 1.12
-        assert sum(map(seconds_of, parts)) <= seconds_of(works) * 1.07
+        assert sum(map(sum_seconds, parts)) <= sum_seconds(works) * 1.07
     shared = {work.name: {*work.shared} for work in works}
     assert shared["tf-2.2-cpu-debian"] == shared["tf-2.2-cpu-debian-intelmpi"]
     assert shared["tf-2.9-gpu-debian"] == shared["tf-2.10-gpu-debian"]  # CUDA 11.8
@@ -49,7 +49,7 @@ def test_estimates_scale_with_times_of_earlier_builds(
 ) -> None:
     names = ("tf-1.10-cpu-debian", "tf-1.11-cpu-debian", "tf-2.12-gpu-debian")
     three = [images[name] for name in names]
-    guess = [work.seconds for work in estimated_works(three, Project(ROOT), {})]
+    guess = [work.seconds for work in estimate_works(three, Project(ROOT), {})]
     assert guess[0] < guess[2]
-    found = estimated_works(three, Project(ROOT), {names[0]: guess[0] * 3, names[1]: guess[1] * 1})
+    found = estimate_works(three, Project(ROOT), {names[0]: guess[0] * 3, names[1]: guess[1] * 1})
     assert [work.seconds for work in found] == pytest.approx([guess[0] * 3, guess[1], guess[2] * 2])

@@ -10,7 +10,7 @@ from imgbuild.dockerfile.lockfile import FOLDER
 from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
-from imgbuild.plan.plan import Action, PlanItem, has_own_labels, make_plan, own_names
+from imgbuild.plan.plan import Action, PlanItem, labels_are_consistent, make_plan, our_tags
 
 PARTS = {"lock": "1", "lock packages": "a==1,b==2", "base": "2", "stage os": "3"}
 PARTS[f"locks/{FOLDER}/a-1.txt"] = "1"
@@ -158,14 +158,14 @@ def test_of_two_images_of_the_same_inputs(
 
 def test_a_name_of_a_longer_repository_is_somebody_elses() -> None:
     tags = ("a/b:1", "a/bc:1", "a/b/c:1", "host:5000/a/b:1", "a/b-x:1")
-    assert own_names(StoredImage("sha256:x", tags, {"imgbuild.repository": "a/b"})) == ("a/b:1",)
-    assert own_names(StoredImage("sha256:x", tags, {})) == ()
+    assert our_tags(StoredImage("sha256:x", tags, {"imgbuild.repository": "a/b"})) == ("a/b:1",)
+    assert our_tags(StoredImage("sha256:x", tags, {})) == ()
 
 
 def test_an_image_on_top_was_created_at_another_time(image: Image) -> None:
     for created in (0, 1, -1):
         stored = replace(_stored(image), created=created)
-        assert has_own_labels(stored) is (created == 0)
+        assert labels_are_consistent(stored) is (created == 0)
 
 
 @pytest.mark.parametrize("tagged", [True, False])

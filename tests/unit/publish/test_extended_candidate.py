@@ -1,13 +1,14 @@
 """Which images of `imgbuild extend` may be published, and under which names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from bench import NEW, Bench
 from memory_registry import MemoryRegistry
 from published_images import RECORD, publish
+from suite_results import changed
 
 from imgbuild.dockerfile.labels import STANDIN, TAKEN_WHEEL
 from imgbuild.engine.types import StoredImage
@@ -20,7 +21,7 @@ from imgbuild.publish.extended_candidate import (
 )
 from imgbuild.publish.record import read_published
 from imgbuild.suites.catalog import read_suites, suite_keys
-from imgbuild.suites.results import Report, SuiteResult, TestFailure, TestSkip
+from imgbuild.suites.results import Check, Report, SuiteResult, suite_result
 
 ID, REFERENCE = "sha256:" + "1" * 64, "me/train:1"
 DIGEST = "sha256:" + "d" * 64
@@ -44,8 +45,8 @@ EXPECTED: Mapping[str, Any] = {
     "mpi_flavour": "openmpi",
     "packages": {"numpy": "1.18.5", "keras": "2.3.1"},
 }
-PASSED = SuiteResult("pins", 3, (), (), 1.0)
-CONTENTS = replace(PASSED, suite="contents")
+PASSED = suite_result("pins", passed=3, seconds=1.0)
+CONTENTS = changed(PASSED, suite="contents")
 
 
 @dataclass
@@ -137,7 +138,7 @@ def test_untested_extension_is_refused(extending: Extending) -> None:
 
 def test_every_suite_that_had_to_pass_counts(extending: Extending) -> None:
     """In its present form: a suite that has changed since proves nothing."""
-    failed = replace(CONTENTS, failures=(TestFailure("test_x", "no"),))
+    failed = changed(CONTENTS, failures=(Check(test="test_x", message="no"),))
     extending.tested(PASSED, failed)
     assert "suite contents failed: test_x" in extending.refusal()
     extending.tested(PASSED, CONTENTS)
@@ -149,21 +150,21 @@ def test_every_suite_that_had_to_pass_counts(extending: Extending) -> None:
 def test_suite_that_ran_later_is_published_or_refused(extending: Extending) -> None:
     """`imgbuild test` may have run others; one that failed counts whatever its form."""
     store = extending.bench.context.store
-    horovod = replace(PASSED, suite="horovod")
+    horovod = changed(PASSED, suite="horovod")
     store.save(ID, extending.keys(), [horovod])
     found = extending.approve()
     assert "horovod" in found.report
     assert "horovod" not in found.not_run
     store.save(ID, {"horovod": "another form"}, [horovod])
     assert "horovod" in extending.approve().not_run
-    failed = replace(horovod, failures=(TestFailure("test_ranks", "boom"),))
+    failed = changed(horovod, failures=(Check(test="test_ranks", message="boom"),))
     store.save(ID, {"horovod": "another form"}, [failed])
     assert "suite horovod failed: test_ranks" in extending.refusal()
 
 
 def test_missing_gpu_needs_its_option(extending: Extending) -> None:
     gpu = {**EXPECTED, "variant": "gpu"}
-    skipped = SuiteResult("gpu_runs", 0, (), (TestSkip("a", "no driver"),), 0.1)
+    skipped = suite_result("gpu_runs", skipped=(Check(test="a", message="no driver"),), seconds=0.1)
     extending.tested(PASSED, skipped, expected=gpu)
     assert f"suite gpu_runs skipped: no driver ({NO_GPU} publishes it)" in extending.refusal()
     assert extending.approve(NO_GPU).allowed == ("suite gpu_runs skipped: no driver",)

@@ -13,7 +13,7 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import input_tag
 from imgbuild.publish.candidate import approve
 from imgbuild.registry.repository import OCI_MANIFEST
-from imgbuild.suites.results import ReportStore
+from imgbuild.suites.store import ReportStore
 
 NOT_BUILT = "there is no record that this machine built it"
 LAYERS = ("sha256:" + "e" * 64,)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from memory_registry import MemoryRegistry
 from published_images import RECORD
+from suite_results import stored
 
 from imgbuild.dockerfile.labels import BASE_DIGEST, INPUT_PARTS
 from imgbuild.engine.types import StoredImage
@@ -23,13 +24,13 @@ from imgbuild.publish.provenance import (
 )
 from imgbuild.publish.signed_image import SignedImage, read_provenances
 from imgbuild.registry.repository import DamagedError
-from imgbuild.registry.signing import attested_suites
 from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites
+from imgbuild.suites.results import attested_suites, suite_result
 
 SBOM, REVISION = "{}\n", "c" * 40
 OCI = "org.opencontainers.image"
-REPORT = {"pins": {"verdict": "passed", "key": "sha256:k", "passed": 3}}
+REPORT = {"pins": stored(suite_result("pins", passed=3), "sha256:k")}
 PUBLISHED = replace(RECORD, release="20261127.1", tag="1.10.0-cpu-20261127.1", moving=("1.10-cpu",))
 CONFIGURATION = {"os": "linux", "config": {"User": "me"}}
 
@@ -86,7 +87,7 @@ def test_every_input_has_its_digest_and_every_suite_its_verdict(
     assert listed["digest"] == {"sha256": sha256(SBOM.encode())}
     (code,) = (suite.code for suite in read_suites(project.suites) if suite.name == "pins")
     assert pins["digest"] == {"sha256": code.removeprefix("sha256:")}
-    assert pins["annotations"] == REPORT["pins"]
+    assert pins["annotations"] == REPORT["pins"].as_json()
     assert details["builder"] == {"id": LOCAL}
     assert made(candidate, project, wheel="the key") == found
     signed = make_statement("registry.invalid/tf", f"sha256:{'d' * 64}", found)

@@ -22,10 +22,11 @@ from imgbuild.publish.record import (
 )
 from imgbuild.registry.repository import DamagedError
 from imgbuild.registry.repository_client import LARGEST_DOCUMENT
+from imgbuild.suites.results import suite_result
 
 TAG, WHERE = RECORD.tag, "registry.test/app:1.record"
 
-SUITE = {"verdict": "passed", "passed": 1, "skipped": 0}
+PINS = RECORD.report["pins"].as_json()
 ENTRIES: tuple[tuple[str, dict[str, Any]], ...] = (
     *(("verdict", {"verdict": ["passed"]}), ("seconds", {"seconds": inf})),
     *(("passed", {"passed": 10**400}), ("passed", {"passed": -1})),
@@ -49,13 +50,13 @@ def registry() -> MemoryRegistry:
         *(({"moving": [".x"]}, "moving.0"), ({"pins": {"tensorflow": 2}}, "pins.tensorflow")),
         ({"packages": {"numpy": "1" * 6000}}, "packages.numpy"),
         ({"retired_reason": "x\n✓ record"}, "retired_reason"),
-        ({"suites": [{**SUITE, "suite": "x\r"}]}, "suites.0.suite"),
-        ({"suites": [{"suite": "pins"}]}, "suites.0.verdict"),
+        ({"report": {"pins": {**PINS, "suite": "x\r"}}}, "report.pins.suite"),
         ({"report": []}, "report"),
         ({"report": {"pins": []}}, "report.pins"),
-        ({"report": {"pins": {}}}, "report.pins.verdict"),
+        ({"report": {"pins": {"suite": "pins"}}}, "report.pins.verdict"),
+        ({"report": {"pins": {**PINS, "passed": 0}}}, "report.pins"),
         *(
-            ({"report": {"pins": {"verdict": "passed", **entry}}}, f"report.pins.{key}")
+            ({"report": {"pins": {**PINS, **entry}}}, f"report.pins.{key}")
             for key, entry in ENTRIES
         ),
     ],
@@ -72,7 +73,7 @@ def test_of_one_second_the_later_release_is_the_later_record() -> None:
 
 
 def test_the_latest_record_says_how_much_work_an_image_was(registry: MemoryRegistry) -> None:
-    report = {"pins": {"verdict": "passed", "seconds": 4.5}}
+    report = {"pins": suite_result("pins", passed=1, seconds=4.5)}
     for day, seconds in ((20, 60.0), (21, 70.0)):
         release, published = f"202611{day}.1", f"2026-11-{day}T10:00:00Z"
         times = {"build_seconds": seconds, "report": report}

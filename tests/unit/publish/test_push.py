@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from memory_registry import MemoryRegistry, configuration_bytes
 from published_images import publish
+from suite_results import changed, stored
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
@@ -22,13 +23,14 @@ from imgbuild.publish.image_push import Push, PushedImage
 from imgbuild.publish.record import Record, put_record, read_record
 from imgbuild.registry.repository import digest_of
 from imgbuild.registry.signing import TYPES
+from imgbuild.suites.results import suite_result
 from releases import release_of
 
 NAME = "tf-2.2-cpu-debian"
 STEM = f"{release_of('2.2')}-cpu-py36-debian12-openmpi4.1.4"
 FIRST, SECOND = f"{STEM}-20261120.1", f"{STEM}-20261120.2"
 MOVING = ("2.2-cpu", f"{release_of('2.2')}-cpu")
-REPORT = {"pins": {"verdict": "passed", "passed": 3, "skipped": []}}
+REPORT = {"pins": stored(suite_result("pins", passed=3), "key")}
 PACKAGES = {"numpy": "1.18.5"}
 SNAPSHOT = {"imgbuild.snapshot.debian": "20261101T000000Z"}
 
@@ -141,7 +143,7 @@ def test_content_then_record_then_input_tag_then_moving_tags(bench: Bench) -> No
     assert (found.record.image_id, found.record.release) == (id_of("one"), "20261120.1")
     assert found.record.size == len(configuration_bytes("one") + b"layer")
     assert found.record.build_seconds > 0
-    assert [one.verdict for one in found.record.suites] == ["passed"]
+    assert [result.verdict for result in found.record.report.values()] == ["passed"]
 
 
 def test_what_is_there_is_only_read(bench: Bench) -> None:
@@ -202,9 +204,11 @@ def test_push_repairs_a_record_and_keeps_its_facts(
     found = bench.push()
     assert (found.steps, found.record) == (("record",), old)
     assert bench.writes() == [f"put {input_of('one')}"]
-    monkeypatch.setitem(REPORT["pins"], "passed", 4)  # the suite has another check
+    monkeypatch.setitem(
+        REPORT, "pins", changed(REPORT["pins"], passed=4)
+    )  # the suite has another check
     assert bench.push().steps == ("record",)
-    assert (bench.record().suites[0].passed, bench.record().retired) == (4, "2026-01-01")
+    assert (bench.record().report["pins"].passed, bench.record().retired) == (4, "2026-01-01")
     bench.registry.tagged[f"{FIRST}.record"] = bench.registry.tagged[FIRST]
     assert bench.push().steps == ("record",)
     assert bench.record().tag == FIRST

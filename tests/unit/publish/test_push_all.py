@@ -24,7 +24,7 @@ from imgbuild.matrix.images import Image
 from imgbuild.project import Project, SettingsOptions
 from imgbuild.publish import push as push_module
 from imgbuild.publish.push import PushOptions, PushResult, push_all, push_images
-from imgbuild.suites.container import CONTAINER_LABEL, label_of
+from imgbuild.suites.container import CONTAINER_LABEL, make_label
 from imgbuild.user_folders import state_dir
 
 NAMES = (NAME, "tf-2.1-cpu-debian", "tf-2.0-cpu-debian")
@@ -125,7 +125,7 @@ def test_what_a_killed_test_left_is_removed_unless_it_is_a_plan(
 
     image_id = "sha256:" + "1" * 64
     bench.engine.stored[image_id] = StoredImage(image_id)
-    label = {CONTAINER_LABEL: label_of(NAME)}
+    label = {CONTAINER_LABEL: make_label(NAME)}
     bench.engine.start(image_id, command=["sleep"], labels=label, options=RunOptions())
     monkeypatch.setattr(push_module, "open_context", opened)
     monkeypatch.setattr(push_module, "connect", lambda *_: MemoryRegistry())

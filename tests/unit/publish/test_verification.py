@@ -10,6 +10,7 @@ from fake_cosign import FakeCosign
 from fake_engine import FakeEngine
 from memory_registry import MemoryRegistry
 from published_images import RECORD
+from suite_results import stored
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.dockerfile.labels import NAME as NAME_LABEL
@@ -20,11 +21,12 @@ from imgbuild.matrix.tags import input_tag, planned_tags
 from imgbuild.project import Project
 from imgbuild.publish import verification as module
 from imgbuild.publish.provenance import BUILD_TYPE, read_configuration
-from imgbuild.publish.record import Record, put_record, suite_record
+from imgbuild.publish.record import Record, put_record
 from imgbuild.publish.signed_image import read_provenances, record_differences
 from imgbuild.publish.verification import VerifiedFact, verify_image
 from imgbuild.registry.repository import OCI_MANIFEST, Manifest, digest_of
 from imgbuild.registry.signing import RETIREMENT, TYPES, Trust
+from imgbuild.suites.results import Check, suite_result
 
 NAME, OTHER = "tf-2.2-cpu-debian", "tf-2.1-cpu-debian"
 FIRST, SECOND = "20261120.1", "20261121.1"
@@ -32,7 +34,7 @@ SBOM = {
     "metadata": {"component": {"properties": [{"name": "imgbuild:layer", "value": "one"}]}},
     "components": [{"purl": "pkg:pypi/numpy@1.18.5"}],
 }
-REPORT: dict[str, Any] = {"pins": {"verdict": "passed", "passed": 3, "skipped": []}}
+REPORT = {"pins": stored(suite_result("pins", passed=3), "key")}
 CHECKS = [
     *("signature", "SBOM", "provenance", "tag", "record"),
     *("configuration", "retirement", "contents"),
@@ -91,7 +93,6 @@ class Bench:
             moving=tags.moving,
             input_digest=input_digest,
             pins={pin.component: pin.version for pin in image.pins},
-            suites=tuple(suite_record(*pair) for pair in REPORT.items()),
             report=REPORT,
             published=f"{release[:4]}-{release[4:6]}-{release[6:8]}T10:00:00Z",
         )
@@ -127,7 +128,7 @@ class Bench:
                 },
             },
             "runDetails": {
-                "byproducts": [{"name": "suite pins", "annotations": REPORT["pins"]}],
+                "byproducts": [{"name": "suite pins", "annotations": REPORT["pins"].as_json()}],
             },
         }
         change(predicate)
@@ -304,8 +305,8 @@ def test_missing_record_or_moved_immutable_tag(bench: Bench) -> None:
 
 def test_other_verdict_in_the_record_is_noted(bench: Bench) -> None:
     record = bench.publish()
-    suites = (suite_record("pins", REPORT["pins"] | {"verdict": "skipped"}),)
-    bench.put(replace(record, suites=suites))
+    skipped = [Check(test="test_git", message="no git")]
+    bench.put(replace(record, report={"pins": suite_result("pins", skipped=skipped)}))
     assert bench.problems(record.tag) == {}
     assert ["pins" in text for text in bench.notes] == [True]
 

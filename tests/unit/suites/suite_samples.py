@@ -1,17 +1,19 @@
 """Results of suites for tests: one of each kind."""
 
-from dataclasses import replace
+from suite_results import changed
 
-from imgbuild.suites.results import Report, SuiteResult, TestFailure, TestSkip
+from imgbuild.suites.results import Check, Report, SuiteResult, suite_result
 
-PINS = SuiteResult("pins", 3, (), (), 1.5)
-HOROVOD = SuiteResult("horovod", 3, (), (), 1.5)
-FAILED = SuiteResult("horovod", 2, (TestFailure("test_x[mpirun]", "a\n```\nb"),), (), 1.0)
+PINS = suite_result("pins", passed=3, seconds=1.5)
+HOROVOD = suite_result("horovod", passed=3, seconds=1.5)
+FAILED = suite_result(
+    "horovod", passed=2, failures=(Check(test="test_x[mpirun]", message="a\n```\nb"),), seconds=1.0
+)
 _WAITED = "ran out of time: rank.py: stopped after 180 s: waiting for rank 1"
-LATE = replace(FAILED, failures=(), timed_out=(TestFailure("test_x[mpirun]", _WAITED),))
-SKIPS = (TestSkip("test_x", "no | driver"),)
-NO_GPU = SuiteResult("gpu_runs", 0, (), SKIPS, 1.0)
-SOME_GPU = SuiteResult("gpu_runs", 3, (), SKIPS, 1.0)
+LATE = changed(FAILED, failures=(), timed_out=(Check(test="test_x[mpirun]", message=_WAITED),))
+SKIPS = (Check(test="test_x", message="no | driver"),)
+NO_GPU = suite_result("gpu_runs", skipped=SKIPS, seconds=1.0)
+SOME_GPU = suite_result("gpu_runs", passed=3, skipped=SKIPS, seconds=1.0)
 
 
 def report_of(name: str, *suites: SuiteResult) -> Report:

@@ -9,9 +9,9 @@ from imgbuild.project import Project
 from imgbuild.suites.catalog import (
     choose_suites,
     code_digest,
+    group_suites,
     read_suites,
-    required,
-    side_by_side,
+    select_required,
     suite_keys,
 )
 
@@ -33,7 +33,7 @@ def image(**facts: str | None) -> dict[str, str | None]:
 
 
 def list_suites(folder: Path, **facts: str | None) -> tuple[str, ...]:
-    return tuple(suite.name for suite in required(read_suites(folder), image(**facts)))
+    return tuple(suite.name for suite in select_required(read_suites(folder), image(**facts)))
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def test_long_suites_have_a_process_each_and_the_others_share_the_first(folder: 
     for name, lasts in {"nodes": 14, "running": 9}.items():
         (folder / f"test_{name}.py").write_text(f"LASTS = {lasts}  # seconds\n")
     names = ("bare", "running", "nodes", "pins")
-    assert side_by_side(folder, names) == [("bare", "pins"), ("nodes",), ("running",)]
-    assert side_by_side(folder, ("running",)) == [("running",)]
+    assert group_suites(folder, names) == [("bare", "pins"), ("nodes",), ("running",)]
+    assert group_suites(folder, ("running",)) == [("running",)]
 
 
 @pytest.mark.parametrize("value", ["1", "x + 'y'", "f'{a}'"])

@@ -22,7 +22,7 @@ from imgbuild.suites.container import (
     StartedContainer,
     TestTarget,
     docker_exec,
-    label_of,
+    make_label,
     read_contents,
     remove_leftovers,
     suite_container,
@@ -114,13 +114,13 @@ def test_all_that_suites_start_goes_and_what_others_started_stays(
 ) -> None:
     """Others are other images, another machine, another state folder, and older releases."""
     engine = _engine()
-    mine = label_of(OLD_CPU)
-    others = [label_of("other"), f"{OLD_CPU}@another machine", OLD_CPU]
+    mine = make_label(OLD_CPU)
+    others = [make_label("other"), f"{OLD_CPU}@another machine", OLD_CPU]
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("XDG_STATE_HOME", str(tmp_path))
-        others.append(label_of(OLD_CPU))
+        others.append(make_label(OLD_CPU))
         elsewhere.setattr("os.uname", lambda: SimpleNamespace(nodename="elsewhere"))
-        others.append(label_of(OLD_CPU))
+        others.append(make_label(OLD_CPU))
     assert len({mine, *others}) == 6
     with suite_container(_target(images[OLD_CPU]), engine, print):
         for value in (mine, *others):

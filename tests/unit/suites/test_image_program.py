@@ -41,10 +41,10 @@ def test_installed_packages(packages: Path) -> None:
         (packages / name).mkdir()
     found = [["horovod", "0.28.1+imgbuild.1"], ["tensorflow", "1.10.0"]]
     found += [["tensorflow-cpu", "2.2.0"]]
-    assert image_program.installed(image_program.DISTRIBUTION) == found
+    assert image_program.list_installed(image_program.DISTRIBUTION) == found
     others = [["absl-py", "1.4.0"], ["tensorflow-estimator", "2.3.0"]]
     others += [["tensorflow-gpu", "2.2.0+imgbuild"]]
-    assert image_program.installed(image_program.PACKAGE) == sorted(found + others)
+    assert image_program.list_installed(image_program.PACKAGE) == sorted(found + others)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_the_versions_of_cuda_are_those_of_its_files_and_wheels(
     ):
         (packages / name).touch()
     (packages / "libcudart.so.10.1").symlink_to("libcudart.so.10.1.243")
-    assert image_program.cuda_runtimes() == ["10.1.243", "11.8.89", "9.0.176"]
+    assert image_program.list_cuda_runtimes() == ["10.1.243", "11.8.89", "9.0.176"]
 
 
 def test_an_mpirun_that_fails_says_nothing(packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(packages), prepend=os.pathsep)
     (packages / "mpirun").write_text("#!/bin/sh\necho broken; exit 1\n")
     (packages / "mpirun").chmod(0o755)
-    assert image_program.mpirun() == ""
+    assert image_program.read_mpirun_version() == ""

@@ -1,19 +1,15 @@
 """``imgbuild test --image``: which image of the matrix it must be, by its label."""
 
-from contextlib import nullcontext
-from typing import Any
-
 import pytest
 from bench import NEW, Bench
 from conftest import ROOT
 from fake_engine import FakeEngine
 from project_copy import command
 
-from imgbuild.cli.test_command import _test_family
+from imgbuild.cli.test_command import expected_target
 from imgbuild.dockerfile.labels import ADDED, NAME
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError
-from imgbuild.suites.runner import TestOptions
 
 
 @pytest.mark.parametrize(
@@ -37,39 +33,21 @@ def test_the_label_names_the_image(
     assert ("--tf" in str(error.value)) == ("--tf" in facts)
 
 
-def test_packages_that_an_extension_added_are_expected(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_that_an_extension_added_are_expected(bench: Bench) -> None:
     labels = {NAME: NEW, ADDED: "keras==2.3.1 no-pin"}
     bench.engine.stored["sha256:1"] = StoredImage("sha256:1", ("me/train:1",), labels)
-    image = next(one for one in bench.context.images if one.name == NEW)
-    bench.change(images=(image,))
-    monkeypatch.setattr(
-        "imgbuild.build.context.open_context", lambda *_, **__: nullcontext(bench.context)
-    )
-    monkeypatch.setattr("imgbuild.suites.session.run_targets", lambda targets, *_: targets)
-    project = bench.context.project
-    run: Any = _test_family(project, (image,), "me/train:1", TestOptions(()), 1, None)
-    (target,) = run
+    image = next(image for image in bench.context.images if image.name == NEW)
+    target = expected_target(image, bench.context, "me/train:1")
     assert target.expected["packages"]["keras"] == "2.3.1"
     assert "numpy" in target.expected["packages"]
 
 
-def test_an_extension_is_tested_as_it_was_when_it_was_made(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_extension_is_tested_as_it_was_when_it_was_made(bench: Bench) -> None:
     """Otherwise results would count for something else than the push looks for."""
     bench.engine.stored["sha256:1"] = StoredImage("sha256:1", ("me/train:1",), {NAME: NEW})
-    image = next(one for one in bench.context.images if one.name == NEW)
-    bench.change(images=(image,))
+    image = next(image for image in bench.context.images if image.name == NEW)
     bench.context.store.record_extension(
         "sha256:1", NEW, expected={"requested": {"keras": "2.3.1"}}
     )
-    monkeypatch.setattr(
-        "imgbuild.build.context.open_context", lambda *_, **__: nullcontext(bench.context)
-    )
-    monkeypatch.setattr("imgbuild.suites.session.run_targets", lambda targets, *_: targets)
-    project = bench.context.project
-    run: Any = _test_family(project, (image,), "me/train:1", TestOptions(()), 1, None)
-    (target,) = run
+    target = expected_target(image, bench.context, "me/train:1")
     assert target.expected["requested"] == {"keras": "2.3.1"}

@@ -12,68 +12,67 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from suite_results import changed, stored
 from suite_samples import FAILED, HOROVOD, LATE, NO_GPU, PINS, SKIPS, SOME_GPU, report_of
 
 from imgbuild.errors import CheckFailedError
-from imgbuild.suites.results import (
-    RUN_AGAIN,
-    ReportStore,
-    SuiteResult,
-    TestFailure,
-    Verdict,
-)
-from imgbuild.suites.session import summary
+from imgbuild.outcome import Outcome
+from imgbuild.suites.results import RUN_AGAIN, Check, SuiteResult, read_results, suite_result
+from imgbuild.suites.session import render_summary
+from imgbuild.suites.store import ReportStore
 
-SKIPPED = replace(PINS, passed=0, skips=SKIPS)
+SKIPPED = changed(PINS, passed=0, skipped=SKIPS)
 
 
 @pytest.mark.parametrize(
     ("suites", "ok", "verdict"),
     [
-        ((PINS,), True, Verdict.PASSED),
-        ((FAILED,), False, Verdict.FAILED),
-        ((replace(PINS, passed=0),), False, Verdict.FAILED),
-        ((), False, Verdict.FAILED),
-        ((SKIPPED,), False, Verdict.SKIPPED),
-        ((PINS, replace(HOROVOD, skips=SKIPS)), False, Verdict.INCOMPLETE),
-        ((HOROVOD, SKIPPED), False, Verdict.INCOMPLETE),
-        ((PINS, NO_GPU), True, Verdict.PASSED),
-        ((PINS, SOME_GPU), True, Verdict.PASSED),
-        ((NO_GPU,), False, Verdict.SKIPPED),
-        ((PINS, replace(NO_GPU, failures=FAILED.failures)), False, Verdict.FAILED),
-        ((PINS, LATE), False, Verdict.TIMED_OUT),
-        ((PINS, replace(LATE, passed=0)), False, Verdict.TIMED_OUT),
-        ((FAILED, LATE), False, Verdict.FAILED),
-        ((replace(FAILED, timed_out=LATE.timed_out),), False, Verdict.FAILED),
+        ((PINS,), True, Outcome.PASSED),
+        ((FAILED,), False, Outcome.FAILED),
+        ((changed(PINS, passed=0),), False, Outcome.FAILED),
+        ((), False, Outcome.FAILED),
+        ((SKIPPED,), False, Outcome.SKIPPED),
+        ((PINS, changed(HOROVOD, skipped=SKIPS)), False, Outcome.INCOMPLETE),
+        ((HOROVOD, SKIPPED), False, Outcome.INCOMPLETE),
+        ((PINS, NO_GPU), True, Outcome.PASSED),
+        ((PINS, SOME_GPU), True, Outcome.PASSED),
+        ((NO_GPU,), False, Outcome.SKIPPED),
+        ((PINS, changed(NO_GPU, failures=FAILED.failures)), False, Outcome.FAILED),
+        ((PINS, LATE), False, Outcome.TIMED_OUT),
+        ((PINS, changed(LATE, passed=0)), False, Outcome.TIMED_OUT),
+        ((FAILED, LATE), False, Outcome.FAILED),
+        ((changed(FAILED, timed_out=LATE.timed_out),), False, Outcome.FAILED),
     ],
 )
 def test_only_checks_that_ran_and_passed_count(
-    suites: tuple[SuiteResult, ...], ok: bool, verdict: Verdict
+    suites: tuple[SuiteResult, ...], ok: bool, verdict: Outcome
 ) -> None:
     report = report_of("one", *suites)
     assert (report.ok, report.verdict) == (ok, verdict)
     if report.ok:
         stopped = replace(report, not_begun=("nodes",))
-        assert (stopped.ok, stopped.verdict) == (False, Verdict.INCOMPLETE)
+        assert (stopped.ok, stopped.verdict) == (False, Outcome.INCOMPLETE)
 
 
 def test_problems_say_when_only_time_ran_out() -> None:
     late = report_of("one", PINS, LATE)
     assert late.problems == [f"horovod: test_x[mpirun]: {LATE.timed_out[0].message}", RUN_AGAIN]
-    both = report_of("one", FAILED, replace(LATE, suite="nodes"))
+    both = report_of("one", FAILED, changed(LATE, suite="nodes"))
     assert RUN_AGAIN not in both.problems
-    assert "2 failed" not in summary([late], {})
-    assert "1 timed out" in summary([late], {})
-    assert LATE.timed_out[0].message in summary([late], {})
+    assert "2 failed" not in render_summary([late], {})
+    assert "1 timed out" in render_summary([late], {})
+    assert LATE.timed_out[0].message in render_summary([late], {})
 
 
 def test_the_summary_has_a_column_an_image_and_the_reasons() -> None:
-    before = SuiteResult("tensorflow", 6, (), (), 9.0, before="2026-01-01T00:00:00Z")
+    before = suite_result("tensorflow", passed=6, seconds=9.0).model_copy(
+        update={"before": "2026-01-01T00:00:00Z"}
+    )
     reports = [
         replace(report_of("one", PINS, FAILED, NO_GPU), not_begun=("tensorboard",)),
         report_of("two", before),
     ]
-    text = summary(reports, {"three": CheckFailedError("the engine\nhas no room")})
+    text = render_summary(reports, {"three": CheckFailedError("the engine\nhas no room")})
     table = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("|")]
     cells = {row[0].strip(" `"): row[1:] for row in table}
     assert [cell.strip(" `") for cell in cells["suite"]] == ["one", "two"]
@@ -107,7 +106,7 @@ E        +  where False = same_version('python', '3.6.15', '3.6.14')
     ],
 )
 def test_a_reason_is_the_message_of_an_assertion(message: str, reason: str) -> None:
-    assert TestFailure("test_pin", message).reason == reason
+    assert Check(test="test_pin", message=message).reason == reason
 
 
 ID = "sha256:id"
@@ -120,49 +119,44 @@ def store(tmp_path: Path) -> ReportStore:
 
 
 def test_what_passed_is_remembered_for_its_key(store: ReportStore) -> None:
-    assert store.verdict(ID, KEYS) is Verdict.UNKNOWN
+    assert store.verdict(ID, KEYS) is Outcome.UNKNOWN
     store.save(ID, KEYS, [PINS])
     store.save(ID, KEYS, [HOROVOD])
-    assert store.verdict(ID, KEYS) is Verdict.PASSED
+    assert store.verdict(ID, KEYS) is Outcome.PASSED
     known = store.passed(ID, KEYS)
     assert {*known} == {*KEYS}
-    assert known["pins"] == replace(PINS, before=known["pins"].before)
+    assert known["pins"] == stored(PINS, KEYS["pins"], before=known["pins"].before)
     assert str(known["pins"].before).endswith("Z")
     assert store.passed("sha256:other", KEYS) == {}
     changed = {**KEYS, "pins": "sha256:c"}
     assert store.passed(ID, changed).keys() == {"horovod"}
     for keys in (changed, {**KEYS, "new": "sha256:d"}, {}):
-        assert store.verdict(ID, keys) is Verdict.UNKNOWN
+        assert store.verdict(ID, keys) is Outcome.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("result", "verdict"),
     [
-        (FAILED, Verdict.FAILED),
-        (replace(HOROVOD, passed=0), Verdict.FAILED),
-        (replace(HOROVOD, passed=0, skips=SKIPS), Verdict.UNKNOWN),
-        (replace(HOROVOD, skips=SKIPS), Verdict.UNKNOWN),
-        (LATE, Verdict.UNKNOWN),
+        (FAILED, Outcome.FAILED),
+        (changed(HOROVOD, passed=0), Outcome.FAILED),
+        (changed(HOROVOD, passed=0, skipped=SKIPS), Outcome.UNKNOWN),
+        (changed(HOROVOD, skipped=SKIPS), Outcome.UNKNOWN),
+        (LATE, Outcome.UNKNOWN),
     ],
     ids=["failed", "empty", "skipped", "in part", "late"],
 )
 def test_what_failed_or_was_not_whole_is_run_again(
-    store: ReportStore, result: SuiteResult, verdict: Verdict
+    store: ReportStore, result: SuiteResult, verdict: Outcome
 ) -> None:
     store.save(ID, KEYS, [PINS, result])
     assert store.verdict(ID, KEYS) is verdict
     assert store.passed(ID, KEYS).keys() == {"pins"}
-    assert store.verdict(ID, {**KEYS, "horovod": "sha256:new"}) is Verdict.UNKNOWN
+    assert store.verdict(ID, {**KEYS, "horovod": "sha256:new"}) is Outcome.UNKNOWN
     store.save(ID, KEYS, [HOROVOD])
-    assert store.verdict(ID, KEYS) is Verdict.PASSED
+    assert store.verdict(ID, KEYS) is Outcome.PASSED
 
 
-GOOD: dict[str, Any] = {
-    **PINS.as_json(),
-    "key": KEYS["pins"],
-    "gpus": None,
-    "before": "2026-01-01T00:00:00Z",
-}
+GOOD: dict[str, Any] = stored(PINS, KEYS["pins"], before="2026-01-01T00:00:00Z").as_json()
 
 
 def test_former_keys_are_written_and_not_needed(tmp_path: Path, store: ReportStore) -> None:
@@ -172,7 +166,7 @@ def test_former_keys_are_written_and_not_needed(tmp_path: Path, store: ReportSto
     without = {key: value for key, value in GOOD.items() if key != "not_asked"}
     for entry in (GOOD, without):
         (tmp_path / "id.json").write_text(json.dumps({"image_id": ID, "suites": {"pins": entry}}))
-        assert store.passed(ID, KEYS) == {"pins": replace(PINS, before=GOOD["before"])}
+        assert store.passed(ID, KEYS) == {"pins": stored(PINS, KEYS["pins"], before=GOOD["before"])}
 
 
 @pytest.mark.parametrize("key", ["key", "passed", "failures", "skipped", "seconds", "before"])
@@ -184,10 +178,28 @@ def test_a_damaged_entry_says_nothing(tmp_path: Path, store: ReportStore, key: s
 
     assert known(GOOD) == {"pins"}
     assert known({name: other for name, other in GOOD.items() if name != key}) == set()
-    fine = [("before", "x"), ("passed", 10**400), ("passed", -1)]  # any text, any number
     values: tuple[object, ...] = (None, "x", [{}], 10**400, -inf, -1)
     for value in values:
-        assert known({**GOOD, key: value}) == ({"pins"} if (key, value) in fine else set())
+        fine = (key, value) == ("before", "x")  # any text
+        assert known({**GOOD, key: value}) == ({"pins"} if fine else set())
+
+
+def test_result_without_a_place_is_not_of_this_machine(store: ReportStore) -> None:
+    """Also after other results were stored beside it."""
+    without = {name: value for name, value in GOOD.items() if name != "found"}
+    (store.folder / "id.json").write_text(json.dumps({"suites": {"pins": without}}))
+    store.save(ID, KEYS, [HOROVOD])
+    origins = {suite: result.origin for suite, result in store.results(ID).items()}
+    assert origins == {"pins": "a report that does not say where", "horovod": None}
+
+
+def test_result_whose_verdict_is_not_true_is_damaged() -> None:
+    """Its checks are what counts; a word of another version is kept as it is."""
+    assert read_results({"pins": {**GOOD, "passed": 0}}) == {}
+    assert read_results({"pins": {**GOOD, "verdict": "skipped"}}) == {}
+    (failed,) = read_results({"pins": {**GOOD, "verdict": "failed"}}).values()
+    (other,) = read_results({"pins": {**GOOD, "verdict": "not asked"}}).values()
+    assert (failed.ok, other.ok, other.verdict) == (False, False, "not asked")
 
 
 @pytest.mark.parametrize(
@@ -199,13 +211,18 @@ def test_a_damaged_file_says_nothing_and_is_replaced(
     tmp_path: Path, store: ReportStore, text: str
 ) -> None:
     (tmp_path / "id.json").write_bytes(text.encode("latin-1"))
-    assert store.verdict(ID, KEYS) is Verdict.UNKNOWN
+    assert store.verdict(ID, KEYS) is Outcome.UNKNOWN
     store.save(ID, KEYS, [PINS, HOROVOD])
-    assert store.verdict(ID, KEYS) is Verdict.PASSED
+    assert store.verdict(ID, KEYS) is Outcome.PASSED
 
 
 THEIRS = {**GOOD, "passed": 9}
 PLACE = "example.org/ml/tensorflow"
+
+
+def _import(store: ReportStore, entries: dict[str, Any], signed_by: str = "") -> None:
+    """Import what a provenance of a repository says."""
+    store.import_results(ID, read_results(entries), PLACE, signed_by=signed_by)
 
 
 @pytest.mark.parametrize("forged", [{"found": None}, {"found": ""}, {"found": "here"}, {}])
@@ -214,19 +231,18 @@ def test_a_verdict_cannot_say_that_it_was_found_here_or_replace_one_of_here(
 ) -> None:
     store.save(ID, KEYS, [HOROVOD])
     theirs = {**THEIRS, **forged}
-    store.import_results(ID, {"pins": theirs, "horovod": theirs}, PLACE, signed_by="whose")
-    assert store.document(ID)["pins"]["found"] == store.passed(ID, KEYS)["pins"].found == PLACE
-    assert store.document(ID)["horovod"]["found"] is None
+    _import(store, {"pins": theirs, "horovod": theirs}, signed_by="whose")
+    assert store.results(ID)["pins"].found == store.passed(ID, KEYS)["pins"].found == PLACE
+    assert store.results(ID)["horovod"].found is None
     assert store.passed(ID, KEYS)["horovod"].passed == HOROVOD.passed
 
 
 def test_a_verdict_cannot_say_who_signed_it(store: ReportStore) -> None:
     """The fingerprint of a public key is no secret."""
-    store.import_results(ID, {"pins": {**THEIRS, "signed_by": "whose"}}, PLACE)
-    assert "pins" not in store.document(ID)
-    other = {**THEIRS, "signed_by": "other"}
-    store.import_results(ID, {"horovod": other}, PLACE, signed_by="whose")
-    assert store.document(ID)["horovod"]["signed_by"] == "whose"
+    _import(store, {"pins": {**THEIRS, "signed_by": "whose"}})
+    assert "pins" not in store.results(ID)
+    _import(store, {"horovod": {**THEIRS, "signed_by": "other"}}, signed_by="whose")
+    assert store.results(ID)["horovod"].signed_by == "whose"
 
 
 @pytest.mark.parametrize("key", ["passed", "failures", "skipped", "seconds"])
@@ -234,8 +250,8 @@ def test_a_damaged_verdict_is_not_taken(store: ReportStore, key: str) -> None:
     """Whatever its verdict is: who publishes the image reads all of it."""
     for verdict in ("failed", "passed"):
         damaged = {**THEIRS, "verdict": verdict, key: "x"}
-        store.import_results(ID, {"pins": damaged}, PLACE, signed_by="whose")
-        assert store.document(ID) == {}
+        _import(store, {"pins": damaged}, signed_by="whose")
+        assert store.results(ID) == {}
 
 
 def test_unsigned_results_of_a_repository_do_not_count(store: ReportStore, tmp_path: Path) -> None:
@@ -243,9 +259,9 @@ def test_unsigned_results_of_a_repository_do_not_count(store: ReportStore, tmp_p
     unsigned = {**GOOD, "found": PLACE}
     suites = {"pins": unsigned, "horovod": unsigned}
     (tmp_path / "id.json").write_text(json.dumps({"built": True, "suites": suites}))
-    assert store.document(ID) == {}
+    assert store.results(ID) == {}
     assert store.passed(ID, KEYS) == {}
-    store.import_results(ID, {"pins": THEIRS}, PLACE, signed_by="whose")
+    _import(store, {"pins": THEIRS}, signed_by="whose")
     store.save(ID, KEYS, [HOROVOD])
     assert {*store.passed(ID, KEYS)} == {"pins", "horovod"}
     assert store.was_built_here(ID)
@@ -257,7 +273,7 @@ def test_that_it_was_built_here_is_kept_and_is_no_other_word(
     assert not store.was_built_here(ID)
     store.import_results(ID, {}, built=True, seconds=61.5)
     store.save(ID, KEYS, [PINS])
-    store.import_results(ID, {"pins": THEIRS}, PLACE, signed_by="whose")
+    _import(store, {"pins": THEIRS}, signed_by="whose")
     assert (store.was_built_here(ID), store.work_seconds(ID)) == (True, 61.5)
     for word in ("true", 1, {"a": 1}):
         text = json.dumps({"built": word, "seconds": word, "suites": {}})
@@ -268,7 +284,7 @@ def test_that_it_was_built_here_is_kept_and_is_no_other_word(
 def test_records_say_which_images_are_own(store: ReportStore) -> None:
     """Neither a test of an image, nor results found elsewhere, nor an extension makes it own."""
     store.save("sha256:tested", {}, ())
-    store.import_results("sha256:found", {"pins": THEIRS}, PLACE, signed_by="whose")
+    store.import_results("sha256:found", read_results({"pins": THEIRS}), PLACE, signed_by="whose")
     store.record_extension("sha256:extended")
     store.record_pull("sha256:pulled", PLACE, "fingerprint")
     store.import_results("sha256:built", {}, built=True)
@@ -280,7 +296,7 @@ def test_records_say_which_images_are_own(store: ReportStore) -> None:
     assert store.verified_by("sha256:built") is None
     # Later results keep the record.
     store.save("sha256:pulled", {}, ())
-    store.import_results("sha256:pulled", {"pins": THEIRS}, PLACE, signed_by="whose")
+    store.import_results("sha256:pulled", read_results({"pins": THEIRS}), PLACE, signed_by="whose")
     assert store.is_own("sha256:pulled")
 
 

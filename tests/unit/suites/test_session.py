@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from fake_engine import FakeEngine
+from suite_results import changed
 from suite_samples import FAILED, NO_GPU, PINS, SOME_GPU, report_of
 
 from imgbuild.cli.test_command import raise_failures
@@ -21,13 +22,13 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.project import Project
 from imgbuild.suites import session as session_module
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import Report, ReportStore, SuiteResult
-from imgbuild.suites.runner import TestOptions, TestSession
+from imgbuild.suites.results import Report, SuiteResult
+from imgbuild.suites.runner import TestSession
 from imgbuild.suites.session import TestRun, report_on, run_targets
+from imgbuild.suites.store import ReportStore
 
-#: Runs suites in a target, in a session; the options have its stop.
+#: Runs suites in a target, in a session.
 Runs = Callable[[Callable[..., Report]], None]
-OPTIONS = TestOptions(("pins",))
 
 
 def _target(name: str) -> TestTarget:
@@ -39,7 +40,8 @@ def _target(name: str) -> TestTarget:
 @pytest.fixture
 def session(project: Project, tmp_path: Path) -> TestSession:
     store = ReportStore(tmp_path / "store")
-    return TestSession(project, FakeEngine(), store, tmp_path / "reports", lambda _: None)
+    reports = tmp_path / "reports"
+    return TestSession(project, FakeEngine(), store, reports, lambda _: None, ("pins",))
 
 
 @pytest.fixture
@@ -53,14 +55,14 @@ def test_a_suite_that_passed_is_not_run_again(session: TestSession, runs: Runs) 
 
     def run(_target: object, suites: tuple[str, ...], *_: object) -> Report:
         begun.append(suites)
-        return report_of("one", *(replace(PINS, suite=name) for name in suites))
+        return report_of("one", *(changed(PINS, suite=name) for name in suites))
 
     runs(run)
-    report_on(_target("one"), session, OPTIONS)
-    again = report_on(_target("one"), session, TestOptions(("pins", "horovod")))
+    report_on(_target("one"), session)
+    again = report_on(_target("one"), replace(session, suites=("pins", "horovod")))
     assert {s.suite: s.before is None for s in again.suites} == {"horovod": True, "pins": False}
     (stale := session.reports / "one" / "junit.xml").write_text("of the last run")
-    report_on(_target("one"), session, replace(OPTIONS, rerun=True))
+    report_on(_target("one"), replace(session, rerun=True))
     assert not stale.exists()
     assert begun == [("pins",), ("horovod",), ("pins",)]
 
@@ -74,8 +76,8 @@ def test_the_first_failure_can_end_a_run(
         return report_of(target.name, FAILED if target.name == "a" else PINS)
 
     runs(run)
-    options = TestOptions(("pins", "horovod"), fail_fast=fail_fast)
-    outcome = run_targets([_target(name) for name in "abcd"], session, options, 1)
+    session = replace(session, suites=("pins", "horovod"), fail_fast=fail_fast)
+    outcome = run_targets([_target(name) for name in "abcd"], session, 1)
     assert outcome.reports[0].image == "a"
     assert outcome.not_begun[-2:] == (["c", "d"] if fail_fast else [])
 
@@ -90,7 +92,7 @@ def test_an_image_that_cannot_be_tested_stops_no_other(session: TestSession, run
         return report_of(target.name, PINS)
 
     runs(run)
-    outcome = run_targets([_target(name) for name in "abc"], session, OPTIONS, 3)
+    outcome = run_targets([_target(name) for name in "abc"], session, 3)
     assert [*outcome.errors] == ["a"]
     assert [report.image for report in outcome.reports] == ["b", "c"]
     written = json.loads((session.reports / "report.json").read_text())
@@ -104,7 +106,10 @@ def test_an_image_that_cannot_be_tested_stops_no_other(session: TestSession, run
     [
         ((PINS, NO_GPU), "one: gpu_runs: 1 skipped: no | driver"),
         ((PINS,), "--require-gpu: suite gpu_runs did not run here"),
-        ((PINS, replace(SOME_GPU, found="registry.example.org/ci/cache")), "did not run here"),
+        (
+            (PINS, SOME_GPU.model_copy(update={"found": "registry.example.org/ci/cache"})),
+            "did not run here",
+        ),
         ((PINS, SOME_GPU), None),
     ],
 )

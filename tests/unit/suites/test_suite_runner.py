@@ -12,17 +12,18 @@ from fake_engine import FakeEngine, OfferingEngine
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
+from imgbuild.outcome import Outcome
 from imgbuild.project import Project
 from imgbuild.suites import runner
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import ReportStore, TestSkip, Verdict
+from imgbuild.suites.results import Check
 from imgbuild.suites.runner import (
     CheckStream,
-    TestOptions,
     TestSession,
     call_pytest,
     run_suites,
 )
+from imgbuild.suites.store import ReportStore
 from waiting import is_running, wait_for
 
 TARGET = TestTarget("tf-2.2-cpu-debian", "sha256:id", "x", "cpu", {"tensorflow": "2.2.0"})
@@ -57,7 +58,8 @@ def test_progress_is_shown_by_suite_and_reason_of_failure() -> None:
     assert not stream.finished
     assert [line for line in milestones if "FAILED" in line] == ["FAILED pins: test_a[git]: no"]
     shown = ["test_a[git]", "test_a[git]", "test_b", "test_c", "test_d[mpirun-float32]"]
-    assert [one.test for one in stream.checks] == shown
+    assert stream.result("pins").passed == 1
+    assert [check.test for check in stream.result("pins").failures] == shown[1:]
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def test_the_suites_are_told_whether_the_engine_offers_gpus(session: TestSession
     gpu, none = replace(TARGET, variant="gpu"), (False, "the engine offers none to containers")
     for kind, told in ((FakeEngine, none), (OfferingEngine, (True, None))):
         session = replace(session, engine=kind([StoredImage("sha256:id")]))
-        (toy,) = run_suites(gpu, ("toy",), session, TestOptions()).suites
+        (toy,) = run_suites(gpu, ("toy",), session).suites
         assert toy.failures[0].reason.endswith(str(told))
 
 
@@ -116,10 +118,12 @@ def test_clean_up(broken): pass
 
 def test_each_outcome_of_a_check_is_in_the_report(session: TestSession) -> None:
     _write(session, toy=OUTCOMES)
-    (toy,) = run_suites(TARGET, ("toy",), session, TestOptions()).suites
+    (toy,) = run_suites(TARGET, ("toy",), session).suites
     assert toy.passed == 1
     reasons = {"test_skipped": "no driver", "test_skipped_in_fixture": "no GPU"}
-    assert toy.skips == tuple(TestSkip(test, reason) for test, reason in reasons.items())
+    assert toy.skipped == tuple(
+        Check(test=test, message=reason) for test, reason in reasons.items()
+    )
     failed, left = toy.failures
     assert (failed.test, failed.reason) == ("test_failed", "assert 1 == 2")
     assert (left.test, "left behind" in left.message) == ("test_clean_up", True)
@@ -132,7 +136,7 @@ def test_suites_run_no_code_above_their_folder(session: TestSession) -> None:
     root = session.project.root
     for folder in (root.parent, root, root / "tests"):
         (folder / "conftest.py").write_text("raise SystemExit(1)\n")
-    (toy,) = run_suites(TARGET, ("toy",), session, TestOptions()).suites
+    (toy,) = run_suites(TARGET, ("toy",), session).suites
     assert (toy.passed, toy.failures) == (1, ())
 
 
@@ -154,8 +158,8 @@ def test_it():
 def test_long_suites_of_an_image_run_side_by_side(session: TestSession) -> None:
     """As many at once as there are places; the results of all are in one file of a kind."""
     _write(session, toy=MEETING, twin=MEETING)
-    options = TestOptions(slots=threading.Semaphore(2))
-    report = run_suites(TARGET, ("toy", "twin"), session, options)
+    session = replace(session, slots=threading.Semaphore(2))
+    report = run_suites(TARGET, ("toy", "twin"), session)
     assert [(one.suite, one.passed) for one in report.suites] == [("toy", 1), ("twin", 1)]
     folder = session.reports / TARGET.name
     assert (folder / "junit.xml").read_text().count('<testsuite name="tf-2.2-cpu-debian"') == 2
@@ -167,8 +171,8 @@ def test_short_suites_share_a_process(session: TestSession, *, fail_fast: bool) 
     """Each has its own verdict; with --fail-fast those after the first failure do not begin."""
     body = "import os\ndef test_it(): assert {}, os.getpid()\n"
     _write(session, toy=body.format(False), twin=body.format(False), well=body.format(True))
-    options = TestOptions(fail_fast=fail_fast)
-    report = run_suites(TARGET, ("toy", "twin", "well"), session, options)
+    session = replace(session, fail_fast=fail_fast)
+    report = run_suites(TARGET, ("toy", "twin", "well"), session)
     toy, *others = report.suites
     if fail_fast:
         assert (toy.suite, others, report.not_begun) == ("toy", [], ("twin", "well"))
@@ -186,7 +190,7 @@ def test_short_suites_share_a_process(session: TestSession, *, fail_fast: bool) 
 def test_suites_that_cannot_be_run_are_no_pass(session: TestSession, body: str) -> None:
     _write(session, toy=body)
     with pytest.raises(CheckFailedError, match=r"pytest exit code.*pytest\.txt"):
-        run_suites(TARGET, ("toy",), session, TestOptions())
+        run_suites(TARGET, ("toy",), session)
     assert session.engine.containers("imgbuild.test-of") == []
 
 
@@ -202,10 +206,10 @@ def test_suites_that_take_too_long_are_no_pass(
             read(json.dumps(event))
 
     monkeypatch.setattr(runner, "call_pytest", call)
-    options = TestOptions(fail_fast=True)
-    report = run_suites(TARGET, ("toy", "twin", "well"), session, options)
+    session = replace(session, fail_fast=True)
+    report = run_suites(TARGET, ("toy", "twin", "well"), session)
     verdicts = [one.verdict for one in report.suites]
-    assert verdicts == [Verdict.PASSED, Verdict.TIMED_OUT, Verdict.TIMED_OUT]
+    assert verdicts == [Outcome.PASSED, Outcome.TIMED_OUT, Outcome.TIMED_OUT]
     assert "30 minutes" in report.suites[1].problem
 
 
@@ -219,7 +223,7 @@ def test_late(): out_of_time("waited for b")
 
 def test_check_that_ran_out_of_time_has_not_failed(session: TestSession) -> None:
     _write(session, toy=LATE)
-    report = run_suites(TARGET, ("toy",), session, TestOptions())
+    report = run_suites(TARGET, ("toy",), session)
     (toy,) = report.suites
     assert (toy.passed, toy.failures, report.ok) == (1, (), False)
     assert toy.problem == "test_late: ran out of time: waited for b"

@@ -10,7 +10,7 @@ from run_words import IMAGE, PROGRAM, ran
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
 from imgbuild.registry.signing import Trust
-from imgbuild.suites.results import ReportStore
+from imgbuild.suites.store import ReportStore
 from imgbuild.training.training_job import TrainingJob
 
 ID, DIGEST = f"sha256:{'1' * 64}", f"registry.example.org/ml/tf@sha256:{'2' * 64}"

@@ -1,0 +1,227 @@
+"""The results of suites that this machine keeps, by image id, and where images are from."""
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from imgbuild.errors import InputError
+from imgbuild.files import parse_json, write_text
+from imgbuild.matrix.images import Image
+from imgbuild.outcome import Outcome
+from imgbuild.suites.results import LONGEST, NEEDS_GPU, Report, SuiteResult, read_results
+
+
+@dataclass(frozen=True)
+class RecordedExtension:
+    """An image that `imgbuild extend` made here: its base in the matrix, if any, and its suites.
+
+    ``suites`` are the names of those that it had to pass; none if no suite ran. ``expected`` is
+    what they were told to expect. A ``cached_base`` was neither made here nor verified.
+    """
+
+    family: str
+    expected: dict[str, Any]
+    suites: tuple[str, ...]
+    cached_base: bool = False
+
+
+_EXTENSION = TypeAdapter(RecordedExtension)
+
+
+@dataclass(frozen=True)
+class ReportStore:
+    """The verdicts of suites, a file an image id; a damaged one counts as none.
+
+    A verdict counts for one image id and one key of
+    :func:`~imgbuild.suites.catalog.suite_keys`. Removing the folder only makes suites run again.
+    """
+
+    folder: Path
+
+    def save(
+        self,
+        image_id: str,
+        keys: Mapping[str, str],
+        results: Iterable[SuiteResult],
+        *,
+        gpus: str | None = None,
+    ) -> None:
+        """Keep the results; ``gpus`` is the `gpu_fingerprint` of that moment."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        stored = self.results(image_id)
+        for result in results:
+            kept = {"key": keys[result.suite], "gpus": gpus, "before": now, "found": None}
+            stored[result.suite] = result.model_copy(update=kept)
+        self._write(image_id, stored)
+
+    def passed(
+        self, image_id: str, keys: Mapping[str, str], *, gpus: str | None = None
+    ) -> dict[str, SuiteResult]:
+        """Return the results, by suite, that are still good.
+
+        ``gpus`` is the `gpu_fingerprint` of now: where the engine offers GPUs, a suite that lacked
+        one is run again, unless driver and GPUs are known to be the same.
+        """
+        results = self._current(image_id, keys)
+        lacking = results.get(NEEDS_GPU)
+        if gpus is not None and lacking and lacking.skipped and gpus != (lacking.gpus or None):
+            del results[NEEDS_GPU]
+        return {suite: result for suite, result in results.items() if result.ok}
+
+    def verdict(
+        self, image_id: str, keys: Mapping[str, str], *, gpus: str | None = None
+    ) -> Outcome:
+        """Return whether an image passed or failed exactly these suites, as far as known."""
+        results = self._current(image_id, keys)
+        if any(result.verdict == Outcome.FAILED for result in results.values()):
+            return Outcome.FAILED
+        whole = self.passed(image_id, keys, gpus=gpus).keys() == keys.keys()
+        return Outcome.PASSED if keys and whole else Outcome.UNKNOWN
+
+    def was_to_test(self, image_id: str) -> bool:
+        """Return whether this machine was to test the image, even if its file is damaged."""
+        return self._path(image_id).is_file()
+
+    def results(self, image_id: str) -> dict[str, SuiteResult]:
+        """Return the results of an image, by suite.
+
+        Earlier versions also kept results of a repository that nobody had signed. These are left
+        out, so their suites run again.
+        """
+        entries = self._read(image_id).get("suites")
+        results = read_results(entries) if isinstance(entries, dict) else {}
+        return {
+            suite: result
+            for suite, result in results.items()
+            if result.found is None or result.signed_by
+        }
+
+    def import_results(  # noqa: PLR0913 - what was found, and of whom
+        self,
+        image_id: str,
+        results: Mapping[str, SuiteResult],
+        found: str = "",
+        *,
+        built: bool = False,
+        seconds: float = 0.0,
+        signed_by: str = "",
+    ) -> None:
+        """Keep results of the image's signed provenance; those of this machine win.
+
+        ``found`` is the repository, ``signed_by`` the fingerprint of who signed the image with its
+        results; what a result itself says about its signer does not count. Without any it is kept
+        that this machine is to test the image, and if so, ``built`` it, with how much work.
+        """
+        origin = {"found": found, "signed_by": signed_by}
+        theirs = {suite: result.model_copy(update=origin) for suite, result in results.items()}
+        made: dict[str, object] = {"built": True, "seconds": seconds} if built else {}
+        if signed_by:
+            made["signed_by"] = signed_by
+        self._write(image_id, {**theirs, **self.results(image_id)}, **made)
+
+    def was_built_here(self, image_id: str) -> bool:
+        """Return whether this machine is known to have built the image: labels can be forged."""
+        return self._read(image_id).get("built") is True
+
+    def record_pull(self, image_id: str, repository: str, verified_by: str = "") -> None:
+        """Keep that the image came from a repository that the user named.
+
+        ``verified_by`` is the fingerprint of whose signature on it was verified.
+        """
+        made = {"pulled": repository, "verified_by": verified_by}
+        self._write(image_id, self.results(image_id), **made)
+
+    def record_extension(
+        self,
+        image_id: str,
+        family: str = "",
+        report: Report | None = None,
+        expected: Mapping[str, Any] | None = None,
+        *,
+        cached_base: bool = False,
+    ) -> None:
+        """Keep that `imgbuild extend` made the image here; it is none of the matrix.
+
+        ``family`` is the name of the image of the matrix that it is based on, if any. ``report`` is
+        that of the suites, if they ran, with what they were told to expect. The image that they
+        tested has the same files, and may have another user. ``cached_base`` is as in
+        `RecordedExtension`.
+        """
+        results = self.results(image_id)
+        names: list[str] = []
+        if report:
+            results |= self.results(report.image_id)
+            names = [suite.suite for suite in report.suites]
+        extension = {
+            "family": family,
+            "expected": {**(expected or {})},
+            "suites": names,
+            "cached_base": cached_base,
+        }
+        self._write(image_id, results, extended=True, extension=extension)
+
+    def extension(self, image_id: str) -> "RecordedExtension | None":
+        """Return what `record_extension` kept of an image; None if that is nothing."""
+        try:
+            return _EXTENSION.validate_python(self._read(image_id).get("extension"))
+        except ValueError:
+            return None
+
+    def is_own(self, image_id: str) -> bool:
+        """Return whether this machine built the image, or pulled it from a named repository."""
+        return self.was_built_here(image_id) or bool(self._read(image_id).get("pulled"))
+
+    def require_own(self, image_id: str, image: Image) -> None:
+        """Raise InputError unless the image of the engine is an own one."""
+        if not self.is_own(image_id):
+            raise InputError(
+                f"There is no record that this machine built {image.tags[0]} ({image_id}), or "
+                "pulled it from a repository that you named; anybody can write its labels. Build "
+                f"it first (`imgbuild build --name {image.name}`), or name the image yourself: "
+                "`imgbuild extend --base`; other commands have --image."
+            )
+
+    def was_made_here(self, image_id: str) -> bool:
+        """Return whether this machine built the image, or extended another one to it."""
+        return self.was_built_here(image_id) or self._read(image_id).get("extended") is True
+
+    def verified_by(self, image_id: str) -> object:
+        """Return the fingerprint of whose signature was verified when the image was pulled."""
+        return self._read(image_id).get("verified_by")
+
+    def signed_by(self, image_id: str) -> object:
+        """Return the fingerprint of who signed the image, with results that were taken, if any."""
+        return self._read(image_id).get("signed_by")
+
+    def work_seconds(self, image_id: str) -> float:
+        """Return the sum of the times of the steps that built the image here; 0 if unknown."""
+        seconds = self._read(image_id).get("seconds")
+        return seconds if isinstance(seconds, float) and 0 <= seconds < LONGEST else 0.0
+
+    def _current(self, image_id: str, keys: Mapping[str, str]) -> dict[str, SuiteResult]:
+        """Return the results of suites in the form that the keys are of."""
+        return {
+            suite: result
+            for suite, result in self.results(image_id).items()
+            if result.before and result.key == keys.get(suite)
+        }
+
+    def _read(self, image_id: str) -> dict[str, Any]:
+        try:
+            document = parse_json(self._path(image_id).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return document if isinstance(document, dict) else {}
+
+    def _write(self, image_id: str, results: Mapping[str, SuiteResult], **made: object) -> None:
+        suites = {suite: result.as_json() for suite, result in results.items()}
+        document = {**self._read(image_id), "image_id": image_id, **made, "suites": suites}
+        write_text(self._path(image_id), json.dumps(document, indent=2) + "\n")
+
+    def _path(self, image_id: str) -> Path:
+        return self.folder / f"{image_id.removeprefix('sha256:')}.json"
