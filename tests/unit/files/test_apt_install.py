@@ -23,9 +23,12 @@ def test_lists_are_brought_again_after_ten_minutes_or_where_the_clock_was_set_ba
     fake.write_text('#!/bin/sh\necho "$*" >> "$ASKED"\n')
     fake.chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "ASKED": str(tmp_path / "asked")}
-    install = f"sh {project.files}/apt/install git || true"  # the fake brings no package
+    install = f"sh {project.files}/apt/install git"  # the fake brings no package
     stamp = f"touch {between} /var/cache/imgbuild/imgbuild-lists-????????????????"
-    command = f"mount -t tmpfs none /var/cache; {install}; {stamp}; {install}"
+    # What the script empties and links in an image stays as it is on this machine.
+    own = "for folder in /var /etc/ssh /usr/lib/git-core; do "
+    own += "[ ! -d $folder ] || mount -t tmpfs none $folder; done"
+    command = f"set -e; {own}; {install}; {stamp}; {install}"
     subprocess.run([*apart, "bash", "-c", command], env=environment, check=True)
     asked = (tmp_path / "asked").read_text().splitlines()
     assert len([line for line in asked if line.endswith(" update")]) == updates
