@@ -95,6 +95,8 @@ def _no_settings_of_the_developer(tmp_path_factory: pytest.TempPathFactory) -> I
             if not name.startswith("IMGBUILD_WRITE_"):
                 patch.delenv(name)
         patch.delenv("DOCKER_HOST", raising=False)
+        for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):  # uv reads and prints all of them each time
+            patch.delenv(name, raising=False)
         patch.setenv("XDG_STATE_HOME", str(own / "state"))
         patch.setenv("XDG_CACHE_HOME", str(own / "cache"))
         patch.setenv("PATH", str(own), prepend=os.pathsep)
