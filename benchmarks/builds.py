@@ -29,11 +29,11 @@ from measure import (
 )
 from plain_builds import build_options, one_stage, supplied
 
+from imgbuild.core.project import Project
+from imgbuild.core.user_folders import cache_dir
 from imgbuild.engine.build import BuildTarget
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.project import Project
-from imgbuild.user_folders import cache_dir
 
 #: Its wheel needs no other compiler than the system's.
 USUAL = "tf-1.15-cpu-debian"

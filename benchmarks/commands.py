@@ -26,12 +26,12 @@ from measure import (
 )
 from plain_builds import supplied
 
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.plan import CREATED
-from imgbuild.project import Project
 
 NOTHING_TO_DO = ["build", "--all", "--no-test"]
 ONE = ["build", "--tf", "2.2", "--no-test"]

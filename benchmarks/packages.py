@@ -15,8 +15,8 @@ from pathlib import Path
 
 from measure import DOCKER, publish, table
 
-from imgbuild.parallel import in_parallel
-from imgbuild.process import Finished, run
+from imgbuild.core.parallel import in_parallel
+from imgbuild.core.process import Finished, run
 
 #: What notebooks and tutorials import, chosen by hand; after a colon the module's own name.
 NAMES = """

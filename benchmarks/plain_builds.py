@@ -12,11 +12,11 @@ from imgbuild.build.bases import load_base
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.build.prepare import fetch_downloads
 from imgbuild.build.targets import image_target
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds, template_variables
 from imgbuild.engine.build import BuildTarget
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
 
 HERE = Path(__file__).resolve().parent
 

@@ -22,7 +22,7 @@ from measure import (
     timing_table,
 )
 
-from imgbuild.user_folders import cache_dir
+from imgbuild.core.user_folders import cache_dir
 
 #: Three images on each of two releases of Python.
 IMAGES = (

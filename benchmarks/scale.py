@@ -14,12 +14,12 @@ from typing import NamedTuple
 from measure import ROOT, publish, table
 from plot import Group, plot
 
+from imgbuild.core.project import Project
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import Selection, select_images
 from imgbuild.plan import division
 from imgbuild.plan.division import Work, divide, estimate_works
-from imgbuild.project import Project
 
 PLOT = ROOT / "docs" / "farm.svg"
 FAMILIES, RUNNERS = (1, 10, 100), (1, 4, 16, 64, 256)

@@ -11,9 +11,9 @@ import sys
 from measure import DOCKER, IMGBUILD, ROOT, options, publish, run, scratch_engine, table
 from plain_builds import build_options, one_stage, supplied
 
+from imgbuild.core.project import Project
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.project import Project
 
 MEGABYTE = 1_000_000
 BUILD = "imgbuild build --all --cpu --stack debian"

@@ -24,12 +24,12 @@ sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 from own_registry import OwnRegistry, own_registry
 
+from imgbuild.core.settings import Settings
 from imgbuild.inputs import oci_layout
 from imgbuild.inputs.bootstrap import base_folder
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.registry.repository_client import connect
-from imgbuild.settings import Settings
+from imgbuild.net.repository_client import connect
 
 #: What is built where --images names nothing else.
 IMAGES = ("tf-2.2-cpu-debian",)

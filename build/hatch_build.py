@@ -19,7 +19,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "build"))
 
-from imgbuild.project import PARTS, REVISION  # noqa: E402
+from imgbuild.core.project import PARTS, REVISION  # noqa: E402
 
 _DESCRIBED = re.compile(
     r"v(?P<release>\d+(?:\.\d+)*(?:(?:a|b|rc)\d+)?)(?:-(?P<count>\d+)-(?P<commit>g\w+))?"

@@ -9,11 +9,11 @@ from imgbuild.catalog.entries import CatalogEntry
 from imgbuild.catalog.page import catalog_page
 from imgbuild.cli.show_command import image_facts
 from imgbuild.cli.size_command import instruction
-from imgbuild.dockerfile.lockfile import read_lock
+from imgbuild.core.project import Project
 from imgbuild.engine.types import Layer
+from imgbuild.locks.lockfile import read_lock
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.project import Project
 from imgbuild.publish.record import Record
 from imgbuild.suites.catalog import Suite
 from imgbuild.suites.results import Check, SuiteResult, suite_result

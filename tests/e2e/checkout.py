@@ -12,8 +12,8 @@ from typing import Any
 
 from copied_checkout import SOURCE, TEMPLATE
 
+from imgbuild.core.project import Project
 from imgbuild.engine.client import Engine
-from imgbuild.project import Project
 from imgbuild.suites.container import CONTAINER_LABEL, machine_digest
 
 ROOT = SOURCE

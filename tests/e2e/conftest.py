@@ -21,10 +21,10 @@ from store_trip import OtherEngine, other_engine
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from imgbuild.core.files import hold_lock
+from imgbuild.core.project import Project
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import DEFAULT_HOST, resolve_host
-from imgbuild.files import hold_lock
-from imgbuild.project import Project
 from standin.__main__ import gateway, open_context, prepare
 from standin.family import CORNERS, Family
 from standin.server import StandInServer, serve

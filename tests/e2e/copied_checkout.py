@@ -18,13 +18,13 @@ from typing import Any
 
 import yaml
 
+from imgbuild.core.files import ContentStore, write_text
+from imgbuild.core.settings import Settings
 from imgbuild.dockerfile.labels import NAME, REPOSITORY
 from imgbuild.engine.client import Engine
-from imgbuild.files import ContentStore, write_text
 from imgbuild.inputs.bootstrap import base_folder
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.settings import Settings
 
 SOURCE = Path(__file__).resolve().parents[2]
 #: What the tiny images of some tests need of ``images/``, beside templates of their own.

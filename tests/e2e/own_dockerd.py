@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from small_disk import SmallDisk, small_disk
 
-from imgbuild.process import dies_with_parent
+from imgbuild.core.process import dies_with_parent
 from waiting import processes, wait_for
 
 #: The size that the engine sees; memory is used only as it is written.

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from debian_program import unpacked
 
-from imgbuild.process import dies_with_parent
+from imgbuild.core.process import dies_with_parent
 from waiting import wait_for
 
 START_SECONDS = 30

@@ -16,7 +16,7 @@ from typing import Any
 from checkout import Checkout
 from copied_checkout import change_settings, copied_checkout, substitute_cpython, take_base, tiny
 
-from imgbuild.registry.repository_client import RegistryClient, connect
+from imgbuild.net.repository_client import RegistryClient, connect
 from releases import release_of
 
 LOCAL = "imgbuild-publishing/tensorflow"

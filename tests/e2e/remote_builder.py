@@ -14,8 +14,8 @@ from typing import Any
 
 from own_dockerd import OwnDockerd, own_dockerd
 
+from imgbuild.core.settings import EngineSettings
 from imgbuild.engine.discovery import find_buildx
-from imgbuild.settings import EngineSettings
 
 #: With a graph driver, BuildKit writes no archives that another engine loads.
 _STORE = "--feature=containerd-snapshotter=true"

@@ -21,9 +21,9 @@ from browser import Browser, open_browser
 from checkout import ROOT, Checkout
 
 from catalog_pages import BUILT, PUBLISHED, large_page, sample_page
+from imgbuild.core.user_folders import state_dir
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.user_folders import state_dir
 
 SCREENSHOTS = ROOT / "docs" / "screenshots"
 REPORTS = ROOT / "reports" / "screenshots"

@@ -12,8 +12,8 @@ from copied_checkout import ca_bundle
 from kubeflow import Cluster
 from page_commands import IMGBUILD, PageCommand, Reader, page_commands, section
 
+from imgbuild.core.user_folders import cache_dir
 from imgbuild.inputs.build_inputs import prepare_uv
-from imgbuild.user_folders import cache_dir
 
 pytestmark = pytest.mark.nightly
 

@@ -12,7 +12,7 @@ from copied_checkout import ca_bundle
 from own_dockerd import OwnDockerd
 from small_project import NAMES, ONE, SmallProject, small_project
 
-from imgbuild.dockerfile.lockfile import parse_lock
+from imgbuild.locks.lockfile import parse_lock
 
 NAME = "tf-2.2-cpu-debian"
 #: What shells and Dockerfiles would like to do something with.

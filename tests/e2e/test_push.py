@@ -26,7 +26,7 @@ from publishing_project import (
 )
 
 from imgbuild.matrix.tags import input_tag
-from imgbuild.registry.repository_client import RegistryClient
+from imgbuild.net.repository_client import RegistryClient
 from waiting import seen_arguments
 
 NAMES = ("tf-1.10-cpu-debian", "tf-1.11-cpu-debian")

@@ -25,10 +25,10 @@ from own_registry import own_registry
 from publishing_project import IMMUTABLE, MOVING, ONE, PublishingProject, publishing_project
 from small_disk import SmallDisk, small_disk
 
-from imgbuild.parallel import in_parallel
+from imgbuild.core.parallel import in_parallel
+from imgbuild.core.settings import Settings
+from imgbuild.net.repository_client import RegistryClient, connect
 from imgbuild.publish.record import PublishedRepository, read_published
-from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.settings import Settings
 
 STEM, (FIRST_MOVING, SECOND_MOVING) = IMMUTABLE["1.10"], MOVING["1.10"]
 #: The first request of each step of a push.

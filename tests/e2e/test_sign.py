@@ -20,8 +20,8 @@ from publishing_project import IMMUTABLE, MOVING, ONE, TWO, PublishingProject, p
 from referrers_registry import referrers_registry
 from sigstore_services import IDENTITY, ISSUER, TOKEN, Sigstore, sigstore
 
-from imgbuild.registry.repository import descriptor
-from imgbuild.registry.repository_client import RegistryClient
+from imgbuild.net.repository import descriptor
+from imgbuild.net.repository_client import RegistryClient
 
 #: Debian's suites with version 2 and version 3 of cosign.
 SUITES = ("trixie", "sid")

@@ -23,15 +23,15 @@ from copied_checkout import (
 
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.build.fetch import fetch_files, plan_listing
+from imgbuild.core.errors import MachineError
+from imgbuild.core.files import ContentStore
+from imgbuild.core.user_folders import cache_dir
 from imgbuild.engine.client import Engine
-from imgbuild.errors import MachineError
-from imgbuild.files import ContentStore
 from imgbuild.inputs.bootstrap import bootstrap_base
 from imgbuild.inputs.download import show_progress
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import find_image
-from imgbuild.sites import Sites
-from imgbuild.user_folders import cache_dir
+from imgbuild.net.sites import Sites
 from standin.__main__ import gateway
 from standin.__main__ import open_context as open_standins
 from standin.apt_repository import SigningKey, signing_key, write_suite

@@ -9,13 +9,13 @@ from checkout import Checkout
 
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.build.fetch import fetch_files, plan_listing
+from imgbuild.core.project import Project, SettingsOptions
 from imgbuild.engine.client import Engine
 from imgbuild.inputs.download import show_progress
 from imgbuild.inputs.fetched import read_listings
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.project import Project, SettingsOptions
-from imgbuild.sites import Sites
+from imgbuild.net.sites import Sites
 from standin.server import StandInServer
 
 pytestmark = pytest.mark.nightly

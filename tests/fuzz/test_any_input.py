@@ -25,9 +25,9 @@ from hypothesis import strategies as st
 from typer.main import get_command
 
 from imgbuild.cli import app, main, register
-from imgbuild.errors import MachineError
-from imgbuild.http import RetryPolicy
-from imgbuild.project import Project
+from imgbuild.core.errors import MachineError
+from imgbuild.core.project import Project
+from imgbuild.net.http import RetryPolicy
 from unit.project_copy import copied
 
 pytestmark = pytest.mark.nightly

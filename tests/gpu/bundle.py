@@ -18,10 +18,10 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
+from imgbuild.core.project import Project
 from imgbuild.engine.discovery import resolve_host
 from imgbuild.matrix.images import all_images, standin_image
 from imgbuild.matrix.load import load_matrix
-from imgbuild.project import Project
 from imgbuild.suites.expectation import expectation
 
 HERE = Path(__file__).resolve().parent

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import yaml
 
+from imgbuild.core.project import Project, find_project
 from imgbuild.engine.discovery import resolve_host
 from imgbuild.matrix.load import load_matrix
-from imgbuild.project import Project, find_project
 from standin.context import HERE, Context
 from standin.server import serve
 from standin.upstreams import make_sites, settings_of

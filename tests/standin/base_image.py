@@ -9,12 +9,12 @@ import json
 import tarfile
 from pathlib import Path
 
+from imgbuild.core.settings import Settings
 from imgbuild.inputs.base import Base
 from imgbuild.inputs.bootstrap import bootstrap_base
 from imgbuild.inputs.oci_layout import read_layout, write_layout
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.model import OperatingSystem
-from imgbuild.settings import Settings
 from standin.apt_repository import SigningKey
 from standin.context import Context
 from standin.deb import TIME

@@ -10,8 +10,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from imgbuild.core.settings import PrefixInterpreter
 from imgbuild.inputs.local_prefix import find_prefixes
-from imgbuild.settings import PrefixInterpreter
 from standin.context import Context
 
 #: What conda-build records as the prefix of a package's files.

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from imgbuild.files import ensure_folder, sha256
+from imgbuild.core.files import ensure_folder, sha256
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings
+from imgbuild.core.user_folders import cache_dir
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project
-from imgbuild.settings import Settings
-from imgbuild.user_folders import cache_dir
 
 HERE = Path(__file__).parent
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imgbuild.project import Project
+from imgbuild.core.project import Project
 from standin.__main__ import gateway, open_context, prepare
 from standin.context import HERE
 from standin.server import serve

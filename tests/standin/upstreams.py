@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imgbuild.files import file_sha256
+from imgbuild.core.files import file_sha256
 from imgbuild.inputs.bootstrap import KEYRINGS
 from standin.anaconda import anaconda_site
 from standin.apt_repository import SigningKey, signing_key

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from imgbuild.dockerfile.lockfile import read_lock
+from imgbuild.locks.lockfile import read_lock
 from imgbuild.matrix.images import Image, all_images
 from standin.context import Context
 from standin.workbench import pip_download, scratch

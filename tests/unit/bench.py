@@ -11,6 +11,8 @@ from imgbuild.build.context import BuildContext, BuildOptions
 from imgbuild.build.pull import PullSource
 from imgbuild.build.result import Build, BuildResult
 from imgbuild.build.run import build_images
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings, StandIn
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.discovery import Buildx
@@ -20,8 +22,6 @@ from imgbuild.inputs.base import Base
 from imgbuild.inputs.build_inputs import BuildInputs, ImageDownloads, InterpreterInput
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.plan import PlanItem
-from imgbuild.project import Project
-from imgbuild.settings import Settings, StandIn
 from imgbuild.suites.catalog import code_digest
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import Check, Report, suite_result

@@ -16,12 +16,12 @@ import pytest
 from bench import bench
 from faulty_server import FaultyServer, faulty_server
 
-from imgbuild.errors import InputError
-from imgbuild.http import RetryPolicy
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project
+from imgbuild.net.http import RetryPolicy
 
 __all__ = ["bench"]
 

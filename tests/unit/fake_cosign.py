@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from imgbuild.process import Finished
-from imgbuild.registry.signing import TYPES, Cosign
+from imgbuild.core.process import Finished
+from imgbuild.net.signing import TYPES, Cosign
 
 STATEMENT = "https://in-toto.io/Statement/v0.1"
 

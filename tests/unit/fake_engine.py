@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
+from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import (
     EngineVersion,
@@ -12,7 +13,6 @@ from imgbuild.engine.types import (
     RunOptions,
     StoredImage,
 )
-from imgbuild.errors import CheckFailedError, InputError
 
 VERSION = EngineVersion("28.0.0", "overlay2", False, "/var/lib/docker", "x86_64")
 

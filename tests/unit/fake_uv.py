@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import NoReturn
 
-from imgbuild.dockerfile.lockfile import Lock
-from imgbuild.dockerfile.resolver import Target
-from imgbuild.sources import Source
+from imgbuild.core.sources import Source
+from imgbuild.locks.lockfile import Lock
+from imgbuild.locks.resolver import Target
 
 #: As uv prints it with ``--only-binary :all:``.
 SETTINGS = "build_options: BuildOptions { no_binary: None, no_build: All, }"

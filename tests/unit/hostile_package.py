@@ -7,8 +7,8 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from imgbuild.core.files import file_sha256
 from imgbuild.extend.additions import write_empty_wheel
-from imgbuild.files import file_sha256
 
 #: Builds anything without a tool of its own (PEP 517), after it has left the file.
 IN_TREE = """\

@@ -6,10 +6,10 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from imgbuild.errors import CheckFailedError
-from imgbuild.http import Answer, HttpClient, RetryPolicy
-from imgbuild.registry.repository import DOCKER_MANIFEST, Manifest, digest_of, parse_repository
-from imgbuild.registry.repository_client import RegistryClient, error_text
+from imgbuild.core.errors import CheckFailedError
+from imgbuild.net.http import Answer, HttpClient, RetryPolicy
+from imgbuild.net.repository import DOCKER_MANIFEST, Manifest, digest_of, parse_repository
+from imgbuild.net.repository_client import RegistryClient, error_text
 
 #: How `calls` name the requests; those that only prepare an upload have no name.
 _CALLS = {

@@ -18,12 +18,12 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from imgbuild.cli import app, main, register
+from imgbuild.core.errors import ImgbuildError
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.render import render_all, write_all
-from imgbuild.errors import ImgbuildError
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project
 
 #: The tests' own checkout.
 ROOT = Path(__file__).resolve().parents[2]

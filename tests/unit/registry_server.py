@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 from faulty_server import LoopbackServer, QuietHandler, serving
 from memory_registry import MemoryRegistry
 
-from imgbuild.http import HttpClient, RetryPolicy
-from imgbuild.registry.authorization import FindCredentials
-from imgbuild.registry.repository import parse_repository
-from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.sites import Credentials
+from imgbuild.net.authorization import FindCredentials
+from imgbuild.net.http import HttpClient, RetryPolicy
+from imgbuild.net.repository import parse_repository
+from imgbuild.net.repository_client import RegistryClient
+from imgbuild.net.sites import Credentials
 
 PATH = "team/app"
 LOGIN = Credentials("user", "pass-word-1")

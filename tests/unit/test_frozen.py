@@ -26,11 +26,13 @@ from registry_server import registry_server
 from socket_server import SocketServer, socket_server
 from suite_results import stored
 
+from imgbuild.core.outcome import Outcome
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings, load_settings, local_prefix
 from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import record_tag
-from imgbuild.outcome import Outcome
-from imgbuild.project import Project
+from imgbuild.net.repository import digest_of
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.extended_candidate import Candidate, ExtendedCandidate
 from imgbuild.publish.image_push import Push
@@ -42,8 +44,6 @@ from imgbuild.publish.provenance import (
 )
 from imgbuild.publish.record import ARTIFACT_TYPE, Record, read_record
 from imgbuild.publish.signed_image import SignedImage, read_provenances
-from imgbuild.registry.repository import digest_of
-from imgbuild.settings import Settings, load_settings, local_prefix
 from imgbuild.suites.catalog import read_suites, select_required, suite_keys
 from imgbuild.suites.expectation import expectation
 from imgbuild.suites.results import (

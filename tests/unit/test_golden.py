@@ -18,19 +18,18 @@ from project_copy import command as run
 
 from imgbuild.build.targets import image_target
 from imgbuild.cli import COMMANDS
+from imgbuild.core.files import sha256
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.build import bake_definition
-from imgbuild.files import sha256
 from imgbuild.inputs.base import Base
 from imgbuild.inputs.build_inputs import BuildInputs, InterpreterInput, list_downloads
-from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.images import Image, all_images, planned_tags
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.tags import planned_tags
 from imgbuild.plan.digest import InputDigest, InputReader, input_digest
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.project import Project
-from imgbuild.settings import Settings
 
 GOLDEN = Path(__file__).parent / "golden"
 #: An image of each kind: Python, MPI and CUDA of each origin.

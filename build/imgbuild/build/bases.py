@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Iterable
 
+from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError, MachineError
+from imgbuild.core.files import work_folder
+from imgbuild.core.settings import Settings
 from imgbuild.engine.client import Engine
 from imgbuild.engine.failure import find_fault
 from imgbuild.engine.faults import DOCTOR, EngineUnusableError
-from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
-from imgbuild.files import work_folder
 from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from imgbuild.inputs.bootstrap import MADE_IN_PLACE, bootstrap_base
 from imgbuild.inputs.oci_layout import read_layout, write_archive
 from imgbuild.matrix.images import Image
-from imgbuild.settings import Settings
 
 #: The kinds of `BuildFault` by which a registry did not answer at all.
 _NO_ANSWER = ("certificate", "unreachable")

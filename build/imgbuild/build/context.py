@@ -11,25 +11,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from imgbuild.build.bases import make_bases
+from imgbuild.core.errors import MachineError
+from imgbuild.core.files import hold_lock, lock_owner
+from imgbuild.core.outcome import Outcome
+from imgbuild.core.process import run
+from imgbuild.core.project import REVISION, Project
+from imgbuild.core.settings import Settings
+from imgbuild.core.user_folders import state_dir
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import resolve_host
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import MachineError
-from imgbuild.files import hold_lock, lock_owner
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.matrix.selection import build_hint
-from imgbuild.outcome import Outcome
 from imgbuild.plan.digest import InputDigest, InputReader, input_digest
 from imgbuild.plan.plan import PlanItem, make_plan
-from imgbuild.process import run
-from imgbuild.project import REVISION, Project
-from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites, select_required, suite_keys
 from imgbuild.suites.expectation import expectation
 from imgbuild.suites.store import ReportStore
-from imgbuild.user_folders import state_dir
 
 if TYPE_CHECKING:
     from imgbuild.build.display import BuildDisplay

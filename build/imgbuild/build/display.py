@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, TextIO
 
-from imgbuild.events import ImageState, Phase
-from imgbuild.outcome import Outcome
-from imgbuild.text import clock_time, printable
+from imgbuild.core.events import ImageState, Phase
+from imgbuild.core.outcome import Outcome
+from imgbuild.core.text import clock_time, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,16 +10,16 @@ from imgbuild.build.bases import provide_base
 from imgbuild.build.context import BuildContext
 from imgbuild.build.image_build import export_stage
 from imgbuild.build.targets import stage_target
+from imgbuild.core.files import ContentStore, ensure_folder, work_folder
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings
+from imgbuild.core.sources import Source
 from imgbuild.dockerfile.render import render_dockerfile
-from imgbuild.files import ContentStore, ensure_folder, work_folder
 from imgbuild.inputs import fetched, upstream_files
 from imgbuild.inputs.download import fetch_all
 from imgbuild.inputs.oci_layout import is_whole
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
-from imgbuild.settings import Settings
-from imgbuild.sites import Sites
-from imgbuild.sources import Source
+from imgbuild.net.sites import Sites
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -12,10 +12,10 @@ from imgbuild.build.image_build import export_stage
 from imgbuild.build.prepare import fetch_downloads
 from imgbuild.build.result import BuildResult
 from imgbuild.build.targets import stage_target
+from imgbuild.core.errors import CheckFailedError
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import Layer
-from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.container import TestTarget

@@ -9,14 +9,14 @@ from io import BytesIO
 from pathlib import Path
 
 from imgbuild.build.targets import PACKAGES
-from imgbuild.dockerfile.lockfile import read_lock
+from imgbuild.core.files import ensure_folder, file_sha256, sha256
+from imgbuild.core.project import Project
+from imgbuild.core.unpacking import open_member, read_member
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage, needed_stages
-from imgbuild.files import ensure_folder, file_sha256, sha256
 from imgbuild.inputs.build_inputs import SUPPLIED, BuildInputs
+from imgbuild.locks.lockfile import read_lock
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
-from imgbuild.unpacking import open_member, read_member
 
 #: The stage whose only file is the wheel.
 STAGE = "horovod-wheel"

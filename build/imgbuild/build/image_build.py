@@ -13,16 +13,16 @@ from imgbuild.build.context import BuildContext
 from imgbuild.build.horovod_wheels import STAGE, find_wheel, keep_wheel, wheel_key
 from imgbuild.build.result import BuildResult
 from imgbuild.build.targets import image_target
+from imgbuild.core.events import ImageState, Phase
+from imgbuild.core.files import work_folder
+from imgbuild.core.text import clock_time
+from imgbuild.core.user_folders import cache_dir
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.build import BuildTarget, build_image, export_files
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.steps import Step
-from imgbuild.events import ImageState, Phase
-from imgbuild.files import work_folder
 from imgbuild.plan.plan import PlanItem
 from imgbuild.suites.container import machine_digest
-from imgbuild.text import clock_time
-from imgbuild.user_folders import cache_dir
 
 #: Tags of BuildKit's own cache begin with it; the image's name follows.
 CACHE_PREFIX = "buildkit-"

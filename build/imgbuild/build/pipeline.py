@@ -8,9 +8,9 @@ from imgbuild.build.prepare import full_disk, prepare, require_disk_space
 from imgbuild.build.pull import PullSource, pull_images, untag_pulled
 from imgbuild.build.result import Build, BuildResult
 from imgbuild.build.workers import ImageQueue, run_queue, sort_items
-from imgbuild.errors import ImgbuildError
-from imgbuild.events import ImageState
-from imgbuild.outcome import Outcome
+from imgbuild.core.errors import ImgbuildError
+from imgbuild.core.events import ImageState
+from imgbuild.core.outcome import Outcome
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.container import remove_leftovers
 

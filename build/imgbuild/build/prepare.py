@@ -7,16 +7,16 @@ from pathlib import Path
 
 from imgbuild.build.bases import provide_base, require_whole
 from imgbuild.build.context import BuildContext
+from imgbuild.core.errors import ImgbuildError, InputError, MachineError
+from imgbuild.core.sources import Source
+from imgbuild.core.text import count_text
+from imgbuild.core.user_folders import cache_dir
 from imgbuild.engine.client import Engine
-from imgbuild.errors import ImgbuildError, InputError, MachineError
 from imgbuild.inputs.base import Base
 from imgbuild.inputs.build_inputs import resolve_base
 from imgbuild.inputs.download import prepare_downloads, show_progress
 from imgbuild.matrix.images import Image, all_images
-from imgbuild.sites import Sites
-from imgbuild.sources import Source
-from imgbuild.text import count_text
-from imgbuild.user_folders import cache_dir
+from imgbuild.net.sites import Sites
 
 #: Folders by named context, by image.
 Downloads = dict[str, Mapping[str, Path]]

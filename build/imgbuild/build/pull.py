@@ -10,16 +10,16 @@ from functools import partial
 from typing import Any, TypeVar
 
 from imgbuild.build.context import BuildContext
+from imgbuild.core.errors import CheckFailedError, ImgbuildError
+from imgbuild.core.settings import Settings
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.matrix.tags import INPUT_PREFIX, input_tag
+from imgbuild.net.repository import Manifest
+from imgbuild.net.repository_client import RegistryClient, connect
+from imgbuild.net.signing import Trust, read_trust
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.registry.repository import Manifest
-from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.registry.signing import Trust, read_trust
-from imgbuild.settings import Settings
 from imgbuild.suites.results import SuiteResult, attested_suites, read_results
 
 T = TypeVar("T")

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from imgbuild.core.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.engine.faults import EngineUnusableError
-from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.results import Report
 

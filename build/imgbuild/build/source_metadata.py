@@ -29,9 +29,19 @@ from imgbuild.build.context import BuildContext, BuildOptions, open_context
 from imgbuild.build.image_build import export_stage, temporary_name
 from imgbuild.build.prepare import prepare
 from imgbuild.build.targets import INSTALLER, stage_target
-from imgbuild.dockerfile.lockfile import Lock, parse_lock, read_lock
-from imgbuild.dockerfile.requirements import index_environment
-from imgbuild.dockerfile.resolver import (
+from imgbuild.core.errors import CheckFailedError, InputError, MachineError
+from imgbuild.core.files import ContentStore, read_user_file, sha256, work_folder, write_text
+from imgbuild.core.project import Project
+from imgbuild.core.sources import Source
+from imgbuild.core.unpacking import DAMAGED_ZIP, LimitedMember, read_member, stream_members
+from imgbuild.core.user_folders import cache_dir
+from imgbuild.dockerfile.variables import PREFIX
+from imgbuild.engine.build import BuildTarget
+from imgbuild.inputs.download import fetch_all, prepare_downloads, show_progress
+from imgbuild.inputs.upstream_files import lock_files
+from imgbuild.locks.lockfile import Lock, parse_lock, read_lock
+from imgbuild.locks.requirements import index_environment
+from imgbuild.locks.resolver import (
     LARGEST_METADATA,
     PackageMetadata,
     Target,
@@ -41,19 +51,9 @@ from imgbuild.dockerfile.resolver import (
     parse_metadata,
     wheel_metadata,
 )
-from imgbuild.dockerfile.variables import PREFIX
-from imgbuild.engine.build import BuildTarget
-from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.files import ContentStore, read_user_file, sha256, work_folder, write_text
-from imgbuild.inputs.download import fetch_all, prepare_downloads, show_progress
-from imgbuild.inputs.upstream_files import lock_files
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project
-from imgbuild.sites import Sites
-from imgbuild.sources import Source
-from imgbuild.unpacking import DAMAGED_ZIP, LimitedMember, read_member, stream_members
-from imgbuild.user_folders import cache_dir
+from imgbuild.net.sites import Sites
 
 #: How long the code of a package may run, in seconds.
 SECONDS = 300

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.labels import (
     BASE,
     BASE_DIGEST,
@@ -25,7 +26,6 @@ from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import parts_label
 from imgbuild.plan.plan import PlanItem
-from imgbuild.project import Project
 
 #: Stages whose name begins so hold Python packages and nothing of the system.
 PACKAGES = "packages"

@@ -12,10 +12,10 @@ from imgbuild.build.context import BuildContext
 from imgbuild.build.gate import test_and_tag
 from imgbuild.build.image_build import build_item
 from imgbuild.build.result import BuildResult
+from imgbuild.core.errors import ImgbuildError, MachineError
+from imgbuild.core.parallel import in_parallel
 from imgbuild.engine.discovery import Buildx, is_reachable
 from imgbuild.engine.failure import BuildFailedError
-from imgbuild.errors import ImgbuildError, MachineError
-from imgbuild.parallel import in_parallel
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.runner import TestSession
 

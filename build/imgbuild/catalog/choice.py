@@ -8,18 +8,15 @@ from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import read_user_file
+from imgbuild.core.other_formats import is_conda_file
+from imgbuild.core.project import Project
 from imgbuild.engine.gpus import find_gpus
-from imgbuild.errors import InputError
 from imgbuild.extend.base_image import family_base
 from imgbuild.extend.conda_file import read_conda_file
 from imgbuild.extend.requirement_files import RequirementLine, image_facts, read_lines
-from imgbuild.files import read_user_file
-from imgbuild.matrix.gpus import Gpu, KernelSupport, compatibility, gpu_capability, kernel_support
-from imgbuild.matrix.images import Image
-from imgbuild.matrix.selection import default_image, newest_images
-from imgbuild.other_formats import is_conda_file
-from imgbuild.project import Project
-from imgbuild.requirement_rules import (
+from imgbuild.locks.requirement_rules import (
     OTHER_TENSORFLOW,
     PASSES,
     TENSORFLOW_NAMES,
@@ -28,6 +25,9 @@ from imgbuild.requirement_rules import (
     parse_line,
     repair_line,
 )
+from imgbuild.matrix.gpus import Gpu, KernelSupport, compatibility, gpu_capability, kernel_support
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.selection import default_image, newest_images
 
 #: Characters of a version; Python reads no number of over 4,300 digits.
 _LONGEST = 2000

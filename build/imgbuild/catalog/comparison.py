@@ -6,17 +6,20 @@ from contextlib import closing
 from typing import get_args
 
 from imgbuild.build.context import image_locks
+from imgbuild.build.sizes import measure
 from imgbuild.catalog.entries import (
     CatalogEntry,
     Log,
     add_built,
     recorded_suites,
 )
-from imgbuild.differences import changed_values
+from imgbuild.core.differences import changed_values
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.project import Project
+from imgbuild.core.user_folders import state_dir
 from imgbuild.dockerfile.labels import MPI_FLAVOUR, PIN
-from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.engine.client import open_engine
-from imgbuild.errors import InputError, MachineError
+from imgbuild.locks.lockfile import locked_packages
 from imgbuild.matrix.components import Flavour
 from imgbuild.matrix.gpus import KernelSupport, gpu_support
 from imgbuild.matrix.images import Image
@@ -24,17 +27,14 @@ from imgbuild.matrix.known_names import parse_known_name
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import find_image
 from imgbuild.matrix.tags import RELEASE
-from imgbuild.project import Project
+from imgbuild.net.repository import json_object, split_reference
+from imgbuild.net.repository_client import connect
 from imgbuild.publish.record import PublishedRepository, Record, read_published
-from imgbuild.registry.repository import json_object, split_reference
-from imgbuild.registry.repository_client import connect
-from imgbuild.sizes import measure
 from imgbuild.suites.catalog import Suite, read_suites
 from imgbuild.suites.container import read_contents
 from imgbuild.suites.results import SuiteResult
 from imgbuild.suites.runner import folder_name
 from imgbuild.suites.store import ReportStore
-from imgbuild.user_folders import state_dir
 
 #: In place of a release: the latest one.
 PUBLISHED = "published"

@@ -9,21 +9,21 @@ from functools import partial
 from typing import Any
 
 from imgbuild.build.context import BuildOptions, open_context
-from imgbuild.dockerfile.lockfile import read_lock
+from imgbuild.build.sizes import measure
+from imgbuild.core.errors import CheckFailedError, MachineError
+from imgbuild.core.files import parse_strict_json
+from imgbuild.core.outcome import Outcome
+from imgbuild.core.parallel import in_parallel
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.engine.types import Layer
-from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.files import parse_strict_json
+from imgbuild.locks.lockfile import read_lock
 from imgbuild.matrix.images import Image
-from imgbuild.outcome import Outcome
-from imgbuild.parallel import in_parallel
+from imgbuild.net.repository_client import LARGEST_DOCUMENT, RegistryClient, connect
 from imgbuild.plan.plan import NEVER_BUILT, NO_RECORD
-from imgbuild.project import Project
 from imgbuild.publish.record import PublishedRepository, Record, read_published
-from imgbuild.registry.repository_client import LARGEST_DOCUMENT, RegistryClient, connect
 from imgbuild.scan.findings import Scan, find_unsupported_parts, read_scan
-from imgbuild.sizes import measure
 from imgbuild.suites.catalog import Suite, read_suites
 from imgbuild.suites.results import SuiteResult
 

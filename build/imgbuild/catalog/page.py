@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from imgbuild.errors import InputError
-from imgbuild.files import read_user_file
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import read_user_file
 from imgbuild.matrix.gpus import GENERATIONS, gpu_support
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix

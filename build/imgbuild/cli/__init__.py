@@ -20,9 +20,9 @@ import typer
 from imgbuild.cli.error_stream import ErrorStream
 from imgbuild.cli.options import open_project, option
 from imgbuild.cli.removed_options import refuse_removed_options, refuse_removed_variables
-from imgbuild.errors import ImgbuildError, InputError, MachineError
-from imgbuild.project import SettingsOptions
-from imgbuild.text import printable
+from imgbuild.core.errors import ImgbuildError, InputError, MachineError
+from imgbuild.core.project import SettingsOptions
+from imgbuild.core.text import printable
 
 #: The exit code that shells give a program ended by Ctrl-C.
 INTERRUPTED = 130

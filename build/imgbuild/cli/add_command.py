@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from imgbuild.cli.options import PROJECT, STACK, echo, flag, info, option, require_own, sites_of
-from imgbuild.errors import InputError
-from imgbuild.project import Project
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
@@ -30,10 +30,10 @@ def add(
     """
     from pydantic import TypeAdapter, ValidationError
 
-    from imgbuild import scalars
+    from imgbuild.core import scalars
+    from imgbuild.maintain.new_version import add_version
     from imgbuild.matrix.load import load_matrix
     from imgbuild.matrix.new_row import new_row
-    from imgbuild.new_version import add_version
 
     try:
         TypeAdapter(scalars.Release).validate_python(tf)

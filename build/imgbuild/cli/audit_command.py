@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from imgbuild.cli import options
 from imgbuild.cli.options import flag, info, print_result, select, takes_selection
-from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.core.errors import CheckFailedError, InputError, MachineError
+from imgbuild.core.project import Project
+from imgbuild.core.text import align_rows, count_text
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
-from imgbuild.text import align_rows, count_text
 
 if TYPE_CHECKING:
-    from imgbuild.audit.audit import AuditResult
-    from imgbuild.audit.compare import Artifact
-    from imgbuild.audit.reachability import OtherInput
-    from imgbuild.yaml_file import Location
+    from imgbuild.core.yaml_file import Location
+    from imgbuild.maintain.audit import AuditResult
+    from imgbuild.maintain.compare import Artifact
+    from imgbuild.maintain.reachability import OtherInput
 
 _WIDTH = 100
 #: The fields of an input in JSON, beside its seconds.
@@ -37,11 +37,11 @@ def audit(
     checkout: Project = options.PROJECT,
 ) -> None:
     """Compare the pins with wheels, sources and downloads."""
-    from imgbuild.audit.audit import audit_offline, audit_online, list_artifacts, write_evidence
-    from imgbuild.audit.reachability import list_other_inputs
-    from imgbuild.dockerfile.lockfile import read_lock
+    from imgbuild.core.yaml_file import read_document
+    from imgbuild.locks.lockfile import read_lock
+    from imgbuild.maintain.audit import audit_offline, audit_online, list_artifacts, write_evidence
+    from imgbuild.maintain.reachability import list_other_inputs
     from imgbuild.matrix.images import all_images
-    from imgbuild.yaml_file import read_document
 
     if offline and (write or refresh or download or strict):
         raise InputError(
@@ -158,7 +158,7 @@ def _artifact_json(artifact: "Artifact") -> dict[str, Any]:
 
 
 def _raise_problems(result: "AuditResult", *, strict: bool) -> None:
-    from imgbuild.audit.reachability import AWAY
+    from imgbuild.maintain.reachability import AWAY
 
     unread = "\n".join(result.unread)
     if result.contradictions:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, print_result, select, takes_selection
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
+from imgbuild.core.text import align_rows, clock_time, count_text
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
-from imgbuild.text import align_rows, clock_time, count_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,7 +107,7 @@ def build(
 
 
 def _repository(name: str | None) -> str | None:
-    from imgbuild.registry.repository import parse_repository
+    from imgbuild.net.repository import parse_repository
 
     return str(parse_repository(name, "--buildkit-cache")) if name else None
 

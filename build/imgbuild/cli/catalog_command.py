@@ -4,8 +4,8 @@ from pathlib import Path
 
 from imgbuild.cli.options import PROJECT, echo, info, option
 from imgbuild.cli.options import repository as repository_option
-from imgbuild.project import Project
-from imgbuild.text import count_text
+from imgbuild.core.project import Project
+from imgbuild.core.text import count_text
 
 
 def catalog(
@@ -26,7 +26,7 @@ def catalog(
     from imgbuild.catalog.page import catalog_page, images_table, page_file, with_images_table
     from imgbuild.cli.show_command import image_facts
     from imgbuild.cli.size_command import instruction
-    from imgbuild.files import write_text
+    from imgbuild.core.files import write_text
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
 

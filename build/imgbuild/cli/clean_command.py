@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from imgbuild.cli.options import BUILDER, JSON, PROJECT_IF_ANY, flag, info, option, print_result
-from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.project import Project
-from imgbuild.text import align_rows, count_text, size_text
-from imgbuild.user_folders import cache_dir, state_dir
+from imgbuild.core.errors import CheckFailedError, InputError, MachineError
+from imgbuild.core.project import Project
+from imgbuild.core.text import align_rows, count_text, size_text
+from imgbuild.core.user_folders import cache_dir, state_dir
 
 if TYPE_CHECKING:
-    from imgbuild.cleanup import Garbage
     from imgbuild.engine.client import Engine
+    from imgbuild.maintain.cleanup import Garbage
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -46,11 +46,11 @@ def clean(
     Killed runs leave some. Only images and files with imgbuild's labels or in its folders are
     removed, and none that a running imgbuild or a container uses.
     """
-    from imgbuild.cleanup import DEFAULT, CleanupKind, find_garbage, remove_garbage
+    from imgbuild.core.settings import ENGINES_OWN, Settings
     from imgbuild.engine.client import open_engine
     from imgbuild.engine.discovery import find_buildx, with_builder
+    from imgbuild.maintain.cleanup import DEFAULT, CleanupKind, find_garbage, remove_garbage
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.settings import ENGINES_OWN, Settings
 
     known = sorted(CleanupKind)
     for kind in only or ():

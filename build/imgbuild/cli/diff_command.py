@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from imgbuild.cli.options import JSON, PROJECT, info, print_result, repository
-from imgbuild.project import Project
-from imgbuild.text import align_rows, wrap_words
+from imgbuild.core.project import Project
+from imgbuild.core.text import align_rows, wrap_words
 
 if TYPE_CHECKING:
     from imgbuild.catalog.comparison import Sections, Value
@@ -40,7 +40,7 @@ def diff(
 
 def _lines(first: "Sections", second: "Sections") -> Iterator[str]:
     from imgbuild.catalog.comparison import SECTIONS
-    from imgbuild.differences import changed_values
+    from imgbuild.core.differences import changed_values
 
     titles = (str(first["title"]), str(second["title"]))
     for name in SECTIONS:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
 from imgbuild.cli.options import flag, info, print_json, select, takes_selection
-from imgbuild.errors import MachineError
+from imgbuild.core.errors import MachineError
+from imgbuild.core.process import find_program
+from imgbuild.core.project import Project
+from imgbuild.core.text import count_text, printable
 from imgbuild.matrix.selection import Selection
-from imgbuild.process import find_program
-from imgbuild.project import Project
-from imgbuild.text import count_text, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,7 +4,7 @@ import io
 from contextlib import suppress
 from typing import TextIO
 
-from imgbuild.text import without_logins
+from imgbuild.core.text import without_logins
 
 
 class ErrorStream(io.TextIOBase):

@@ -10,22 +10,22 @@ import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
-from imgbuild.errors import ImgbuildError, InputError
+from imgbuild.core.errors import ImgbuildError, InputError
+from imgbuild.core.project import Project
+from imgbuild.core.text import clock_time, count_text, size_text
+from imgbuild.core.user_folders import state_dir
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
-from imgbuild.text import clock_time, count_text, size_text
-from imgbuild.user_folders import state_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from imgbuild.build.context import BuildContext, BuildOptions
     from imgbuild.build.source_metadata import MetadataReader
-    from imgbuild.dockerfile.lockfile import Lock
+    from imgbuild.core.sources import Source
     from imgbuild.extend.base_image import BaseImage
     from imgbuild.extend.extension import Extension
+    from imgbuild.locks.lockfile import Lock
     from imgbuild.matrix.images import Image
-    from imgbuild.sources import Source
     from imgbuild.suites.results import Report
 
 
@@ -147,7 +147,7 @@ def _extend(
     from imgbuild.extend.requirement_files import wheel_paths
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.sites import Sites
+    from imgbuild.net.sites import Sites
     from imgbuild.suites.container import require_docker_client
 
     matrix = load_matrix(project.matrix)
@@ -254,8 +254,8 @@ def _lock(
     *,
     upgrade: bool,
 ) -> "Lock":
-    from imgbuild.dockerfile.requirements import index_environment
     from imgbuild.extend.additions import lock_additions
+    from imgbuild.locks.requirements import index_environment
 
     info(f"resolving {count_text(len(requested), 'requirement')} against {base.name}")
     lock = lock_additions(

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from imgbuild.cli.options import PROJECT, echo, flag, info, select, takes_selection
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
+from imgbuild.core.text import align_rows, count_text, size_text
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
-from imgbuild.text import align_rows, count_text, size_text
 
 if TYPE_CHECKING:
     from imgbuild.inputs.fetched import Listing
@@ -28,7 +28,7 @@ def fetch(
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.build.fetch import fetch_files, find_listing, plan_listing
     from imgbuild.inputs.download import show_progress
-    from imgbuild.sites import Sites
+    from imgbuild.net.sites import Sites
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is not a folder. Give a new or an existing one.")

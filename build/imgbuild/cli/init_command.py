@@ -8,8 +8,8 @@ from pathlib import Path
 import typer
 
 from imgbuild.cli.options import PROJECT, echo
-from imgbuild.errors import InputError, MachineError
-from imgbuild.project import PARTS, Project
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.project import PARTS, Project
 
 _IGNORED = "/imgbuild.local.yaml\n__pycache__/\n"
 

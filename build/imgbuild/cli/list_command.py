@@ -4,9 +4,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from imgbuild.cli.options import JSON, PROJECT, flag, print_result, select, takes_selection
+from imgbuild.core.project import Project
+from imgbuild.core.text import align_rows
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
-from imgbuild.text import align_rows
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
@@ -25,7 +25,7 @@ def list_images(
 
     There are no defaults: `--tf 2.2` lists each stack, variant and MPI.
     """
-    from imgbuild.matrix.tags import planned_tags
+    from imgbuild.matrix.images import planned_tags
 
     images = select(checkout, selection.without_defaults)
     result = [

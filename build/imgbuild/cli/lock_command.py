@@ -1,9 +1,9 @@
 """``imgbuild lock``: resolve the packages of images, or check the locks."""
 
 from imgbuild.cli.options import PROJECT, STACK, echo, flag, info, require_own, sites_of
-from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.project import Project
-from imgbuild.text import count_text
+from imgbuild.core.errors import CheckFailedError, InputError, MachineError
+from imgbuild.core.project import Project
+from imgbuild.core.text import count_text
 
 
 def lock(
@@ -19,7 +19,7 @@ def lock(
 
     Only locks that are missing or do not satisfy the matrix are resolved.
     """
-    from imgbuild.dockerfile import conda, requirements
+    from imgbuild.locks import conda, requirements
     from imgbuild.matrix.load import load_matrix
 
     if check and (everything or upgrade):

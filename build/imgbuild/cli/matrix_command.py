@@ -4,9 +4,9 @@ from typing import Literal
 
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, print_json, select, takes_selection
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
 
 Format = Literal["json", "github", "gitlab"]
 
@@ -51,7 +51,7 @@ def matrix(
     By default, all of them; --missing and --outdated narrow the list. An engine is needed for
     --outdated, and for --make-bases if the settings do not name the base image.
     """
-    from imgbuild.ci import jobs
+    from imgbuild.maintain import jobs
 
     if shard is not None and shards:
         raise InputError("--shard takes one shard and --shards lists all of them; choose one.")

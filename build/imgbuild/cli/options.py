@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import INSTALLED, Project, SettingsOptions, find_project, find_root
+from imgbuild.core.text import parse_duration, printable
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import INSTALLED, Project, SettingsOptions, find_project, find_root
-from imgbuild.text import parse_duration, printable
 
 if TYPE_CHECKING:
+    from imgbuild.core.settings import Settings
     from imgbuild.matrix.images import Image
     from imgbuild.matrix.model import Matrix
-    from imgbuild.registry.signing import Trust
-    from imgbuild.settings import Settings
-    from imgbuild.sites import Sites
+    from imgbuild.net.signing import Trust
+    from imgbuild.net.sites import Sites
 
 #: The error if it is not clear whose signatures count.
 WHOSE = "Which signatures do you trust? Give --key KEY, or --identity NAME --issuer URL."
@@ -178,7 +178,7 @@ def choose_trust(
 
     InputError: the options are incomplete, or the key is no file.
     """
-    from imgbuild.registry.signing import Cosign, Trust, read_trust
+    from imgbuild.net.signing import Cosign, Trust, read_trust
 
     trust = read_trust(settings)
     if key or identity or issuer:
@@ -193,7 +193,7 @@ def choose_trust(
 def sites_of(project: Project, matrix: "Matrix") -> "Sites":
     """Return the matrix's upstreams as this machine reaches them; InputError: a mirror of none."""
     from imgbuild.inputs.build_inputs import check_names
-    from imgbuild.sites import Sites
+    from imgbuild.net.sites import Sites
 
     settings = project.settings
     check_names(settings, matrix)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, option, print_json, select, takes_selection
-from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.core.errors import CheckFailedError, InputError
+from imgbuild.core.project import Project
+from imgbuild.core.text import align_rows, count_text, ranges, wrap_words
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
-from imgbuild.text import align_rows, count_text, ranges, wrap_words
 
 if TYPE_CHECKING:
     from imgbuild.catalog.choice import Fit, Requirements

@@ -3,8 +3,8 @@
 from contextlib import closing
 
 from imgbuild.cli.options import JSON, PROJECT, flag, info, option, print_result, repository
-from imgbuild.project import Project
-from imgbuild.text import count_text
+from imgbuild.core.project import Project
+from imgbuild.core.text import count_text
 
 
 def prune(
@@ -23,9 +23,9 @@ def prune(
     earlier versions stored. Do not run it beside a push. The registry must allow deletions, and
     frees the space by its own garbage collection.
     """
+    from imgbuild.net.repository_client import connect
     from imgbuild.publish.life_cycle import delete_tags, find_old, tags_to_delete
     from imgbuild.publish.record import read_published
-    from imgbuild.registry.repository_client import connect
 
     settings = checkout.settings
     with closing(connect(source, settings, info, "--from")) as registry:

@@ -16,9 +16,9 @@ from imgbuild.cli.options import (
     print_json,
     repository,
 )
-from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.project import Project
-from imgbuild.text import table_with_notes
+from imgbuild.core.errors import CheckFailedError, InputError
+from imgbuild.core.project import Project
+from imgbuild.core.text import table_with_notes
 
 if TYPE_CHECKING:
     from imgbuild.publish.record import PublishedRepository
@@ -42,9 +42,9 @@ def published(
     these options, or by `verify` in the settings.
     """
     from imgbuild.matrix.load import load_matrix
+    from imgbuild.net.repository_client import connect
     from imgbuild.publish.inspection import inspect_repository
     from imgbuild.publish.record import read_published
-    from imgbuild.registry.repository_client import connect
 
     settings = checkout.settings
     if not check and (key or identity or issuer):

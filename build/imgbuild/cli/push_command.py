@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, print_json, select, takes_selection
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
+from imgbuild.core.text import count_text, table_with_notes
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
-from imgbuild.text import count_text, table_with_notes
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image

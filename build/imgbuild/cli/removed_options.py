@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 
 #: The replacement, by the option; no command has an option of that name.
 REMOVED_OPTIONS = {

@@ -1,8 +1,8 @@
 """``imgbuild render``: write what is made of the matrix, or check that it is current."""
 
 from imgbuild.cli.options import PROJECT, echo, flag, require_own
-from imgbuild.errors import CheckFailedError
-from imgbuild.project import Project
+from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.project import Project
 
 
 def render(

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from imgbuild.cli import options
 from imgbuild.cli.options import info, option, print_result, takes_selection
 from imgbuild.cli.size_command import instruction
-from imgbuild.errors import CheckFailedError
+from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.project import Project
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
 
 if TYPE_CHECKING:
-    from imgbuild.layer_files import Differences
-    from imgbuild.reproduction import Reproduction
+    from imgbuild.maintain.layer_files import Differences
+    from imgbuild.maintain.reproduction import Reproduction
 
 #: So many files of a layer are listed.
 MOST = 10
@@ -35,7 +35,7 @@ def reproduce(
     Each image must be in the engine, or be a published one (--image). It is built from nothing,
     with the inputs that its labels name; tags and imgbuild's caches stay as they are.
     """
-    from imgbuild.reproduction import reproduce as compare
+    from imgbuild.maintain.reproduction import reproduce as compare
 
     images = options.engine_images(checkout, selection, [image] if image else [])
     builders = tuple(builder or ())

@@ -14,8 +14,8 @@ from imgbuild.cli.options import (
     option,
     repository,
 )
-from imgbuild.errors import InputError
-from imgbuild.project import Project
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
 
 
 def retire(
@@ -32,9 +32,9 @@ def retire(
     has an annotation for other tools. For a signed image, sign the retirement as well, so that
     `imgbuild verify` refuses the image.
     """
+    from imgbuild.net.repository_client import connect
+    from imgbuild.net.signing import find_signer, read_trust
     from imgbuild.publish import life_cycle
-    from imgbuild.registry.repository_client import connect
-    from imgbuild.registry.signing import find_signer, read_trust
 
     check_signer(sign_key, sign_keyless)
     if len(reason) > 200 or not reason.isprintable():

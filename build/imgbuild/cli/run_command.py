@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import typer
 import typer.core
 
-from imgbuild.addresses import has_registry
 from imgbuild.cli.options import PROJECT, echo, flag, info, option, seconds, select, takes_selection
-from imgbuild.errors import InputError, MachineError
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.project import Project
+from imgbuild.core.user_folders import state_dir
 from imgbuild.matrix.selection import Selection, build_hint
-from imgbuild.project import Project
-from imgbuild.user_folders import state_dir
+from imgbuild.net.addresses import has_registry
 
 if TYPE_CHECKING:
     from imgbuild.matrix.components import Flavour
@@ -206,9 +206,9 @@ def _execute(job: "TrainingJob", planned: "Image | None", project: Project) -> i
 
     ``planned`` is its image if that is one of the matrix.
     """
+    from imgbuild.core.process import find_program
     from imgbuild.engine.client import open_engine
-    from imgbuild.process import find_program
-    from imgbuild.registry.signing import read_trust, require_trusted
+    from imgbuild.net.signing import read_trust, require_trusted
     from imgbuild.suites.store import ReportStore
     from imgbuild.training.docker_run import run_job
 

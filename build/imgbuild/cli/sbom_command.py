@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from imgbuild.cli.options import PROJECT, echo, engine_images, option, takes_selection
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
 
 
 @takes_selection(without="everything")
@@ -19,8 +19,8 @@ def sbom(
 
     It is read from the running image, which must be in the engine. The same image has the same one.
     """
+    from imgbuild.core.files import write_text
     from imgbuild.engine.client import open_engine
-    from imgbuild.files import write_text
     from imgbuild.matrix.load import load_matrix
     from imgbuild.matrix.selection import build_hint
     from imgbuild.publish.sbom import make_locked_sbom

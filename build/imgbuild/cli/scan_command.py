@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
 from imgbuild.cli.options import info, option, print_result, select, takes_selection
-from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.core.errors import CheckFailedError, MachineError
+from imgbuild.core.project import Project
+from imgbuild.core.text import align_rows, count_text
 from imgbuild.matrix.selection import Selection, build_hint
-from imgbuild.project import Project
-from imgbuild.text import align_rows, count_text
 
 if TYPE_CHECKING:
     from imgbuild.build.context import BuildContext
     from imgbuild.matrix.images import Image
+    from imgbuild.net.sites import Sites
     from imgbuild.scan.findings import Scan
     from imgbuild.scan.osv import Known, Package
-    from imgbuild.sites import Sites
 
 #: Finds the known vulnerabilities, and says who was asked.
 Ask = Callable[["tuple[Package, ...]"], "tuple[Known, str]"]
@@ -49,8 +49,8 @@ def scan(
     from importlib.metadata import version
 
     from imgbuild.build.context import BuildOptions, open_context
+    from imgbuild.core.files import write_text
     from imgbuild.dockerfile.labels import NAMESPACE
-    from imgbuild.files import write_text
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
     from imgbuild.scan.findings import make_sarif, save_scan

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imgbuild.cli.options import JSON, PROJECT, print_result, select, takes_selection
+from imgbuild.core.project import Project
+from imgbuild.core.text import WIDTH, wrap_words
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
-from imgbuild.text import WIDTH, wrap_words
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
@@ -28,8 +28,8 @@ def show(selection: Selection, as_json: bool = JSON, checkout: Project = PROJECT
 
 def image_facts(image: "Image", locks: Path) -> dict[str, Any]:
     """Return the image's pins with sources and reasons, its locks and its GPUs."""
-    from imgbuild.dockerfile.conda import conda_packages
-    from imgbuild.matrix.tags import planned_tags
+    from imgbuild.locks.conda import conda_packages
+    from imgbuild.matrix.images import planned_tags
 
     packages = [
         {"url": url, "sha256": sha256, "locked": sha256 is not None}

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from imgbuild.cli.options import JSON, PROJECT, engine_images, option, print_result, takes_selection
-from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.core.errors import CheckFailedError, InputError
+from imgbuild.core.project import Project
+from imgbuild.core.text import align_rows
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
-from imgbuild.text import align_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imgbuild.sizes import ImageSize
+    from imgbuild.build.sizes import ImageSize
 
 _ARGUMENTS = re.compile(r"^(RUN )?(\|\d+ (\S+=\S* )*)?(/bin/(ba)?sh -e?c )?")
 
@@ -31,7 +31,7 @@ def size(
 
     By default, of all images of the matrix that are built, with the step that made each layer.
     """
-    from imgbuild import sizes
+    from imgbuild.build import sizes
     from imgbuild.engine.client import open_engine
 
     settings = checkout.settings
@@ -57,7 +57,7 @@ def size(
 
 def _lines(images: "Sequence[ImageSize]") -> Iterator[str]:
     """Yield the tables: images, layers with bytes in their order, what several images share."""
-    from imgbuild.sizes import combined_size, count_sharing
+    from imgbuild.build.sizes import combined_size, count_sharing
 
     yield from align_rows([("image", "MB", "budget", "layers"), *map(_image_row, images)])
     yield ""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
 from imgbuild.cli.options import flag, info, option, print_result, select, takes_selection
-from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.core.errors import CheckFailedError, InputError
+from imgbuild.core.project import Project
+from imgbuild.core.text import align_rows
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
-from imgbuild.text import align_rows
 
 if TYPE_CHECKING:
     from imgbuild.build.context import BuildContext
@@ -120,7 +120,7 @@ def expected_target(
 
 def raise_failures(run: "TestRun", *, require_gpu: bool) -> None:
     """Raise `CheckFailedError` if a check failed, none was made, or an image was not tested."""
-    from imgbuild.outcome import Outcome
+    from imgbuild.core.outcome import Outcome
     from imgbuild.suites.results import NEEDS_GPU, RUN_AGAIN
 
     if len(run.errors) == 1 and not run.reports and not run.not_begun:

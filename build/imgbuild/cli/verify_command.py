@@ -18,8 +18,8 @@ from imgbuild.cli.options import (
     info,
     print_result,
 )
-from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.project import Project
+from imgbuild.core.errors import CheckFailedError, InputError
+from imgbuild.core.project import Project
 
 if TYPE_CHECKING:
     from imgbuild.publish.verification import VerifiedFact
@@ -42,8 +42,8 @@ def verify(
     it must not be retired. Otherwise the command says what is wrong, and exits with 1. Without an
     option, the key or identity under `verify` in the settings is trusted.
     """
+    from imgbuild.maintain.reproduction import reproduce
     from imgbuild.publish.verification import VerifiedFact, verify_image
-    from imgbuild.reproduction import reproduce
     from imgbuild.suites.container import require_docker_client
 
     trust = choose_trust(checkout.settings, key, identity, issuer)

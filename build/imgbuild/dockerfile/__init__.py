@@ -1,1 +1,1 @@
-"""Dockerfiles, rendered from the matrix, and the locks of packages that they install."""
+"""Dockerfiles, rendered from the matrix as a list of stages."""

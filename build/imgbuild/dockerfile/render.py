@@ -14,17 +14,17 @@ from traceback import extract_tb
 from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
-from imgbuild import requirement_rules
-from imgbuild.dockerfile.constraints import render_constraints
-from imgbuild.dockerfile.lockfile import FOLDER, package_layers
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.files import write_texts
+from imgbuild.core.project import Project
+from imgbuild.core.user_folders import cache_dir
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.dockerfile.variables import template_variables
-from imgbuild.errors import InputError, MachineError
-from imgbuild.files import write_texts
+from imgbuild.locks import requirement_rules
+from imgbuild.locks.constraints import render_constraints
+from imgbuild.locks.lockfile import FOLDER, package_layers
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.schema import version_note
-from imgbuild.project import Project
-from imgbuild.user_folders import cache_dir
 
 DOCKERFILE = "Dockerfile"
 #: Beside the Dockerfile.

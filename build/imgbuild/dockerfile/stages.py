@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from imgbuild.files import sha256
+from imgbuild.core.files import sha256
 
 #: The instructions before the first stage: the ARGs that stages may take over.
 ARGUMENTS = "ARG"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from imgbuild.dockerfile.conda import conda_packages
+from imgbuild.core.files import sha256
 from imgbuild.dockerfile.labels import pin_labels
-from imgbuild.dockerfile.lockfile import PackageLayer, package_layers, read_lock_text
-from imgbuild.dockerfile.sources import image_sources
-from imgbuild.files import sha256
+from imgbuild.locks.conda import conda_packages
+from imgbuild.locks.lockfile import PackageLayer, package_layers, read_lock_text
 from imgbuild.matrix.gpus import driver_cuda
+from imgbuild.matrix.image_sources import image_sources
 from imgbuild.matrix.images import Image, minor_of
 from imgbuild.matrix.rules import admits
 

@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from imgbuild.build.prepare import needed_bytes
+from imgbuild.core.errors import ImgbuildError, MachineError
+from imgbuild.core.parallel import background
+from imgbuild.core.process import find_program, run
+from imgbuild.core.settings import ENGINES_OWN, EngineSettings
+from imgbuild.core.user_folders import cache_dir, home, state_dir
 from imgbuild.doctor.host_system import as_root, engine_setup, install_command
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import (
@@ -26,12 +31,7 @@ from imgbuild.engine.discovery import (
 from imgbuild.engine.faults import DOCTOR
 from imgbuild.engine.features import broken_feature
 from imgbuild.engine.types import EngineVersion
-from imgbuild.errors import ImgbuildError, MachineError
-from imgbuild.http import TransientError
-from imgbuild.parallel import background
-from imgbuild.process import find_program, run
-from imgbuild.settings import ENGINES_OWN, EngineSettings
-from imgbuild.user_folders import cache_dir, home, state_dir
+from imgbuild.net.http import TransientError
 
 T = TypeVar("T")
 

@@ -6,17 +6,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from imgbuild.core.errors import ImgbuildError
+from imgbuild.core.files import write_text
+from imgbuild.core.parallel import background, in_parallel
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings
 from imgbuild.doctor import checks, input_checks
 from imgbuild.doctor.checks import WRITE, Finding, Status
 from imgbuild.doctor.gpu_checks import check_gpus
 from imgbuild.engine.client import Engine
-from imgbuild.errors import ImgbuildError
-from imgbuild.files import write_text
 from imgbuild.matrix.images import Image, all_images
-from imgbuild.parallel import background, in_parallel
-from imgbuild.project import Project
-from imgbuild.settings import Settings
-from imgbuild.sites import Sites
+from imgbuild.net.sites import Sites
 
 Check = Callable[[], Finding | Iterable[Finding]]
 HEADER = """\

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from glob import glob
 
+from imgbuild.core.process import run
+from imgbuild.core.text import ranges
 from imgbuild.doctor.checks import Finding, Status, ask_check
 from imgbuild.doctor.host_system import as_root, install_command
 from imgbuild.engine.discovery import DEFAULT_HOST
@@ -11,8 +13,6 @@ from imgbuild.engine.gpus import SECONDS, find_gpus
 from imgbuild.engine.types import EngineVersion
 from imgbuild.matrix.gpus import Gpu, KernelSupport, compatibility
 from imgbuild.matrix.images import Image
-from imgbuild.process import run
-from imgbuild.text import ranges
 
 #: Where the Container Device Interface has its devices, by its specification.
 CDI_FILES = ("/etc/cdi/*", "/var/run/cdi/*")

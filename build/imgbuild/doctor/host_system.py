@@ -4,7 +4,7 @@ import os
 import platform
 from pathlib import Path
 
-from imgbuild.process import find_program
+from imgbuild.core.process import find_program
 
 #: By the ID of os-release(5): what installs packages, and those of an engine with buildx.
 _SYSTEMS = {

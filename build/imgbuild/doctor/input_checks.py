@@ -7,14 +7,16 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from imgbuild import settings
-from imgbuild.dockerfile.requirements import index_environment
-from imgbuild.dockerfile.resolver import call_uv
+from imgbuild.core import settings
+from imgbuild.core.errors import ImgbuildError, MachineError
+from imgbuild.core.files import ContentStore, work_folder
+from imgbuild.core.parallel import in_parallel
+from imgbuild.core.process import run
+from imgbuild.core.text import count_text
+from imgbuild.core.user_folders import cache_dir
 from imgbuild.dockerfile.variables import NVIDIA_UPSTREAMS
 from imgbuild.doctor.checks import WRITE, Finding, Status, ask_check
 from imgbuild.doctor.host_system import install_command
-from imgbuild.errors import ImgbuildError, MachineError
-from imgbuild.files import ContentStore, work_folder
 from imgbuild.inputs.bootstrap import (
     KEYRINGS,
     MADE_IN_PLACE,
@@ -24,13 +26,11 @@ from imgbuild.inputs.bootstrap import (
 from imgbuild.inputs.build_inputs import list_downloads
 from imgbuild.inputs.local_prefix import find_prefixes, verify_prefix
 from imgbuild.inputs.upstream_files import find_image
+from imgbuild.locks.requirements import index_environment
+from imgbuild.locks.resolver import call_uv
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix, OperatingSystem
-from imgbuild.parallel import in_parallel
-from imgbuild.process import run
-from imgbuild.sites import CA_VARIABLES, SYSTEM_BUNDLES, Sites
-from imgbuild.text import count_text
-from imgbuild.user_folders import cache_dir
+from imgbuild.net.sites import CA_VARIABLES, SYSTEM_BUNDLES, Sites
 
 SOURCE_SECONDS = 5.0
 ARCHIVE_SECONDS = 15.0

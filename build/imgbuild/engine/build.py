@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from imgbuild.core.errors import MachineError
+from imgbuild.core.files import work_folder
+from imgbuild.core.process import Process, read_lines, start
 from imgbuild.engine.discovery import Buildx, build_environment, is_reachable, run_buildx
 from imgbuild.engine.failure import build_error
 from imgbuild.engine.steps import BuildSteps, Step
 from imgbuild.engine.types import IMAGE_PLATFORM
-from imgbuild.errors import MachineError
-from imgbuild.files import work_folder
-from imgbuild.process import Process, read_lines, start
 
 #: How often a waiting reader looks at the clock, in seconds.
 LOOK_SECONDS = 1.0

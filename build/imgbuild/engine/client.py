@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
-from imgbuild.addresses import has_registry
+from imgbuild.core.errors import CheckFailedError, InputError, MachineError
 from imgbuild.engine.discovery import DEFAULT_HOST, docker_command, resolve_host
 from imgbuild.engine.faults import answered_error, engine_error, translate_errors
 from imgbuild.engine.types import (
@@ -28,15 +28,15 @@ from imgbuild.engine.types import (
     engine_version,
     stored_image,
 )
-from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.known_names import parse_known_name
+from imgbuild.net.addresses import has_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from docker import APIClient
 
-    from imgbuild.settings import EngineSettings
+    from imgbuild.core.settings import EngineSettings
 
 #: Longest silence of an engine in seconds: while it answers a request; while it unpacks a large
 #: layer or removes gigabytes of build cache.

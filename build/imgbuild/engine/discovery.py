@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from imgbuild.errors import InputError, MachineError
-from imgbuild.files import parse_json, sha256
-from imgbuild.process import Finished, run
-from imgbuild.scalars import NO_SSH
-from imgbuild.settings import ENGINES_OWN, EngineSettings
-from imgbuild.user_folders import home
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.files import parse_json, sha256
+from imgbuild.core.process import Finished, run
+from imgbuild.core.scalars import NO_SSH
+from imgbuild.core.settings import ENGINES_OWN, EngineSettings
+from imgbuild.core.user_folders import home
 
 #: The Docker client's default; ``None`` stands for it.
 DEFAULT_HOST = "unix:///var/run/docker.sock"

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from imgbuild.core.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.engine.steps import BuildSteps, Step
-from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 
 STEP_WIDTH = 160
 #: How near to its end a step's output can say why it failed.

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.engine.discovery import DEFAULT_HOST
-from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 
 DOCTOR = "'imgbuild doctor' says what is missing and how to fix it."
 
@@ -39,7 +39,7 @@ def engine_error(error: Exception, host: str | None) -> ImgbuildError:
 
     It is an `EngineUnusableError` where there was no answer at all.
     """
-    from imgbuild.http import reason  # noqa: PLC0415 - brings requests
+    from imgbuild.net.http import reason  # noqa: PLC0415 - brings requests
 
     # The engine's own words where it answered; docker-py quotes what it could not do otherwise.
     text = getattr(error, "explanation", None) or reason(error.__cause__ or error)

@@ -5,11 +5,11 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
+from imgbuild.core.errors import MachineError
 from imgbuild.engine.build import BuildTarget, build_image, forget_cache
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError
-from imgbuild.errors import MachineError
 
 #: In the name of everything the probe builds, to tell its cache from that of others.
 MARK = "imgbuild-probe"

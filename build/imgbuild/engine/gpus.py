@@ -2,8 +2,8 @@
 
 import re
 
+from imgbuild.core.process import find_program, run
 from imgbuild.matrix.gpus import Gpu
-from imgbuild.process import find_program, run
 
 #: It takes a second or two where the driver is not kept loaded; a broken GPU lets it hang.
 SECONDS = 10.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from imgbuild.text import duration_text
+from imgbuild.core.text import duration_text
 
 TAIL_LINES = 20
 #: A base image that the engine has is found in less, in seconds; pulling one is work.

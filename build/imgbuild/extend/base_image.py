@@ -9,18 +9,18 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import TypeAdapter
 
-from imgbuild import scalars
-from imgbuild.addresses import has_registry
 from imgbuild.build.context import BuildContext, image_locks
-from imgbuild.dockerfile.constraints import companion_bounds, other_tensorflows, package_bounds
+from imgbuild.core import scalars
+from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.labels import NAME, added_packages
-from imgbuild.dockerfile.lockfile import locked_packages
-from imgbuild.dockerfile.requirements import uv_platform
-from imgbuild.dockerfile.resolver import Target
-from imgbuild.errors import CheckFailedError
+from imgbuild.locks.constraints import companion_bounds, other_tensorflows, package_bounds
+from imgbuild.locks.lockfile import locked_packages
+from imgbuild.locks.requirements import uv_platform
+from imgbuild.locks.resolver import Target
 from imgbuild.matrix.images import Image, all_images
-from imgbuild.project import Project
-from imgbuild.registry.signing import require_trusted
+from imgbuild.net.addresses import has_registry
+from imgbuild.net.signing import require_trusted
 from imgbuild.suites.container import ImageContents, read_contents, remove_leftovers
 from imgbuild.suites.runner import folder_name
 

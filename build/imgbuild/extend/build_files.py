@@ -6,8 +6,8 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from imgbuild.errors import InputError
-from imgbuild.files import link_or_copy
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import link_or_copy
 
 #: Source: Docker's documentation, "Build context".
 IGNORED = ".dockerignore"

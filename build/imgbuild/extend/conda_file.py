@@ -10,13 +10,21 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from pydantic import Discriminator, Field, Tag
 
-from imgbuild import scalars
+from imgbuild.core import scalars
+from imgbuild.core.files import read_user_file
+from imgbuild.core.other_formats import is_conda_list
+from imgbuild.core.text import count_text
+from imgbuild.core.yaml_file import (
+    LARGEST,
+    Document,
+    Fault,
+    Location,
+    Section,
+    check,
+    read_document,
+)
 from imgbuild.extend.base_image import BaseImage
 from imgbuild.extend.requirement_files import RequirementLine
-from imgbuild.files import read_user_file
-from imgbuild.other_formats import is_conda_list
-from imgbuild.text import count_text
-from imgbuild.yaml_file import LARGEST, Document, Fault, Location, Section, check, read_document
 
 #: Packages of conda that pip knows by another name.
 PIP_NAMES = {

@@ -10,18 +10,18 @@ from packaging.utils import parse_wheel_filename
 from pydantic import TypeAdapter
 
 from imgbuild.build.source_metadata import MetadataReader
-from imgbuild.dockerfile.lockfile import Lock
-from imgbuild.dockerfile.requirements import PLATFORM
-from imgbuild.dockerfile.resolver import Target
-from imgbuild.errors import MachineError
+from imgbuild.core.errors import MachineError
+from imgbuild.core.files import ContentStore, json_sha256, write_text
+from imgbuild.core.sources import Source
+from imgbuild.core.user_folders import cache_dir
 from imgbuild.extend.base_image import BaseImage
-from imgbuild.files import ContentStore, json_sha256, write_text
 from imgbuild.inputs.download import prepare_downloads, show_progress
 from imgbuild.inputs.upstream_files import lock_files
+from imgbuild.locks.lockfile import Lock
+from imgbuild.locks.requirements import PLATFORM
+from imgbuild.locks.resolver import Target
 from imgbuild.matrix.model import Matrix
-from imgbuild.sites import Sites
-from imgbuild.sources import Source
-from imgbuild.user_folders import cache_dir
+from imgbuild.net.sites import Sites
 
 #: A file name of the index in a Dockerfile. Source: Binary distribution format, "File name
 #: convention"; versions can have an epoch before ``!``.

@@ -16,6 +16,11 @@ from imgbuild.build.display import BuildDisplay
 from imgbuild.build.gate import image_size, suite_target
 from imgbuild.build.image_build import temporary_name
 from imgbuild.build.prepare import provide_archive_base
+from imgbuild.core.errors import CheckFailedError, MachineError
+from imgbuild.core.files import sha256, work_folder
+from imgbuild.core.parallel import in_parallel
+from imgbuild.core.project import Project
+from imgbuild.core.sources import Source
 from imgbuild.dockerfile.labels import (
     ADDED,
     ADDED_APT,
@@ -26,27 +31,22 @@ from imgbuild.dockerfile.labels import (
     REPLACED,
     TESTED,
 )
-from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.build import BuildTarget, build_image
 from imgbuild.engine.failure import BuildFailedError
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.extend.base_image import LOCAL, BaseImage, local_name
 from imgbuild.extend.build_files import copy_build_files
 from imgbuild.extend.distributions import add_lines
 from imgbuild.extend.extension import Extension, TestSet
-from imgbuild.files import sha256, work_folder
 from imgbuild.inputs.base import Base
 from imgbuild.inputs.oci_layout import unpack_archive
+from imgbuild.locks.lockfile import Lock
 from imgbuild.matrix.images import Image, minor_of
 from imgbuild.matrix.selection import build_hint
-from imgbuild.parallel import in_parallel
-from imgbuild.project import Project
-from imgbuild.registry.repository import split_reference
-from imgbuild.registry.signing import read_trust
-from imgbuild.sources import Source
+from imgbuild.net.repository import split_reference
+from imgbuild.net.signing import read_trust
 from imgbuild.suites.catalog import read_suites
 from imgbuild.suites.container import TestTarget, remove_leftovers
 from imgbuild.suites.results import Report

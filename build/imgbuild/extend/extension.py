@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from imgbuild import scalars
-from imgbuild.addresses import familiar_name
-from imgbuild.errors import InputError
+from imgbuild.core import scalars
+from imgbuild.core.errors import InputError
+from imgbuild.core.yaml_file import Fault, Location, Section, check, read_document
 from imgbuild.extend.build_files import source_path
 from imgbuild.extend.conda_file import CondaPackages, read_conda_file
 from imgbuild.extend.requirement_files import (
@@ -19,7 +19,7 @@ from imgbuild.extend.requirement_files import (
     read_lines,
 )
 from imgbuild.matrix.selection import Selection
-from imgbuild.yaml_file import Fault, Location, Section, check, read_document
+from imgbuild.net.addresses import familiar_name
 
 #: The fields that add something.
 _ADDED = {"pip", "requirements", "conda_file", "apt", "env", "copied", "user"}

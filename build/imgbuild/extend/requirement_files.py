@@ -9,14 +9,12 @@ from typing import NamedTuple
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from imgbuild.dockerfile.constraints import OTHER_TENSORFLOWS, images_with_companion
-from imgbuild.dockerfile.resolver import parse_requirement
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import file_sha256, read_user_file
+from imgbuild.core.other_formats import require_requirements
 from imgbuild.extend.base_image import BaseImage
-from imgbuild.files import file_sha256, read_user_file
-from imgbuild.matrix.images import all_images
-from imgbuild.other_formats import require_requirements
-from imgbuild.requirement_rules import (
+from imgbuild.locks.constraints import OTHER_TENSORFLOWS, images_with_companion
+from imgbuild.locks.requirement_rules import (
     DIFFERS,
     OTHER_TENSORFLOW,
     TENSORFLOW_NAMES,
@@ -26,6 +24,8 @@ from imgbuild.requirement_rules import (
     parse_line,
     repair_line,
 )
+from imgbuild.locks.resolver import parse_requirement
+from imgbuild.matrix.images import all_images
 
 _OTHER_FILE = re.compile(r"(-r|-c|--requirement|--constraint)[ =]?\s*((?!\S*://)[^\s\0]+)")
 _HASHES = re.compile(r"(?<!\s)(\s+--hash[= ]sha256:[0-9a-f]{64})+$")

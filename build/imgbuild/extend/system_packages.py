@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 from imgbuild.extend.base_image import BaseImage
-from imgbuild.requirement_rules import MODULES
+from imgbuild.locks.requirement_rules import MODULES
 
 #: Packages of Debian and Ubuntu for their own Python.
 _OF_PYTHON = re.compile(r"(?:lib)?python[0-9.]*(?:-(?P<module>[^=]+))?|idle[0-9.]*(?:-[^=]+)?")

@@ -10,15 +10,15 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.files import ensure_folder, remove_tree, sha256
+from imgbuild.core.process import TimeoutExpired, find_program, run, start
+from imgbuild.core.settings import Settings
+from imgbuild.core.user_folders import cache_dir, state_dir
 from imgbuild.dockerfile.variables import epoch_seconds
-from imgbuild.errors import InputError, MachineError
-from imgbuild.files import ensure_folder, remove_tree, sha256
 from imgbuild.inputs import oci_layout
 from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from imgbuild.matrix.images import Image
-from imgbuild.process import TimeoutExpired, find_program, run, start
-from imgbuild.settings import Settings
-from imgbuild.user_folders import cache_dir, state_dir
 
 #: Raise it when this code makes another image from the same recipe and options.
 RECIPE_VERSION = 2

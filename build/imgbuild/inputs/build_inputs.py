@@ -11,22 +11,22 @@ from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 
-from imgbuild.dockerfile.conda import conda_sources
-from imgbuild.dockerfile.sources import file_name, image_sources
-from imgbuild.errors import InputError, MachineError
-from imgbuild.files import ensure_folder, file_sha256, link_or_copy, sha256, write_text
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.files import ensure_folder, file_sha256, link_or_copy, sha256, write_text
+from imgbuild.core.project import Project
+from imgbuild.core.settings import PrefixInterpreter, Settings
+from imgbuild.core.sources import Source
+from imgbuild.core.user_folders import cache_dir
 from imgbuild.inputs.base import BOOTSTRAPPED, REGISTRY, Base
 from imgbuild.inputs.bootstrap import KEYRINGS, find_bootstrapped
 from imgbuild.inputs.download import store_content
 from imgbuild.inputs.local_prefix import digest_prefix
 from imgbuild.inputs.oci_layout import read_layout
+from imgbuild.locks.conda import conda_sources
+from imgbuild.matrix.image_sources import file_name, image_sources
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project
-from imgbuild.settings import PrefixInterpreter, Settings
-from imgbuild.sites import Sites
-from imgbuild.sources import Source
-from imgbuild.user_folders import cache_dir
+from imgbuild.net.sites import Sites
 
 #: The named build contexts that the Dockerfiles mount.
 FILES, CONDA = "downloads", "conda-packages"

@@ -11,9 +11,8 @@ from shutil import copyfile
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from imgbuild.addresses import redact
-from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
-from imgbuild.files import (
+from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError, MachineError
+from imgbuild.core.files import (
     FILE_TIME,
     ContentStore,
     ensure_folder,
@@ -21,16 +20,17 @@ from imgbuild.files import (
     json_sha256,
     link_or_copy,
 )
-from imgbuild.parallel import in_parallel
-from imgbuild.sites import Sites
-from imgbuild.sources import Source
-from imgbuild.text import printable, size_text
+from imgbuild.core.parallel import in_parallel
+from imgbuild.core.sources import Source
+from imgbuild.core.text import printable, size_text
+from imgbuild.net.addresses import redact
+from imgbuild.net.sites import Sites
 
 if TYPE_CHECKING:  # a plan needs neither
     from requests import Response
     from rich.progress import Progress
 
-    from imgbuild.http import HttpClient
+    from imgbuild.net.http import HttpClient
 
 #: The sha256 of files by device, inode, size and time of change.
 _KNOWN: dict[tuple[int, ...], str] = {}
@@ -226,7 +226,7 @@ class _Transfer:
             raise MachineError(message) from None
 
     def _attempt(self, part: Path) -> bool:
-        from imgbuild.http import TransientError, raise_transient  # noqa: PLC0415 - brings requests
+        from imgbuild.net.http import TransientError, raise_transient  # noqa: PLC0415 - brings requests
 
         have = part.stat().st_size if part.exists() else 0
         headers = {"Range": f"bytes={have}-"} if have else {}
@@ -248,7 +248,7 @@ class _Transfer:
         return start > 0
 
     def _write(self, response: "Response", part: Path, start: int) -> None:
-        from imgbuild.http import read_body  # noqa: PLC0415 - brings requests
+        from imgbuild.net.http import read_body  # noqa: PLC0415 - brings requests
 
         length = response.headers.get("Content-Length", "")
         total = start + int(length) if length.isdigit() else None

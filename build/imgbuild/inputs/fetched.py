@@ -10,11 +10,15 @@ from typing import Literal
 import pydantic.dataclasses
 from pydantic import TypeAdapter, ValidationError
 
-from imgbuild.dockerfile.lockfile import read_lock, read_lock_text
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.files import ContentStore, json_sha256, link_or_copy, sha256, write_text
+from imgbuild.core.process import find_program
+from imgbuild.core.project import Project
+from imgbuild.core.scalars import refusal_reason
+from imgbuild.core.settings import PrefixInterpreter, Settings, base_setting
+from imgbuild.core.sources import Kind, Source, StoredName
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Dockerfile, Stage, needed_stages
-from imgbuild.errors import InputError, MachineError
-from imgbuild.files import ContentStore, json_sha256, link_or_copy, sha256, write_text
 from imgbuild.inputs.bootstrap import KEYRINGS
 from imgbuild.inputs.build_inputs import (
     CONDA,
@@ -27,12 +31,8 @@ from imgbuild.inputs.build_inputs import (
 from imgbuild.inputs.download import digest_contents, store_content
 from imgbuild.inputs.oci_layout import is_named, is_pinned, is_whole, read_layout
 from imgbuild.inputs.signed_packages import find_whole_file, verify_packages
+from imgbuild.locks.lockfile import read_lock, read_lock_text
 from imgbuild.matrix.images import Image
-from imgbuild.process import find_program
-from imgbuild.project import Project
-from imgbuild.scalars import refusal_reason
-from imgbuild.settings import PrefixInterpreter, Settings, base_setting
-from imgbuild.sources import Kind, Source, StoredName
 
 #: The part of a request that an offline build does not compare: it takes the base that was fetched.
 BASE = "base"

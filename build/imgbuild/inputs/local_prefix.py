@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from imgbuild.errors import InputError
-from imgbuild.files import file_sha256, json_sha256, parse_json, sha256, write_text
-from imgbuild.process import NOT_FOUND, run
-from imgbuild.user_folders import home
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import file_sha256, json_sha256, parse_json, sha256, write_text
+from imgbuild.core.process import NOT_FOUND, run
+from imgbuild.core.user_folders import home
 
 #: What TensorFlow, Horovod, TensorBoard and pip import. CPython builds without any of them when a
 #: header is missing, and prints only one line about it.

@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from imgbuild.errors import InputError
-from imgbuild.files import file_sha256, parse_strict_json, work_folder
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import file_sha256, parse_strict_json, work_folder
 from imgbuild.inputs.base import LAYOUT, Base
 from imgbuild.inputs.download import has_sha256
-from imgbuild.registry.repository import OCI_MANIFEST, descriptor
+from imgbuild.net.repository import OCI_MANIFEST, descriptor
 
 REPOSITORY = "imgbuild/base"
 _CONFIG = "application/vnd.oci.image.config.v1+json"

@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
-from imgbuild.errors import InputError
-from imgbuild.files import ContentStore, work_folder
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import ContentStore, work_folder
+from imgbuild.core.process import Finished, run
+from imgbuild.core.sources import Kind, Source
 from imgbuild.inputs.download import has_sha256
-from imgbuild.process import Finished, run
-from imgbuild.sources import Kind, Source
 
 _GPGV_SECONDS = 30
 _CLEARSIGNED = b"-----BEGIN PGP SIGNED MESSAGE-----"

@@ -11,22 +11,22 @@ from packaging.markers import Environment, default_environment
 from packaging.pylock import Package, PackageSdist, PackageWheel, PylockSelectError
 from packaging.tags import Tag, compatible_tags, cpython_tags
 
-from imgbuild.addresses import has_registry
-from imgbuild.dockerfile.lockfile import Lock, read_lock
-from imgbuild.dockerfile.requirements import index_environment, uv_platform
-from imgbuild.dockerfile.resolver import Target, file_digest, find_files
+from imgbuild.core.errors import CheckFailedError, MachineError
+from imgbuild.core.files import ContentStore, ensure_folder, file_sha256, work_folder
+from imgbuild.core.parallel import in_parallel
+from imgbuild.core.sources import Kind, Source
 from imgbuild.dockerfile.stages import Dockerfile, Stage
-from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.files import ContentStore, ensure_folder, file_sha256, work_folder
 from imgbuild.inputs.fetched import APT_INSTALL, install_instruction
 from imgbuild.inputs.oci_layout import is_pinned, is_whole, name_image, short_id, write_blob
+from imgbuild.locks.lockfile import Lock, read_lock
+from imgbuild.locks.requirements import index_environment, uv_platform
+from imgbuild.locks.resolver import Target, file_digest, find_files
 from imgbuild.matrix.images import Image
-from imgbuild.parallel import in_parallel
-from imgbuild.registry.authorization import docker_credentials
-from imgbuild.registry.repository import HUB, Manifest, RepositoryName, split_reference
-from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.sites import Credentials, Sites
-from imgbuild.sources import Kind, Source
+from imgbuild.net.addresses import has_registry
+from imgbuild.net.authorization import docker_credentials
+from imgbuild.net.repository import HUB, Manifest, RepositoryName, split_reference
+from imgbuild.net.repository_client import RegistryClient
+from imgbuild.net.sites import Credentials, Sites
 
 _CONNECTIONS = 4
 #: How long a plan may take: it fetches lists, in seconds where the archive is quick.

@@ -5,9 +5,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, field_validator
 
-from imgbuild import scalars
+from imgbuild.core import scalars
+from imgbuild.core.yaml_file import Section
 from imgbuild.matrix.evidence import WheelTag
-from imgbuild.yaml_file import Section
 
 Flavour = Literal["openmpi", "intelmpi", "no-mpi"]
 #: The flavour of an image without MPI, which has no Horovod either.

@@ -12,10 +12,10 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 from pydantic import Field
 
-from imgbuild import scalars
-from imgbuild.errors import InputError
-from imgbuild.files import parse_json
-from imgbuild.yaml_file import Section
+from imgbuild.core import scalars
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import parse_json
+from imgbuild.core.yaml_file import Section
 
 #: Raise it when the facts change their meaning: then everything is read anew.
 SCHEMA = 2

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 from imgbuild.matrix.components import Cuda
 from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.matrix.images import Image

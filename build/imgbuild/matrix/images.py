@@ -1,16 +1,18 @@
 """The images of the matrix: a row in one variant, with every pin resolved."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 from imgbuild.matrix.components import AptCuda, Cuda, IndexCuda, Mpi, NoMpi, Python
 from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.matrix.model import Horovod, Matrix, OperatingSystem, Row, TensorFlow, Variant
 from imgbuild.matrix.pins import ResolvedPin, resolve_os, resolve_pins, usual_mpi
-from imgbuild.matrix.tags import planned_tags
+from imgbuild.matrix.rule_model import Part
+from imgbuild.matrix.tags import PLACEHOLDER, PlannedTags, join_parts, python_part
 
 #: Before the repository of what is built from stand-ins. No host can be called so, and nothing be
 #: pushed to it. Source: RFC 2606, section 2.
@@ -251,3 +253,52 @@ def resolve_image(matrix: Matrix, row: Row, variant: Variant) -> Image:
         row=row,
         matrix=matrix,
     )
+
+
+def planned_tags(image: Image, release: str = PLACEHOLDER) -> PlannedTags:
+    """Return all tags of an image in one release, each moving one once."""
+    return _join_tags(image, {**parts_of(image), "release": release})
+
+
+def tags_with_pins(image: Image, pins: Mapping[str, str]) -> PlannedTags:
+    """Return the tags that an image had when these were its pins; `PLACEHOLDER` is the release."""
+    parts = {**parts_of(image), "release": PLACEHOLDER}
+    own = {pin.component: pin.version for pin in image.pins}
+    changed = {name: version for name, version in pins.items() if own.get(name) != version}
+    if version := changed.get("tensorflow"):
+        parts |= {"tensorflow": version, "minor": ".".join(version.split(".")[:2])}
+    if version := changed.get("python"):
+        parts["python"] = python_part(version)
+    if version := changed.get("cuda"):
+        parts["cuda"] = f"cuda{version}"
+    if version := changed.get("mpi"):  # openmpi-4.1.4
+        parts["mpi"] = version.replace("-", "", 1)
+    if version := changed.get("os"):
+        parts["os"] = f"{image.os.distribution}{version}"
+    return _join_tags(image, parts)
+
+
+def _join_tags(image: Image, parts: Mapping[Part, str]) -> PlannedTags:
+    scheme = image.matrix.tags
+    moving = dict.fromkeys(join_parts(entry, parts) for entry in scheme.moving)
+    return PlannedTags(join_parts(scheme.immutable, parts), tuple(moving))
+
+
+def parts_of(image: Image) -> dict[Part, str]:
+    """Return every part but the release, as the matrix says."""
+    return {
+        "tensorflow": image.tensorflow,
+        "minor": image.minor,
+        "variant": image.variant,
+        "python": python_part(image.version_of("python")),
+        "cuda": f"cuda{image.version_of('cuda')}" if image.cuda else "",
+        "mpi": f"{image.mpi.flavour}{image.mpi.version}",
+        "os": f"{image.os.distribution}{image.os.version}",
+        "stack": stack_part(image, image.stack),
+        "flavour": "" if image.usual_mpi else image.mpi.flavour,
+    }
+
+
+def stack_part(image: Image, stack: str) -> str:
+    """Return a stack's name; an empty part for the default one, which tags leave out."""
+    return "" if stack == image.matrix.defaults.stack else stack

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
+from imgbuild.core.yaml_file import Fault, Location, check, read_document
 from imgbuild.matrix.evidence import read_evidence
-from imgbuild.matrix.images import all_images, minor_of, resolve_image
+from imgbuild.matrix.images import all_images, minor_of, parts_of, resolve_image
 from imgbuild.matrix.model import NONE, Matrix
 from imgbuild.matrix.pins import NVIDIA
 from imgbuild.matrix.rules import find_rule_faults
 from imgbuild.matrix.schema import version_note
 from imgbuild.matrix.selection import normalize_alias
 from imgbuild.matrix.tags import find_tag_faults
-from imgbuild.project import Project
-from imgbuild.yaml_file import Fault, Location, check, read_document
 
 #: Values that name an entry of a table, by their place, in which ``*`` is every key or index: the
 #: table, and what an entry is called. Rows, stacks and operating systems have the pins.
@@ -62,7 +62,8 @@ def load_matrix(path: Path) -> Matrix:
             *_find_default_faults(matrix),
             *_find_layer_faults(matrix),
         ]
-        faults += [*find_rule_faults(matrix), *find_tag_faults(matrix, all_images(matrix))]
+        parts_by_image = {image.name: parts_of(image) for image in all_images(matrix)}
+        faults += [*find_rule_faults(matrix), *find_tag_faults(matrix, parts_by_image)]
         faults += _find_alias_faults(matrix)
         faults += _find_upstream_faults(matrix, project.keyrings)
     if matrix is None or faults:

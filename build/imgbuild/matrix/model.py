@@ -1,7 +1,7 @@
 """The schema of ``matrix.yaml``: one pydantic model a section.
 
-Versions, names and URLs are the restricted scalars of :mod:`imgbuild.scalars`; only fields typed
-``Prose`` hold free text, and those never reach a Dockerfile or a command.
+Versions, names and URLs are the restricted scalars of :mod:`imgbuild.core.scalars`; only fields
+typed ``Prose`` hold free text, and those never reach a Dockerfile or a command.
 """
 
 from datetime import date
@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 
-from imgbuild import scalars
+from imgbuild.core import scalars
+from imgbuild.core.yaml_file import Section
 from imgbuild.matrix.components import Cuda, Mpi, Python
 from imgbuild.matrix.evidence import Evidence
 from imgbuild.matrix.rule_model import Rule, Tags
-from imgbuild.yaml_file import Section
 
 Variant = Literal["cpu", "gpu"]
 #: The Horovod of a row without it.

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
+from imgbuild.core.yaml_file import Location, read_document
 from imgbuild.matrix.images import minor_of
 from imgbuild.matrix.model import Matrix, Row, TensorFlow, Variant
 from imgbuild.matrix.pins import resolve_pin
 from imgbuild.matrix.rules import admits, parse_numbers
-from imgbuild.yaml_file import Location, read_document
 
 _BUDGET = re.compile(r",? *\n? *budget: \{[^}]*\}")
 

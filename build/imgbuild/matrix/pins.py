@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from imgbuild.core.yaml_file import Location
 from imgbuild.matrix.model import Matrix, Pin, Row, StackPins, Variant
-from imgbuild.yaml_file import Location
 
 INDEX = "Python package index"
 #: The upstreams of NVIDIA's packages, by component.

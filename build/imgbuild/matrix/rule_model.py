@@ -4,8 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from imgbuild.scalars import Name, Prose, Specifier, Version
-from imgbuild.yaml_file import Section
+from imgbuild.core.scalars import Name, Prose, Specifier, Version
+from imgbuild.core.yaml_file import Section
 
 #: The parts of a tag; `imgbuild.matrix.tags` spells each. A misspelt part is a fault of the file.
 Part = Literal[

@@ -8,11 +8,11 @@ from functools import cache
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
 
+from imgbuild.core.yaml_file import Fault, Location
 from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.pins import locate_pin
 from imgbuild.matrix.rule_model import Check, Rule
-from imgbuild.yaml_file import Fault, Location
 
 #: The table of the matrix that a component's pin names a key of.
 TABLES = {

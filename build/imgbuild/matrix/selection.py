@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 from imgbuild.matrix.known_names import parse_known_name
 
 if TYPE_CHECKING:  # the command line reads `Selection` without what validates a matrix

@@ -4,15 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from imgbuild.files import sha256
+from imgbuild.core.files import sha256
+from imgbuild.core.yaml_file import Fault, Location
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rule_model import Part
-from imgbuild.yaml_file import Fault, Location
-
-if TYPE_CHECKING:  # which has its tags from here
-    from imgbuild.matrix.images import Image
 
 #: The form of a tag. Source: OCI Distribution Specification 1.1, "Pulling manifests".
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -42,35 +38,6 @@ class PlannedTags:
     moving: tuple[str, ...]
 
 
-def planned_tags(image: "Image", release: str = PLACEHOLDER) -> PlannedTags:
-    """Return all tags of an image in one release, each moving one once."""
-    return _join_tags(image, {**parts_of(image), "release": release})
-
-
-def tags_with_pins(image: "Image", pins: Mapping[str, str]) -> PlannedTags:
-    """Return the tags that an image had when these were its pins; `PLACEHOLDER` is the release."""
-    parts = {**parts_of(image), "release": PLACEHOLDER}
-    own = {pin.component: pin.version for pin in image.pins}
-    changed = {name: version for name, version in pins.items() if own.get(name) != version}
-    if version := changed.get("tensorflow"):
-        parts |= {"tensorflow": version, "minor": ".".join(version.split(".")[:2])}
-    if version := changed.get("python"):
-        parts["python"] = python_part(version)
-    if version := changed.get("cuda"):
-        parts["cuda"] = f"cuda{version}"
-    if version := changed.get("mpi"):  # openmpi-4.1.4
-        parts["mpi"] = version.replace("-", "", 1)
-    if version := changed.get("os"):
-        parts["os"] = f"{image.os.distribution}{version}"
-    return _join_tags(image, parts)
-
-
-def _join_tags(image: "Image", parts: Mapping[Part, str]) -> PlannedTags:
-    scheme = image.matrix.tags
-    moving = dict.fromkeys(_join_parts(entry, parts) for entry in scheme.moving)
-    return PlannedTags(_join_parts(scheme.immutable, parts), tuple(moving))
-
-
 def record_tag(immutable: str) -> str:
     return f"{immutable}{RECORD_SUFFIX}"
 
@@ -97,48 +64,30 @@ def _short_digest(text: str) -> str:
     return sha256(text.encode())[:24]
 
 
-def parts_of(image: "Image") -> dict[Part, str]:
-    """Return every part but the release, as the matrix says."""
-    return {
-        "tensorflow": image.tensorflow,
-        "minor": image.minor,
-        "variant": image.variant,
-        "python": python_part(image.version_of("python")),
-        "cuda": f"cuda{image.version_of('cuda')}" if image.cuda else "",
-        "mpi": f"{image.mpi.flavour}{image.mpi.version}",
-        "os": f"{image.os.distribution}{image.os.version}",
-        "stack": stack_part(image, image.stack),
-        "flavour": "" if image.usual_mpi else image.mpi.flavour,
-    }
-
-
 def python_part(version: str) -> str:
     """Return e.g. ``py36`` of 3.6.15."""
     return f"py{''.join(version.split('.')[:2])}"
 
 
-def stack_part(image: "Image", stack: str) -> str:
-    """Return a stack's name; an empty part for the default one, which tags leave out."""
-    return "" if stack == image.matrix.defaults.stack else stack
-
-
-def _join_parts(scheme: Iterable[Part], parts: Mapping[Part, str]) -> str:
+def join_parts(scheme: Iterable[Part], parts: Mapping[Part, str]) -> str:
     return "-".join(filter(None, (parts.get(part, "") for part in scheme)))
 
 
-def find_tag_faults(matrix: Matrix, family: "Iterable[Image]") -> Iterator[Fault]:
-    """Yield every fault of the scheme of tags; ``family`` is all its images.
+def find_tag_faults(
+    matrix: Matrix, parts_by_image: Mapping[str, Mapping[Part, str]]
+) -> Iterator[Fault]:
+    """Yield every fault of the scheme of tags; the parts are those of all images, by name.
 
     Every tag is one that registries take, leaves space for its record, and belongs to one image.
     """
-    images = [(image.name, parts_of(image)) for image in family]
     schemes: dict[Location, tuple[Part, ...]] = {("tags", "immutable"): matrix.tags.immutable}
     schemes |= {("tags", "moving", i): parts for i, parts in enumerate(matrix.tags.moving)}
     owners: dict[str, tuple[str, Location]] = {}
     for at, scheme in schemes.items():
         moves = _is_moving(at)
         tags = [
-            (name, _join_parts(scheme, {**own, "release": LONGEST_RELEASE})) for name, own in images
+            (name, join_parts(scheme, {**parts, "release": LONGEST_RELEASE}))
+            for name, parts in parts_by_image.items()
         ]
         faults = (
             _find_part_faults(scheme, moves),

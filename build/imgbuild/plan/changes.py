@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from imgbuild.core.files import parse_json
 from imgbuild.dockerfile.labels import INPUT_PARTS, NAMESPACE
-from imgbuild.dockerfile.lockfile import FOLDER
-from imgbuild.files import parse_json
+from imgbuild.locks.lockfile import FOLDER
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import DOWNLOAD, PACKAGES, STAGE, InputDigest
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from imgbuild.dockerfile.lockfile import read_lock, require_layer_as_named
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import json_sha256
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.render import committed_dockerfile
-from imgbuild.dockerfile.requirements import LockRequest, check_lock, lock_requests
 from imgbuild.dockerfile.stages import Dockerfile
-from imgbuild.errors import InputError
-from imgbuild.files import json_sha256
 from imgbuild.inputs.build_inputs import SUPPLIED, BuildInputs
+from imgbuild.locks.lockfile import read_lock, require_layer_as_named
+from imgbuild.locks.requirements import LockRequest, check_lock, lock_requests
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
 
 #: Enough of a sha256 to tell two inputs apart in a label.
 SHORT = 12

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from imgbuild.core.files import sha256
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.render import render_dockerfile
-from imgbuild.files import sha256
 from imgbuild.matrix.images import Image, minor_of
-from imgbuild.project import Project
 
 #: Seconds on two cores with nothing kept; of Horovod by its minor version, and of newer ones.
 #: Source: benchmarks/scale.py, which says where each was measured.

@@ -6,16 +6,16 @@ from typing import Any
 
 from imgbuild.build.context import BuildContext
 from imgbuild.build.horovod_wheels import wheel_key
+from imgbuild.core.files import parse_json
 from imgbuild.engine.client import Engine
-from imgbuild.files import parse_json
+from imgbuild.net.repository import Manifest
+from imgbuild.net.repository_client import RegistryClient
+from imgbuild.net.signing import TYPES, Signer
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.extended_candidate import ExtendedCandidate
 from imgbuild.publish.provenance import make_extension_provenance, make_provenance, make_statement
 from imgbuild.publish.record import Record
 from imgbuild.publish.sbom import SBOM_MEDIA_TYPE, make_sbom
-from imgbuild.registry.repository import Manifest
-from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.registry.signing import TYPES, Signer
 
 #: Without a signature: the media type of each document, and the end of its tag. `cosign tree` and
 #: `oras discover` show them.

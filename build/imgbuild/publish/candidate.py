@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from imgbuild.build.context import BuildContext
+from imgbuild.core.errors import CheckFailedError, InputError
+from imgbuild.core.outcome import Outcome
 from imgbuild.dockerfile.labels import (
     BASE,
     BASE_DIGEST,
@@ -18,14 +20,12 @@ from imgbuild.dockerfile.labels import (
     SUBSTITUTES,
     TAKEN_WHEEL,
 )
-from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.matrix.images import STANDIN_HOST, Image
-from imgbuild.matrix.tags import PLACEHOLDER, PlannedTags, planned_tags
-from imgbuild.outcome import Outcome
+from imgbuild.locks.lockfile import locked_packages
+from imgbuild.matrix.images import STANDIN_HOST, Image, planned_tags
+from imgbuild.matrix.tags import PLACEHOLDER, PlannedTags
+from imgbuild.net.signing import read_trust
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.registry.signing import read_trust
 from imgbuild.suites.results import NEEDS_GPU, SuiteResult
 
 _NOT_SAID = "nowhere that its labels say"

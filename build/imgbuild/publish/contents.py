@@ -1,11 +1,11 @@
 """Read from the running image what its tags say, and compare it with the plan."""
 
+from imgbuild.core.errors import CheckFailedError
 from imgbuild.engine.client import Engine
-from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.components import WITHOUT_MPI
-from imgbuild.matrix.images import Image, all_images, minor_of
+from imgbuild.matrix.images import Image, all_images, minor_of, parts_of, stack_part
 from imgbuild.matrix.rule_model import Part
-from imgbuild.matrix.tags import parts_of, python_part, stack_part
+from imgbuild.matrix.tags import python_part
 from imgbuild.suites.container import NOTHING, ImageContents, join_versions, read_contents
 
 

@@ -6,12 +6,12 @@ A release is a day in UTC and the number of the release on that day, such as ``2
 from collections.abc import Collection, Mapping
 from datetime import date
 
-from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.matrix.tags import RELEASE, push_prefix, push_tag
+from imgbuild.net.repository import DamagedError
+from imgbuild.net.repository_client import RegistryClient
 from imgbuild.publish.extended_candidate import Candidate
 from imgbuild.publish.record import Record, read_published, read_record, release_order
-from imgbuild.registry.repository import DamagedError
-from imgbuild.registry.repository_client import RegistryClient
 
 #: So many times a day: the scheme of tags has room for four digits (matrix/tags.py).
 MOST_A_DAY = 9999

@@ -8,6 +8,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from imgbuild.build.context import BuildContext
+from imgbuild.core.errors import CheckFailedError, InputError
+from imgbuild.core.files import json_sha256
+from imgbuild.core.outcome import Outcome
 from imgbuild.dockerfile.labels import (
     ADDED_LOCK,
     BASE_DIGEST,
@@ -17,8 +20,6 @@ from imgbuild.dockerfile.labels import (
     STANDIN,
 )
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.files import json_sha256
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.tags import (
     LONGEST_RELEASE,
@@ -29,7 +30,7 @@ from imgbuild.matrix.tags import (
     RESERVED_PREFIXES,
     PlannedTags,
 )
-from imgbuild.outcome import Outcome
+from imgbuild.net.repository import split_reference
 from imgbuild.publish.candidate import (
     Objection,
     PushCandidate,
@@ -41,7 +42,6 @@ from imgbuild.publish.candidate import (
     wheel_objections,
 )
 from imgbuild.publish.record import PublishedRepository
-from imgbuild.registry.repository import split_reference
 from imgbuild.suites.catalog import read_suites, select_required, suite_keys
 from imgbuild.suites.results import SuiteResult
 from imgbuild.suites.store import RecordedExtension

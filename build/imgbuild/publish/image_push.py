@@ -7,9 +7,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from imgbuild.errors import CheckFailedError
-from imgbuild.files import parse_json
+from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.files import parse_json
 from imgbuild.matrix.tags import input_tag, push_tag
+from imgbuild.net.repository import Manifest
+from imgbuild.net.repository_client import RegistryClient
+from imgbuild.net.signing import Signer, Trust
 from imgbuild.publish.attachments import attach, is_attached
 from imgbuild.publish.existing import (
     choose_release,
@@ -23,9 +26,6 @@ from imgbuild.publish.extended_candidate import Candidate, ExtendedCandidate
 from imgbuild.publish.record import Record, put_record
 from imgbuild.publish.sbom import system_packages
 from imgbuild.publish.signed_image import read_provenances
-from imgbuild.registry.repository import Manifest
-from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.registry.signing import Signer, Trust
 
 _DONE = {"push": "pushed", "attach": "attached", "sign": "signed", "record": "recorded"}
 

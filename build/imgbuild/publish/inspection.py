@@ -4,24 +4,18 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.images import all_images
+from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.parallel import in_parallel
+from imgbuild.matrix.images import all_images, planned_tags
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.tags import (
-    INPUT_PREFIX,
-    RECORD_SUFFIX,
-    RELEASE,
-    input_tag,
-    planned_tags,
-)
-from imgbuild.parallel import in_parallel
+from imgbuild.matrix.tags import INPUT_PREFIX, RECORD_SUFFIX, RELEASE, input_tag
+from imgbuild.net.repository import Manifest
+from imgbuild.net.repository_client import REQUESTS, RegistryClient
+from imgbuild.net.signing import Trust
 from imgbuild.publish.provenance import read_configuration
 from imgbuild.publish.record import PublishedRepository, Record
 from imgbuild.publish.signed_image import SignedImage, record_differences
 from imgbuild.publish.verification import IMAGE_KEYS, PublishedImage
-from imgbuild.registry.repository import Manifest
-from imgbuild.registry.repository_client import REQUESTS, RegistryClient
-from imgbuild.registry.signing import Trust
 
 #: The tags of cosign's signatures and attestations, and of the list of what refers to a manifest.
 _SIGNATURE = re.compile(r"sha256-([0-9a-f]{64})(\.sig|\.att)?")

@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 
-from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.core.errors import CheckFailedError, InputError
+from imgbuild.core.parallel import in_parallel
 from imgbuild.matrix.tags import INPUT_PREFIX, PUSH_PREFIX, VERDICTS_PREFIX, record_tag
-from imgbuild.parallel import in_parallel
+from imgbuild.net.repository_client import REQUESTS, RegistryClient
+from imgbuild.net.signing import RETIREMENT, Signer, Trust
 from imgbuild.publish.record import PublishedRepository, Record, put_record, read_published
 from imgbuild.publish.signed_image import read_provenances
-from imgbuild.registry.repository_client import REQUESTS, RegistryClient
-from imgbuild.registry.signing import RETIREMENT, Signer, Trust
 
 #: The tags that belong to a manifest, by its digest: cosign's signatures and attestations, and the
 #: list of artifacts that refer to it. Source: cosign, "Signature specification"; OCI distribution

@@ -8,20 +8,20 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from imgbuild.core.files import file_sha256, sha256
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings
 from imgbuild.dockerfile.labels import ADDED, BASE_DIGEST, BASE_NAME, EXTENDS, NAMESPACE, OCI
 from imgbuild.dockerfile.render import dockerfile_path
-from imgbuild.files import file_sha256, sha256
 from imgbuild.inputs.build_inputs import list_downloads
+from imgbuild.net.repository import DamagedError, Manifest, json_object
+from imgbuild.net.repository_client import LARGEST_DOCUMENT, RegistryClient
+from imgbuild.net.signing import TYPES
 from imgbuild.plan.changes import read_parts
-from imgbuild.project import Project
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.extended_candidate import ExtendedCandidate
 from imgbuild.publish.record import Record
 from imgbuild.publish.sbom import SBOM_MEDIA_TYPE
-from imgbuild.registry.repository import DamagedError, Manifest, json_object
-from imgbuild.registry.repository_client import LARGEST_DOCUMENT, RegistryClient
-from imgbuild.registry.signing import TYPES
-from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites
 from imgbuild.suites.results import SuiteResult, suite_byproducts
 

@@ -30,13 +30,16 @@ from functools import partial
 
 from imgbuild.build.context import BuildContext, BuildOptions, image_locks, open_context
 from imgbuild.build.display import BuildDisplay
+from imgbuild.core.errors import CheckFailedError, ImgbuildError, MachineError
+from imgbuild.core.events import ImageState, Phase
+from imgbuild.core.outcome import Outcome
+from imgbuild.core.parallel import in_parallel
+from imgbuild.core.project import Project
 from imgbuild.engine.client import Engine
-from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
-from imgbuild.events import ImageState, Phase
 from imgbuild.matrix.images import Image
-from imgbuild.outcome import Outcome
-from imgbuild.parallel import in_parallel
-from imgbuild.project import Project
+from imgbuild.net.repository import Manifest
+from imgbuild.net.repository_client import connect
+from imgbuild.net.signing import find_signer, read_trust
 from imgbuild.publish.attachments import make_predicates
 from imgbuild.publish.candidate import approve, check_allowed
 from imgbuild.publish.contents import check_contents
@@ -52,9 +55,6 @@ from imgbuild.publish.image_push import Push, PushedImage
 from imgbuild.publish.provenance import read_configuration
 from imgbuild.publish.record import Record, read_published
 from imgbuild.publish.upload import note_path, remove_left_tag, upload
-from imgbuild.registry.repository import Manifest
-from imgbuild.registry.repository_client import connect
-from imgbuild.registry.signing import find_signer, read_trust
 from imgbuild.suites.container import machine_digest, remove_leftovers
 from imgbuild.suites.runner import folder_name
 

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from imgbuild.core.parallel import in_parallel
+from imgbuild.core.scalars import Timestamp, refusal_reason
 from imgbuild.matrix.tags import INPUT_PREFIX, RECORD_SUFFIX, RELEASE, TAG, record_tag
-from imgbuild.parallel import in_parallel
-from imgbuild.registry.repository import LARGEST_BLOB, DamagedError, Manifest
-from imgbuild.registry.repository_client import REQUESTS, RegistryClient
-from imgbuild.scalars import Timestamp, refusal_reason
+from imgbuild.net.repository import LARGEST_BLOB, DamagedError, Manifest
+from imgbuild.net.repository_client import REQUESTS, RegistryClient
 from imgbuild.suites.results import SuiteResult, Word
 
 ARTIFACT_TYPE = "application/vnd.imgbuild.record.v1+json"

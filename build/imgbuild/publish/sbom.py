@@ -20,20 +20,21 @@ from packaging.utils import canonicalize_name
 from pydantic import Field
 
 from imgbuild.build.context import image_locks
-from imgbuild.dockerfile.constraints import package_bounds
+from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.files import json_sha256
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings
+from imgbuild.core.user_folders import state_dir
 from imgbuild.dockerfile.labels import BASE, BASE_DIGEST, EXTENDS, INPUT_PARTS, NAME, NAMESPACE, OCI
-from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError
-from imgbuild.files import json_sha256
 from imgbuild.inputs.build_inputs import FILES, list_downloads
+from imgbuild.locks.constraints import package_bounds
+from imgbuild.locks.lockfile import read_lock
 from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.changes import read_parts
 from imgbuild.plan.digest import DOWNLOAD, SHORT, STAGE, InputReader
-from imgbuild.project import Project
-from imgbuild.settings import Settings
 from imgbuild.suites.container import (
     NOTHING,
     ImageContents,
@@ -42,7 +43,6 @@ from imgbuild.suites.container import (
     remove_leftovers,
 )
 from imgbuild.suites.runner import folder_name
-from imgbuild.user_folders import state_dir
 
 SBOM_MEDIA_TYPE = "application/vnd.cyclonedx+json"
 PROGRAM = Path(__file__).with_name("sbom_program.py")

@@ -10,10 +10,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.images import all_images
+from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.scalars import refusal_reason
+from imgbuild.matrix.images import all_images, tags_with_pins
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.tags import PLACEHOLDER, RELEASE, PlannedTags, input_tag, tags_with_pins
+from imgbuild.matrix.tags import PLACEHOLDER, RELEASE, PlannedTags, input_tag
+from imgbuild.net.repository import DamagedError
 from imgbuild.publish.provenance import BUILD_TYPE, EXTENSION_TYPE
 from imgbuild.publish.record import (
     BaseReference,
@@ -23,8 +25,6 @@ from imgbuild.publish.record import (
     Tag,
     release_order,
 )
-from imgbuild.registry.repository import DamagedError
-from imgbuild.scalars import refusal_reason
 from imgbuild.suites.results import Word, attested_suites
 
 Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from imgbuild.core.errors import CheckFailedError, MachineError
+from imgbuild.core.files import parse_json, sha256, write_text
 from imgbuild.engine.client import Engine
-from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.files import parse_json, sha256, write_text
-from imgbuild.http import TransientError
-from imgbuild.registry.repository_client import RegistryClient
+from imgbuild.net.http import TransientError
+from imgbuild.net.repository_client import RegistryClient
 
 _LOGIN = ("unauthorized", "authentication required", "no basic auth", "denied", "forbidden")
 #: Signs, in the words of engines and registries, that another try would end the same way.

@@ -11,16 +11,19 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from imgbuild.build.context import Log
+from imgbuild.core.errors import CheckFailedError, InputError
+from imgbuild.core.outcome import Outcome
+from imgbuild.core.parallel import in_parallel
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME
 from imgbuild.engine.client import Engine, open_engine
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import RECORD_SUFFIX, RELEASE, record_tag
-from imgbuild.outcome import Outcome
-from imgbuild.parallel import in_parallel
-from imgbuild.project import Project
+from imgbuild.net.repository import DamagedError, Manifest, split_reference
+from imgbuild.net.repository_client import REQUESTS, RegistryClient, connect
+from imgbuild.net.signing import RETIREMENT, Trust
 from imgbuild.publish.provenance import read_configuration
 from imgbuild.publish.record import Record, read_record, release_order
 from imgbuild.publish.sbom import make_locked_sbom
@@ -31,9 +34,6 @@ from imgbuild.publish.signed_image import (
     read_retirement,
     record_differences,
 )
-from imgbuild.registry.repository import DamagedError, Manifest, split_reference
-from imgbuild.registry.repository_client import REQUESTS, RegistryClient, connect
-from imgbuild.registry.signing import RETIREMENT, Trust
 
 #: The keys of the manifest of an image that an engine pushes.
 IMAGE_KEYS = {"schemaVersion", "mediaType", "config", "layers"}

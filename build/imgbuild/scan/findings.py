@@ -10,7 +10,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from pydantic import TypeAdapter
 
-from imgbuild.files import write_text
+from imgbuild.core.files import write_text
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Accepted
 from imgbuild.scan.osv import Known

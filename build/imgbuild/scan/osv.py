@@ -17,13 +17,13 @@ from urllib.parse import unquote
 
 from packaging.version import InvalidVersion, Version
 
-from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.files import parse_json
-from imgbuild.sites import Sites
-from imgbuild.unpacking import DAMAGED_ZIP, read_member
+from imgbuild.core.errors import CheckFailedError, InputError
+from imgbuild.core.files import parse_json
+from imgbuild.core.unpacking import DAMAGED_ZIP, read_member
+from imgbuild.net.sites import Sites
 
 if TYPE_CHECKING:
-    from imgbuild.http import Answer
+    from imgbuild.net.http import Answer
 
 #: The upstream of the matrix that is asked.
 UPSTREAM = "osv"
@@ -82,7 +82,7 @@ def ask(packages: Iterable[Package], sites: Sites) -> Known:
 
 def _ask_batch(batch: Sequence[tuple[Package, str]], sites: Sites) -> list[tuple[set[str], str]]:
     """Return for each package the identifiers, and where more of them are."""
-    from imgbuild.http import raise_transient  # noqa: PLC0415 - brings requests
+    from imgbuild.net.http import raise_transient  # noqa: PLC0415 - brings requests
 
     queries = [
         {

@@ -14,11 +14,11 @@ from urllib.parse import unquote
 from imgbuild.build.context import BuildContext
 from imgbuild.build.image_build import export_stage
 from imgbuild.build.prepare import provide_archive_base
+from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.files import work_folder
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError
-from imgbuild.files import work_folder
 from imgbuild.inputs.upstream_files import PLAN_SECONDS
 from imgbuild.suites.container import CONTAINER_LABEL, make_label
 from imgbuild.suites.runner import folder_name

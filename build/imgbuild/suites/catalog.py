@@ -9,8 +9,8 @@ from typing import Any
 
 from packaging.version import Version
 
-from imgbuild.errors import InputError
-from imgbuild.files import sha256
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import sha256
 from imgbuild.matrix.model import Variant
 
 PREFIX = "test_"

@@ -19,14 +19,14 @@ from typing import Annotated, Any, TypeVar
 from packaging.version import Version
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
+from imgbuild.core.errors import CheckFailedError, ImgbuildError, MachineError
+from imgbuild.core.files import sha256, work_folder
+from imgbuild.core.process import TIMED_OUT, run
+from imgbuild.core.user_folders import state_dir
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import DEFAULT_HOST
 from imgbuild.engine.types import RunOptions
-from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
-from imgbuild.files import sha256, work_folder
 from imgbuild.matrix.model import Variant
-from imgbuild.process import TIMED_OUT, run
-from imgbuild.user_folders import state_dir
 
 #: Marks the containers and networks of test runs; the in-image suites hand the value on.
 CONTAINER_LABEL = "imgbuild.test-of"

@@ -5,11 +5,11 @@ from typing import Any
 
 from packaging.version import Version
 
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.labels import pin_labels
-from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.dockerfile.variables import nvidia_libraries
+from imgbuild.locks.lockfile import locked_packages
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
 
 #: Horovod's launcher starts ranks through Open MPI's mpirun only: 0.16 to 0.20 refuse Intel's.
 LAUNCHED = "openmpi"

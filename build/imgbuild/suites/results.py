@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from imgbuild.outcome import Outcome
+from imgbuild.core.outcome import Outcome
 
 #: The suite that a machine without a GPU skips, and one with a single GPU in part; an image is
 #: tagged all the same.

@@ -13,14 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from imgbuild import process
+from imgbuild.core import process
+from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.events import ImageState, Listener, Phase
+from imgbuild.core.files import work_folder, write_text
+from imgbuild.core.outcome import Outcome
+from imgbuild.core.parallel import in_parallel
+from imgbuild.core.project import Project
 from imgbuild.engine.client import Engine
-from imgbuild.errors import CheckFailedError
-from imgbuild.events import ImageState, Listener, Phase
-from imgbuild.files import work_folder, write_text
-from imgbuild.outcome import Outcome
-from imgbuild.parallel import in_parallel
-from imgbuild.project import Project
 from imgbuild.suites.catalog import PREFIX, code_digest, group_suites
 from imgbuild.suites.container import StartedContainer, TestTarget, suite_container
 from imgbuild.suites.results import Check, Report, SuiteResult, suite_result

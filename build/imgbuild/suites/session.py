@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from imgbuild.errors import ImgbuildError
-from imgbuild.events import ImageState, Phase
-from imgbuild.files import write_text
-from imgbuild.outcome import Outcome
-from imgbuild.parallel import as_completed
+from imgbuild.core.errors import ImgbuildError
+from imgbuild.core.events import ImageState, Phase
+from imgbuild.core.files import write_text
+from imgbuild.core.outcome import Outcome
+from imgbuild.core.parallel import as_completed
+from imgbuild.core.text import count_text
 from imgbuild.suites.catalog import choose_suites, code_digest, suite_keys
 from imgbuild.suites.container import TestTarget, gpu_fingerprint
 from imgbuild.suites.results import Report, SuiteResult
 from imgbuild.suites.runner import JUNIT, TestSession, folder_name, run_suites
-from imgbuild.text import count_text
 
 REPORT, SUMMARY = "report.json", "summary.md"
 #: How many lines of one failure the summary has; the rest is in ``report.json`` and ``junit.xml``.

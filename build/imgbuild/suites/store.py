@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from imgbuild.errors import InputError
-from imgbuild.files import parse_json, write_text
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import parse_json, write_text
+from imgbuild.core.outcome import Outcome
 from imgbuild.matrix.images import Image
-from imgbuild.outcome import Outcome
 from imgbuild.suites.results import LONGEST, NEEDS_GPU, Report, SuiteResult, read_results
 
 

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 from imgbuild.training.training_job import WORK, TrainingJob, shell_command
 
 _HEADER = """\

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 from imgbuild.training.docker_run import chown_command, gpu_options
 from imgbuild.training.training_job import TENSORBOARD_PORT, WORK, TrainingJob, docker_size
 

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 
-from imgbuild.errors import MachineError
-from imgbuild.process import Finished, run, start
+from imgbuild.core.errors import MachineError
+from imgbuild.core.process import Finished, run, start
 from imgbuild.training.training_job import (
     MODEL,
     SAVE_SECONDS,

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 from imgbuild.training.training_job import MPI_USER, WORK, TrainingJob, docker_size
 
 Resource = dict[str, Any]

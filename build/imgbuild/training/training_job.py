@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from posixpath import normpath
 
-from imgbuild.addresses import has_registry
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
+from imgbuild.core.text import printable
 from imgbuild.matrix.components import Flavour
-from imgbuild.text import printable
+from imgbuild.net.addresses import has_registry
 
 #: Where the code lies and the command begins; where checkpoints are kept, and what names that.
 WORK, MODEL, MODEL_VARIABLE = "/work", "/model", "MODEL_DIR"

@@ -8,13 +8,13 @@ import pytest
 from bench import NEW, OLD, Bench
 
 from imgbuild.build.bases import make_bases
+from imgbuild.core.errors import CheckFailedError, ImgbuildError, MachineError
+from imgbuild.core.settings import Settings, base_setting, load_settings
 from imgbuild.engine.faults import EngineUnusableError, answered_error, engine_error
-from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from imgbuild.inputs.build_inputs import prepare_inputs
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action
-from imgbuild.settings import Settings, base_setting, load_settings
 
 MADE = Base("imgbuild/base:debian-12-b", f"sha256:{'b' * 64}", BOOTSTRAPPED, Path("/base"))
 LOOKUP = 'Get "https://registry.test/v2/": dial tcp: lookup registry.test: no such host'

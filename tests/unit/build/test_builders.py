@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from bench import INPUTS, Bench
 
+from imgbuild.core.errors import MachineError
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import FAULTS, BuildFailedError
-from imgbuild.errors import MachineError
 from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from waiting import wait_for
 

@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from imgbuild.build.display import BuildDisplay
+from imgbuild.core.events import ImageState, Phase
+from imgbuild.core.outcome import Outcome
 from imgbuild.engine.steps import Step, StepState
-from imgbuild.events import ImageState, Phase
-from imgbuild.outcome import Outcome
 
 RUN, EXPORT = "[horovod 3/4] RUN pip install horovod", "exporting to image"
 

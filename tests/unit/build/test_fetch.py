@@ -6,18 +6,18 @@ import pytest
 from faulty_server import FaultyServer, Reply
 
 from imgbuild.build.fetch import _copy_layout, fetch_files, find_listing
+from imgbuild.core.errors import MachineError
+from imgbuild.core.files import ContentStore, sha256
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings
+from imgbuild.core.sources import Kind, Source
 from imgbuild.dockerfile.stages import Stage
-from imgbuild.errors import MachineError
-from imgbuild.files import ContentStore, sha256
 from imgbuild.inputs.download import show_progress
 from imgbuild.inputs.fetched import Listing, fetch_request, write_listing
 from imgbuild.inputs.oci_layout import read_layout, write_layout
 from imgbuild.inputs.upstream_files import apt_items
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
-from imgbuild.settings import Settings
-from imgbuild.sites import Sites
-from imgbuild.sources import Kind, Source
+from imgbuild.net.sites import Sites
 
 SETTINGS = Settings()
 

@@ -13,9 +13,9 @@ from fake_engine import FakeEngine
 
 from imgbuild.build.gate import budget_problem, export_stub, suite_target
 from imgbuild.cli.build_command import build_lines
+from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.plan import Action

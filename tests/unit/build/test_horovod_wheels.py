@@ -11,12 +11,12 @@ from bombs import UNPACKED, memory_below, replaced, understated
 from project_copy import copied
 
 from imgbuild.build.horovod_wheels import UNPACKED_LIMIT, find_wheel, keep_wheel, wheel_key
-from imgbuild.dockerfile.lockfile import read_lock
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.build import BuildTarget
+from imgbuild.locks.lockfile import read_lock
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
 
 WHEEL_FILE = "horovod-0.19.5.dist-info/WHEEL"
 WHEEL_NAME = "horovod-0.19.5-cp36-cp36m-linux_x86_64.whl"

@@ -7,7 +7,7 @@ import pytest
 from bench import OLD, Bench, engine_has
 
 from imgbuild.build.prepare import GIB, needed_bytes
-from imgbuild.errors import MachineError
+from imgbuild.core.errors import MachineError
 from imgbuild.matrix.images import Image
 
 

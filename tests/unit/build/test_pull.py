@@ -13,12 +13,12 @@ from memory_registry import MemoryRegistry
 
 from imgbuild.build.pull import PullSource, predict_pull
 from imgbuild.build.result import BuildResult
+from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
-from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.tags import input_tag
+from imgbuild.net.repository import OCI_MANIFEST, Manifest, digest_of
+from imgbuild.net.signing import Trust
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.registry.repository import OCI_MANIFEST, Manifest, digest_of
-from imgbuild.registry.signing import Trust
 from imgbuild.suites.results import suite_byproducts
 from imgbuild.suites.store import ReportStore
 

@@ -13,17 +13,17 @@ from project_copy import copied
 
 from imgbuild.build.context import image_locks
 from imgbuild.cli.build_command import build_lines
+from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError, MachineError
+from imgbuild.core.project import Project
+from imgbuild.core.sources import Source
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import FAULTS, BuildFailedError
 from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.engine.types import Layer, StoredImage
-from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from imgbuild.inputs.build_inputs import ImageDownloads
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
-from imgbuild.sources import Source
 from waiting import wait_for
 
 CHANGED = replace(INPUTS, uv_version="99")

@@ -23,16 +23,16 @@ from hostile_package import IN_TREE, HostileIndex
 
 from imgbuild.build import metadata_program
 from imgbuild.build.source_metadata import BuildSystem, MetadataReader, read_build_system
-from imgbuild.dockerfile.lockfile import Lock
-from imgbuild.dockerfile.resolver import PackageMetadata, Target
+from imgbuild.core.errors import CheckFailedError, MachineError
+from imgbuild.core.files import file_sha256
+from imgbuild.core.project import Project
+from imgbuild.core.sources import Source
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.files import file_sha256
+from imgbuild.locks.lockfile import Lock
+from imgbuild.locks.resolver import PackageMetadata, Target
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project
-from imgbuild.sites import Sites
-from imgbuild.sources import Source
+from imgbuild.net.sites import Sites
 
 BASE, OTHER = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 TARGET = Target("3.6.15", "x86_64-manylinux2014")

@@ -13,7 +13,7 @@ from published_images import publish
 
 from imgbuild.catalog import entries
 from imgbuild.catalog.page import BEGIN, END, with_images_table
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import NEVER_BUILT, Action, PlanItem

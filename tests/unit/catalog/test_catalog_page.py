@@ -25,13 +25,13 @@ from imgbuild.catalog.entries import (
     recorded_suites,
 )
 from imgbuild.catalog.page import page_file
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.types import Layer
-from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import find_image
-from imgbuild.project import Project
 from imgbuild.scan.findings import Scan, SecurityFinding
 from imgbuild.suites.catalog import Suite, read_suites
 from imgbuild.suites.results import Check, suite_result

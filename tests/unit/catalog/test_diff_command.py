@@ -15,8 +15,8 @@ from published_images import RECORD, publish
 from registry_server import RegistryServer, registry_server
 
 from imgbuild.catalog import comparison, entries
+from imgbuild.core.errors import InputError, MachineError
 from imgbuild.engine.types import Layer, StoredImage
-from imgbuild.errors import InputError, MachineError
 from imgbuild.suites.catalog import Suite
 from imgbuild.suites.container import ImageContents
 from imgbuild.suites.results import Check, suite_result

@@ -11,7 +11,7 @@ from packaging.version import Version
 from project_copy import command
 
 from imgbuild.catalog import choice
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 from imgbuild.matrix.gpus import Gpu
 
 V100 = ("--gpu-model", "Tesla V100")

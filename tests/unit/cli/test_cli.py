@@ -15,12 +15,12 @@ from project_copy import NO_ENGINE, copied, imgbuild, invoke, run_main
 
 from imgbuild.build.source_metadata import MetadataReader
 from imgbuild.cli import interruption, require_values
-from imgbuild.dockerfile import conda, requirements
-from imgbuild.errors import ImgbuildError, InputError, MachineError
+from imgbuild.core.errors import ImgbuildError, InputError, MachineError
+from imgbuild.core.project import Project
+from imgbuild.locks import conda, requirements
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project
 from releases import release_of
 
 MOCK = "from unittest.mock import Mock\n"

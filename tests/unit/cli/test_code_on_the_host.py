@@ -9,8 +9,8 @@ from conftest import ROOT
 from hostile_package import IN_TREE, HostileIndex
 from project_copy import NO_ENGINE, ProjectCopy, copied, run_main
 
-from imgbuild.dockerfile.lockfile import read_lock
-from imgbuild.project import Project
+from imgbuild.core.project import Project
+from imgbuild.locks.lockfile import read_lock
 from releases import release_of
 
 

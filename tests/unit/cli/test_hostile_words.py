@@ -12,16 +12,16 @@ from conftest import ROOT
 from project_copy import command, run_main
 from pydantic import TypeAdapter, ValidationError
 
-from imgbuild.ci.jobs import JobOptions, select_jobs
 from imgbuild.cli.options import sites_of
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project, SettingsOptions
+from imgbuild.core.scalars import Megabytes
+from imgbuild.core.settings import load_settings
 from imgbuild.dockerfile.render import find_drift
-from imgbuild.errors import InputError
 from imgbuild.extend.extension import parse_extension, read_extension
+from imgbuild.maintain.jobs import JobOptions, select_jobs
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project, SettingsOptions
-from imgbuild.scalars import Megabytes
-from imgbuild.settings import load_settings
 
 #: The tests' own checkout may belong to another user.
 NAMED = {"IMGBUILD_PROJECT": str(ROOT)}

@@ -8,7 +8,7 @@ from conftest import ROOT
 from project_copy import run_main
 
 from imgbuild.cli.init_command import copy_family
-from imgbuild.project import PARTS
+from imgbuild.core.project import PARTS
 
 
 def test_every_file_is_the_new_owner_s_to_change(tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from imgbuild.cli.show_command import image_facts, image_text
+from imgbuild.core.project import Project
+from imgbuild.core.text import WIDTH
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
-from imgbuild.text import WIDTH
 from releases import release_of
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
 
 #: A command, up to the next instruction.
 _RUN = re.compile(r"^RUN .*?(?=^[A-Z]+ |\Z)", re.MULTILINE | re.DOTALL)

@@ -10,6 +10,8 @@ import pytest
 import yaml
 from conftest import with_images
 
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.labels import text_labels
 from imgbuild.dockerfile.render import (
     committed_dockerfile,
@@ -19,10 +21,8 @@ from imgbuild.dockerfile.render import (
     write_all,
 )
 from imgbuild.dockerfile.stages import Dockerfile, needed_stages
-from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.project import Project
 
 Rendered = Callable[[str], Dockerfile]
 

@@ -1,24 +1,25 @@
 """The parts of the documentation that are written from the matrix and the command line."""
 
+import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+import grimp
 from conftest import ROOT
 from pydantic import BaseModel
 from typer.main import get_command
 
 from imgbuild.cli import app, register
+from imgbuild.core.settings import Settings
+from imgbuild.core.yaml_file import find_models
 from imgbuild.dockerfile.labels import DESCRIPTIONS, EXTENSION_DESCRIPTIONS
 from imgbuild.matrix.gpus import GENERATIONS, gpu_support
-from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.images import Image, all_images, planned_tags
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rules import parse_numbers
-from imgbuild.matrix.tags import planned_tags
-from imgbuild.settings import Settings
-from imgbuild.yaml_file import find_models
 
 #: The pages for people who use imgbuild.
 PAGES = [
@@ -212,6 +213,36 @@ def _install(_: Matrix) -> str:
     return "```console\n$ pipx install ./imgbuild\n$ imgbuild show --tf 2.2\n```\n"
 
 
+def _rooms(_: Matrix) -> str:
+    """Return a picture of the packages, each above all that it imports, and a table of them."""
+    graph = grimp.build_graph("imgbuild", cache_dir=None)
+    rooms = [name for name in graph.find_children("imgbuild") if graph.find_children(name)]
+    imports: dict[str, set[str]] = {}
+    for room in rooms:
+        imports[room] = {
+            other
+            for other in rooms
+            if other != room
+            and graph.direct_import_exists(importer=room, imported=other, as_packages=True)
+        }
+    floors: dict[str, int] = {}
+    while len(floors) < len(rooms):
+        for room in rooms:
+            if imports[room] <= floors.keys():
+                floors[room] = 1 + max((floors[below] for below in imports[room]), default=0)
+    picture, rows = [], []
+    for floor in range(max(floors.values()), 0, -1):
+        level = sorted(room for room in rooms if floors[room] == floor)
+        names = [room.rpartition(".")[2] for room in level]
+        boxes = "".join(f"[ {name} ]".center(16) for name in names)
+        picture.append(boxes.center(66).rstrip() + "\n")
+        for room, name in zip(level, names, strict=True):
+            job = (importlib.import_module(room).__doc__ or "").rstrip(".\n").replace("``", "`")
+            below = sorted(other.rpartition(".")[2] for other in imports[room])
+            rows.append((f"`{name}`", job, ", ".join(below) or "no other room"))
+    return "```text\n" + "".join(picture) + "```\n\n" + table(("room", "job", "imports"), rows)
+
+
 TABLES: dict[str, Callable[[Matrix], str]] = {
     "install": _install,
     "stacks": _stacks,
@@ -224,6 +255,7 @@ TABLES: dict[str, Callable[[Matrix], str]] = {
     "labels": lambda _: _labels(DESCRIPTIONS),
     "extension_labels": lambda _: _labels(EXTENSION_DESCRIPTIONS),
     "commands": _commands,
+    "rooms": _rooms,
 }
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -13,14 +13,14 @@ import pytest
 from conftest import ROOT
 from generated_tables import TABLES, blocks, click_commands, page_name, with_tables
 
+from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError, MachineError
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.labels import DESCRIPTIONS, NAMESPACE, PIN, pin_labels
-from imgbuild.dockerfile.lockfile import read_lock
-from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
+from imgbuild.locks.lockfile import read_lock
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rule_model import Part
 from imgbuild.matrix.rules import COMPARISONS
-from imgbuild.project import Project
 from imgbuild.publish.record import Record
 from imgbuild.suites.catalog import read_suites
 

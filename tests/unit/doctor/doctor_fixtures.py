@@ -12,7 +12,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setattr("imgbuild.process._SYSTEM_FOLDERS", str(folder))
+    monkeypatch.setattr("imgbuild.core.process._SYSTEM_FOLDERS", str(folder))
 
     def make(name: str, script: str = "exit 0") -> Path:
         path = folder / name

@@ -14,6 +14,8 @@ import pytest
 from fake_engine import VERSION
 
 from imgbuild.build.prepare import needed_bytes
+from imgbuild.core.errors import MachineError
+from imgbuild.core.settings import EngineSettings
 from imgbuild.doctor import checks
 from imgbuild.doctor.checks import (
     OTHER_ENGINE,
@@ -30,8 +32,6 @@ from imgbuild.doctor.checks import (
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.faults import DOCTOR
 from imgbuild.engine.types import EngineVersion
-from imgbuild.errors import MachineError
-from imgbuild.settings import EngineSettings
 
 pytest_plugins = ("doctor_fixtures",)
 ROOT = Path(__file__).resolve().parents[3]

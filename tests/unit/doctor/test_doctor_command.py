@@ -13,14 +13,14 @@ import pytest
 
 from imgbuild.build import bases
 from imgbuild.cli.doctor_command import doctor
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.project import Project
+from imgbuild.core.settings import EngineSettings, base_setting, load_settings, local_prefix
 from imgbuild.doctor import checks, diagnosis, input_checks
 from imgbuild.doctor.checks import OWN_HOST, WRITE, Finding, Status
 from imgbuild.doctor.diagnosis import HEADER, write_settings
-from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.selection import Selection
-from imgbuild.project import Project
-from imgbuild.settings import EngineSettings, base_setting, load_settings, local_prefix
 
 pytest_plugins = ("doctor_fixtures",)
 ROOT = Path(__file__).resolve().parents[3]

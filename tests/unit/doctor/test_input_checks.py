@@ -6,6 +6,16 @@ from pathlib import Path
 import pytest
 from fake_uv import write_fake_uv
 
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.files import ContentStore
+from imgbuild.core.project import Project
+from imgbuild.core.settings import (
+    Interpreter,
+    Settings,
+    SourceInterpreter,
+    base_setting,
+    local_prefix,
+)
 from imgbuild.doctor import input_checks
 from imgbuild.doctor.checks import WRITE, Finding, Status
 from imgbuild.doctor.input_checks import (
@@ -15,20 +25,10 @@ from imgbuild.doctor.input_checks import (
     check_interpreter,
     check_sites,
 )
-from imgbuild.errors import InputError, MachineError
-from imgbuild.files import ContentStore
 from imgbuild.inputs.bootstrap import KEYRINGS
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project
-from imgbuild.settings import (
-    Interpreter,
-    Settings,
-    SourceInterpreter,
-    base_setting,
-    local_prefix,
-)
-from imgbuild.sites import Sites
+from imgbuild.net.sites import Sites
 
 pytest_plugins = ("doctor_fixtures",)
 DIGEST = "example/base@sha256:" + "0" * 64

@@ -10,6 +10,7 @@ from typing import Any
 import fake_buildx
 import pytest
 
+from imgbuild.core.errors import MachineError
 from imgbuild.engine import build
 from imgbuild.engine.build import (
     BuildTarget,
@@ -20,7 +21,6 @@ from imgbuild.engine.build import (
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError
 from imgbuild.engine.steps import Step
-from imgbuild.errors import MachineError
 from waiting import is_running, wait_for
 
 SAMPLES = fake_buildx.SAMPLES

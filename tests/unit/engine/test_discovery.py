@@ -9,9 +9,9 @@ import fake_buildx
 import pytest
 from pydantic import ValidationError
 
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.settings import EngineSettings
 from imgbuild.engine.discovery import Buildx, find_buildx, is_reachable, resolve_host, with_builder
-from imgbuild.errors import InputError, MachineError
-from imgbuild.settings import EngineSettings
 
 NOTHING = EngineSettings()
 HOST = "unix:///run/one.sock"

@@ -13,6 +13,7 @@ import requests
 from fake_engine import FakeEngine
 from socket_server import SocketServer, socket_server
 
+from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.engine import types
 from imgbuild.engine.client import Engine, read_first_entry
 from imgbuild.engine.faults import (
@@ -22,7 +23,6 @@ from imgbuild.engine.faults import (
     translate_errors,
 )
 from imgbuild.engine.types import Layer, StoredImage
-from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 
 ID = "sha256:" + "1" * 64
 HOST = "unix:///run/test.sock"

@@ -6,9 +6,9 @@ import fake_buildx
 import pytest
 from fake_engine import FakeEngine
 
+from imgbuild.core.errors import MachineError
 from imgbuild.engine import features
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import MachineError
 
 BUILT = fake_buildx.metadata(features.MARK)
 

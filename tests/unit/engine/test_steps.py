@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from imgbuild.core.project import Project
 from imgbuild.engine.steps import GOES_ON, WAITS, BuildSteps, Step
-from imgbuild.project import Project
 
 SAMPLES = Path(__file__).parent / "samples"
 TARGETS = ("tf-2_2-cpu", "tf-2_3-cpu")

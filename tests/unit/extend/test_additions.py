@@ -14,17 +14,17 @@ from conftest import ROOT
 from fake_uv import no_metadata
 from hostile_package import HostileIndex
 
-from imgbuild.dockerfile.lockfile import Lock
-from imgbuild.errors import InputError, MachineError
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.files import file_sha256
+from imgbuild.core.process import Finished
+from imgbuild.core.project import Project
 from imgbuild.extend.additions import lock_additions, write_empty_wheel
 from imgbuild.extend.base_image import BaseImage, family_base
 from imgbuild.extend.conda_file import CondaPackages
 from imgbuild.extend.extension import read_extension, requested_lines
 from imgbuild.extend.requirement_files import judge_lines
-from imgbuild.files import file_sha256
+from imgbuild.locks.lockfile import Lock
 from imgbuild.matrix.images import Image
-from imgbuild.process import Finished
-from imgbuild.project import Project
 
 PACKAGES = {"numpy": "1.18.5", "tensorflow-cpu": "2.2.0"}
 BASE = BaseImage("me/base:1", "me/base:1", "3.6.15", "2.36", "debian-12", PACKAGES, PACKAGES)

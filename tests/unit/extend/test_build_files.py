@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 from imgbuild.extend.build_files import copy_build_files, source_path
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
 from imgbuild.extend.base_image import BaseImage, family_base
 from imgbuild.extend.conda_file import CondaPackages
 from imgbuild.extend.extension import parse_extension, read_conda_packages, requested_lines
 from imgbuild.extend.requirement_files import judge_lines
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import find_image
-from imgbuild.project import Project
 
 PYTHON = "3.6.15"
 EXPORTED = """\

@@ -8,15 +8,15 @@ import pytest
 from hostile_package import HostileIndex
 
 from imgbuild.build.source_metadata import MetadataReader
-from imgbuild.dockerfile.lockfile import Lock
-from imgbuild.dockerfile.resolver import PackageMetadata
-from imgbuild.errors import MachineError
+from imgbuild.core.errors import MachineError
+from imgbuild.core.files import file_sha256
+from imgbuild.core.project import Project
 from imgbuild.extend.base_image import BaseImage
 from imgbuild.extend.distributions import distributions_context, find_distributions
-from imgbuild.files import file_sha256
+from imgbuild.locks.lockfile import Lock
+from imgbuild.locks.resolver import PackageMetadata
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project
-from imgbuild.sites import Sites
+from imgbuild.net.sites import Sites
 
 BASE = BaseImage("me/base:1", "me/base:1", "3.6.15", "2.36", "debian-12", {}, {})
 

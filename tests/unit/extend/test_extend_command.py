@@ -11,13 +11,13 @@ from fake_engine import FakeEngine
 from project_copy import NO_ENGINE, command
 
 from imgbuild.cli.extend_command import _locate_base
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
+from imgbuild.core.user_folders import state_dir
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import InputError
 from imgbuild.extend.base_image import family_base
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
 from imgbuild.suites.store import ReportStore
-from imgbuild.user_folders import state_dir
 
 PROJECT = ("--project", str(ROOT))
 ADDED = ("-t", "me/x:1", "--env", "A=1")

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from bench import NEW, OLD, Bench
 
-from imgbuild.dockerfile.lockfile import Lock, parse_lock
+from imgbuild.core.errors import CheckFailedError, MachineError
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings
+from imgbuild.core.sources import Source
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.failure import BuildFailedError
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.extend.base_image import BaseImage, family_base, inspect_base, local_name
 from imgbuild.extend.extended import (
     build_extension,
@@ -24,11 +26,9 @@ from imgbuild.extend.extended import (
 )
 from imgbuild.extend.extension import parse_extension
 from imgbuild.inputs.base import Base
+from imgbuild.locks.lockfile import Lock, parse_lock
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
-from imgbuild.registry.signing import Trust
-from imgbuild.settings import Settings
-from imgbuild.sources import Source
+from imgbuild.net.signing import Trust
 from imgbuild.suites.catalog import read_suites, select_required
 from imgbuild.suites.container import ImageContents, TestTarget
 from imgbuild.suites.results import Report

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import sha256
 from imgbuild.extend.base_image import BaseImage
 from imgbuild.extend.conda_file import CondaPackages
 from imgbuild.extend.extension import parse_extension, read_extension, requested_lines
 from imgbuild.extend.requirement_files import judge_lines, wheel_paths
-from imgbuild.files import sha256
 from imgbuild.matrix.selection import Selection
 
 BASE = BaseImage("me/base:1", "me/base:1", "3.6.15", "2.36", "debian-12", {}, ())

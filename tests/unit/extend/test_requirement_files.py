@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from bench import NEW
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
 from imgbuild.extend.base_image import BaseImage, family_base
 from imgbuild.extend.conda_file import CondaPackages
 from imgbuild.extend.extension import parse_extension, requested_lines
 from imgbuild.extend.requirement_files import judge_lines
+from imgbuild.locks.requirement_rules import parse_constraints
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
-from imgbuild.requirement_rules import parse_constraints
 from releases import release_of
 from requirement_cases import (
     CONSTRAINTS,

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
 from imgbuild.extend.base_image import BaseImage, family_base
 from imgbuild.extend.system_packages import check_apt
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
 
 OWN, SYSTEM = "tf-2.2-cpu-debian", "tf-2.15-cpu-debian"
 

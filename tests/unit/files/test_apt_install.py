@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.project import Project
+from imgbuild.core.project import Project
 
 
 @pytest.mark.parametrize(

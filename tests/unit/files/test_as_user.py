@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.project import Project
+from imgbuild.core.project import Project
 
 START = "/usr/local/lib/imgbuild/gpu-start"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.project import Project
+from imgbuild.core.project import Project
 
 GOOD = """static _Res _M_invoke(const _Any_data& __functor, _ArgTypes&&... __args)
 using _Invoker_type = _Res (*)(const _Any_data&, _ArgTypes&&...);

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.project import Project
+from imgbuild.core.project import Project
 
 CALL = "  with np.load(path) as f:\n"
 CHANGED = "  with np.load(path, allow_pickle=True) as f:\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.project import Project
+from imgbuild.core.project import Project
 
 EPOCH = 1_793_491_200
 PLACE = "/opt/python/lib"

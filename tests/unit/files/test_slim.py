@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.project import Project
+from imgbuild.core.project import Project
 
 SOURCE = """
 int exported(void) { return 42; }

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.inputs import upstream_files
 from imgbuild.inputs.fetched import install_stages, packages
 from imgbuild.inputs.upstream_files import add_plans, plan_name
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
-from imgbuild.settings import Settings
 
 
 @pytest.mark.parametrize(

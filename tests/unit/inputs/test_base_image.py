@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from registry_server import Fault, RegistryServer, registry_server
 
-from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.core.errors import CheckFailedError, MachineError
+from imgbuild.core.settings import Settings
 from imgbuild.inputs.oci_layout import blob_path, is_pinned, is_whole, read_layout
 from imgbuild.inputs.upstream_files import fetch_layout, find_image
-from imgbuild.registry.repository import INDEXES, Manifest
-from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.settings import Settings
-from imgbuild.sites import Sites
+from imgbuild.net.repository import INDEXES, Manifest
+from imgbuild.net.repository_client import RegistryClient
+from imgbuild.net.sites import Sites
 
 LAYERS = (b"first layer", b"second layer")
 NOWHERE = "sha256:" + "0" * 64

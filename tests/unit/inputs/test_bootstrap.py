@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.errors import MachineError
+from imgbuild.core.errors import MachineError
+from imgbuild.core.settings import Settings
 from imgbuild.inputs import bootstrap
 from imgbuild.inputs.base import Base
 from imgbuild.inputs.bootstrap import (
@@ -18,7 +19,6 @@ from imgbuild.inputs.bootstrap import (
     recipe_digest,
 )
 from imgbuild.matrix.images import Image
-from imgbuild.settings import Settings
 from waiting import is_running, wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -54,7 +54,7 @@ class Machine:
         self.keyring = folder / "keyring.gpg"
         self.keyring.touch()
         monkeypatch.setitem(bootstrap.KEYRINGS, "debian", (self.keyring, "debian-archive-keyring"))
-        monkeypatch.setattr("imgbuild.process._SYSTEM_FOLDERS", "/nonexistent")
+        monkeypatch.setattr("imgbuild.core.process._SYSTEM_FOLDERS", "/nonexistent")
         monkeypatch.setenv("TMPDIR", str(self.scratch))
         monkeypatch.setattr("tempfile.tempdir", None)
         monkeypatch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
@@ -234,7 +234,7 @@ def start(machine: Machine) -> "tuple[subprocess.Popen[bytes], list[int]]":
         "from imgbuild.inputs.bootstrap import KEYRINGS, bootstrap_base\n"
         "from imgbuild.matrix.load import load_matrix\n"
         "from imgbuild.matrix.selection import find_image\n"
-        "from imgbuild.settings import Settings\n"
+        "from imgbuild.core.settings import Settings\n"
         "KEYRINGS['debian'] = (Path(sys.argv[1]), '')\n"
         f"image = find_image(load_matrix(Path(sys.argv[2])), {NAME!r})\n"
         "bootstrap_base(image, Settings())\n"

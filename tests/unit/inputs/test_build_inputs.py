@@ -13,7 +13,9 @@ import uv
 
 from imgbuild.build.bases import require_whole
 from imgbuild.build.targets import image_target
-from imgbuild.errors import InputError, MachineError
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings
 from imgbuild.inputs.base import BOOTSTRAPPED
 from imgbuild.inputs.bootstrap import base_recipe
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs, prepare_uv
@@ -21,8 +23,6 @@ from imgbuild.inputs.oci_layout import write_layout
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.project import Project
-from imgbuild.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME, GPU = "tf-2.2-cpu-debian", "tf-2.2-gpu-ubuntu"

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from faulty_server import Asked, FaultyServer, Reply, dripping
 
-from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
-from imgbuild.files import ContentStore, sha256
+from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError, MachineError
+from imgbuild.core.files import ContentStore, sha256
+from imgbuild.core.parallel import background
+from imgbuild.core.settings import Mirror, Settings
+from imgbuild.core.sources import Source
 from imgbuild.inputs.download import fetch_all, prepare_downloads, show_progress
-from imgbuild.parallel import background
-from imgbuild.settings import Mirror, Settings
-from imgbuild.sites import Sites
-from imgbuild.sources import Source
+from imgbuild.net.sites import Sites
 
 BODY = bytes(range(256)) * 4000  # a megabyte: more than one chunk
 OTHER = BODY[:-1] + b"!"

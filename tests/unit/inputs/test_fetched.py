@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from imgbuild.dockerfile.lockfile import Lock
-from imgbuild.errors import InputError, MachineError
-from imgbuild.files import ContentStore, sha256
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.files import ContentStore, sha256
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings
+from imgbuild.core.sources import Kind, Source
 from imgbuild.inputs.base import Base
 from imgbuild.inputs.bootstrap import KEYRINGS
 from imgbuild.inputs.build_inputs import BuildInputs
@@ -30,10 +32,8 @@ from imgbuild.inputs.fetched import (
     write_listing,
 )
 from imgbuild.inputs.oci_layout import read_layout, write_layout
+from imgbuild.locks.lockfile import Lock
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
-from imgbuild.settings import Settings
-from imgbuild.sources import Kind, Source
 
 SETTINGS = Settings.model_validate(
     {
@@ -47,7 +47,7 @@ SETTINGS = Settings.model_validate(
 SIGNED = Path(__file__).parent / "signed"
 SIGNED_LISTS = {"InRelease": "InRelease", "Packages": "main_binary-amd64_Packages"}
 START = "archive.example_debian_dists_stable_"
-OTHER_KEY = Path(__file__).parents[1] / "audit" / "signed" / "other.gpg"
+OTHER_KEY = Path(__file__).parents[1] / "maintain" / "signed" / "other.gpg"
 INPUTS = BuildInputs({"debian-12": Base("x", "sha256:1", "layout")}, {}, Path("/uv"), "1")
 MIRRORS = b"debian https://mirror.example/debian\n"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 from imgbuild.inputs import local_prefix
 from imgbuild.inputs.local_prefix import digest_prefix, find_prefixes, probe, verify_prefix
 

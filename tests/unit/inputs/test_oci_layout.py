@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 from imgbuild.inputs.oci_layout import read_layout, unpack_archive, write_archive, write_layout
 
 EPOCH = 1767225600

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from test_fetched import dest, image, made, open_dest
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 from imgbuild.inputs.fetched import Listing, offline_contexts
 
 __all__ = ["dest", "image", "made", "open_dest"]

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from fake_uv import write_fake_uv
 
-from imgbuild.dockerfile.lockfile import HEADER
-from imgbuild.dockerfile.requirements import index_environment
-from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.core.errors import CheckFailedError, MachineError
+from imgbuild.core.settings import Settings
 from imgbuild.inputs.upstream_files import python_items
+from imgbuild.locks.lockfile import HEADER
+from imgbuild.locks.requirements import index_environment
 from imgbuild.matrix.images import Image
-from imgbuild.settings import Settings
-from imgbuild.sites import Sites
+from imgbuild.net.sites import Sites
 
 HEAD = 'lock-version = "1.0"\ncreated-by = "uv"\nrequires-python = ">=3.6"\n'
 DEBIAN, UBUNTU = "tf-2.2-cpu-debian", "tf-2.2-cpu-ubuntu"

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from test_fetched import OTHER_KEY, SIGNED, START, stored
 
-from imgbuild.errors import InputError
-from imgbuild.files import ContentStore, sha256
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import ContentStore, sha256
+from imgbuild.core.sources import Kind
 from imgbuild.inputs.signed_packages import verify_packages
-from imgbuild.sources import Kind
 
 KEYS = [SIGNED / "keyring.gpg"]
 PACKAGES = f"{START}main_binary-amd64_Packages"

@@ -18,7 +18,7 @@ import pytest
 from conftest import ROOT
 from project_copy import NO_ENGINE, copied
 
-from imgbuild.project import PARTS, Project
+from imgbuild.core.project import PARTS, Project
 
 FAMILY = "imgbuild/family/"
 REVISION_OF = """\

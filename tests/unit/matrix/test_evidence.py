@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.render import render_dockerfile
-from imgbuild.dockerfile.requirements import lock_family
-from imgbuild.errors import InputError
+from imgbuild.locks.requirements import lock_family
 from imgbuild.matrix.evidence import Evidence, read_evidence
 from imgbuild.matrix.gpus import gpu_support
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rules import find_rule_faults
-from imgbuild.project import Project
 
 
 def test_a_row_whose_wheel_was_not_read_can_be_locked_and_not_rendered(

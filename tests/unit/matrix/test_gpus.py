@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 from imgbuild.matrix import gpus
 from imgbuild.matrix.gpus import (
     GENERATIONS,

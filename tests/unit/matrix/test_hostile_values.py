@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from imgbuild.core.project import Project
+from imgbuild.core.yaml_file import Document, Location, read_document
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project
-from imgbuild.yaml_file import Document, Location, read_document
 
 HOSTILE = ["a\nRUN evil", 'x"; evil "', "$(evil)", "`evil`", "a;evil", "a'b", "a b", "a\\b", "\t"]
 #: For people only; never in a Dockerfile or a command. Line ends are refused in them too.

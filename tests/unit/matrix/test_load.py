@@ -9,12 +9,12 @@ import jsonschema
 import pytest
 import yaml
 
+from imgbuild.core.project import Project
+from imgbuild.core.yaml_file import read_document
 from imgbuild.matrix import schema
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.schema import SCHEMA_NAME, schema_text
-from imgbuild.project import Project
-from imgbuild.yaml_file import read_document
 from releases import release_of
 
 Edited = Callable[..., Path]

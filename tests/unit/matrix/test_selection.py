@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from imgbuild.errors import InputError
+from imgbuild.core.errors import InputError
 from imgbuild.matrix.known_names import parse_known_name
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import Selection, select_images

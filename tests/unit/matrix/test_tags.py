@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from imgbuild.matrix.images import all_images
+from imgbuild.core.yaml_file import read_document
+from imgbuild.matrix.images import all_images, planned_tags, tags_with_pins
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import find_image
-from imgbuild.matrix.tags import LONGEST_RELEASE, planned_tags, tags_with_pins
-from imgbuild.yaml_file import read_document
+from imgbuild.matrix.tags import LONGEST_RELEASE
 
 Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]

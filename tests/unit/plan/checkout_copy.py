@@ -8,14 +8,14 @@ from fake_engine import FakeEngine
 from project_copy import ProjectCopy, copied
 
 from imgbuild.build.context import BuildContext, BuildOptions
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, REPOSITORY, pin_labels
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.types import StoredImage
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs
 from imgbuild.plan.changes import parts_label
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.project import Project
-from imgbuild.settings import Settings
 from imgbuild.suites.results import suite_result
 from imgbuild.suites.store import ReportStore
 

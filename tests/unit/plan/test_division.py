@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from conftest import ROOT
 
+from imgbuild.core.project import Project
 from imgbuild.matrix.images import Image
 from imgbuild.plan.division import Work, divide, estimate_works, lower_bound, sum_seconds
-from imgbuild.project import Project
 
 
 def _longest(parts: list[list[Work]]) -> float:

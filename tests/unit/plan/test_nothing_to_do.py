@@ -10,9 +10,9 @@ from checkout_copy import SETTINGS, Checkout, built_checkout
 from project_copy import imgbuild
 from socket_server import SocketServer, socket_server
 
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.inputs import build_inputs as inputs
-from imgbuild.project import Project
 
 #: What only a build, a test or a download needs, by the names of its top packages.
 HEAVY = ("docker", "requests", "urllib3", "rich", "pytest", "testinfra")

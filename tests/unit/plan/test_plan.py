@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from imgbuild.dockerfile.lockfile import FOLDER
 from imgbuild.engine.types import StoredImage
+from imgbuild.locks.lockfile import FOLDER
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem, labels_are_consistent, make_plan, our_tags

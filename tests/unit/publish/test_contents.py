@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from fake_engine import FakeEngine
 
+from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.matrix.images import Image, resolve_image
-from imgbuild.matrix.tags import parts_of
+from imgbuild.matrix.images import Image, parts_of, resolve_image
 from imgbuild.publish.contents import check_contents, read_parts
 from imgbuild.suites.container import CONTAINER_LABEL, PROGRAM, ImageContents
 

@@ -10,9 +10,9 @@ from memory_registry import MemoryRegistry
 from published_images import RECORD, publish
 from suite_results import changed
 
+from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.dockerfile.labels import STANDIN, TAKEN_WHEEL
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.publish.extended_candidate import (
     ExtendedCandidate,
     approve_extended,

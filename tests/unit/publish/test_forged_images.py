@@ -8,11 +8,11 @@ from bench import EPOCH, EPOCH_SECONDS, NEW, OLD, Bench
 from memory_registry import MemoryRegistry
 
 from imgbuild.build.pull import PullSource
+from imgbuild.core.errors import CheckFailedError
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import input_tag
+from imgbuild.net.repository import OCI_MANIFEST
 from imgbuild.publish.candidate import approve
-from imgbuild.registry.repository import OCI_MANIFEST
 from imgbuild.suites.store import ReportStore
 
 NOT_BUILT = "there is no record that this machine built it"

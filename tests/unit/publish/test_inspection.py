@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from test_verification import NAME, OTHER, RETIRED, Bench, before_issue
 
+from imgbuild.core.project import Project
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag, record_tag
-from imgbuild.project import Project
+from imgbuild.net.repository import OCI_MANIFEST, Manifest
+from imgbuild.net.signing import RETIREMENT, Trust
 from imgbuild.publish.inspection import inspect_repository
 from imgbuild.publish.record import read_published
-from imgbuild.registry.repository import OCI_MANIFEST, Manifest
-from imgbuild.registry.signing import RETIREMENT, Trust
 
 
 @pytest.fixture

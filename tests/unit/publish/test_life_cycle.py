@@ -9,14 +9,14 @@ from memory_registry import MemoryRegistry
 from published_images import publish
 from test_verification import NAME, OTHER, Bench, before_issue
 
-from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.core.errors import CheckFailedError, InputError
+from imgbuild.core.project import Project
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag, record_tag
-from imgbuild.project import Project
+from imgbuild.net.repository import OCI_MANIFEST
+from imgbuild.net.signing import RETIREMENT, Signer, Trust
 from imgbuild.publish.life_cycle import delete_tags, find_old, retire, tags_to_delete
 from imgbuild.publish.record import END_OF_LIFE, Record, read_published
-from imgbuild.registry.repository import OCI_MANIFEST
-from imgbuild.registry.signing import RETIREMENT, Signer, Trust
 
 DAY = date(2026, 11, 25)
 #: The tag of a wheel that an earlier version stored.

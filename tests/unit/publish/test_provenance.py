@@ -10,11 +10,13 @@ from memory_registry import MemoryRegistry
 from published_images import RECORD
 from suite_results import stored
 
+from imgbuild.core.files import file_sha256, sha256
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings
 from imgbuild.dockerfile.labels import BASE_DIGEST, INPUT_PARTS
 from imgbuild.engine.types import StoredImage
-from imgbuild.files import file_sha256, sha256
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
+from imgbuild.net.repository import DamagedError
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.provenance import (
     LOCAL,
@@ -23,8 +25,6 @@ from imgbuild.publish.provenance import (
     read_configuration,
 )
 from imgbuild.publish.signed_image import SignedImage, read_provenances
-from imgbuild.registry.repository import DamagedError
-from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites
 from imgbuild.suites.results import attested_suites, suite_result
 

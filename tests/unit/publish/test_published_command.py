@@ -13,7 +13,7 @@ from registry_server import RegistryServer, registry_server
 from typer.testing import Result
 
 from imgbuild.cli.push_command import pushed_lines
-from imgbuild.errors import CheckFailedError
+from imgbuild.core.errors import CheckFailedError
 from imgbuild.publish.image_push import PushedImage
 from imgbuild.publish.push import PushResult
 

@@ -10,8 +10,10 @@ from memory_registry import MemoryRegistry
 from published_images import RECORD, publish
 
 from imgbuild.cli.published_command import published_json
-from imgbuild.http import LARGEST_ANSWER, Answer
 from imgbuild.matrix.tags import record_tag
+from imgbuild.net.http import LARGEST_ANSWER, Answer
+from imgbuild.net.repository import DamagedError
+from imgbuild.net.repository_client import LARGEST_DOCUMENT
 from imgbuild.publish.record import (
     ARTIFACT_TYPE,
     parse_record,
@@ -20,8 +22,6 @@ from imgbuild.publish.record import (
     read_published,
     read_record,
 )
-from imgbuild.registry.repository import DamagedError
-from imgbuild.registry.repository_client import LARGEST_DOCUMENT
 from imgbuild.suites.results import suite_result
 
 TAG, WHERE = RECORD.tag, "registry.test/app:1.record"

@@ -14,15 +14,15 @@ from memory_registry import MemoryRegistry, configuration_bytes
 from published_images import publish
 from suite_results import changed, stored
 
+from imgbuild.core.errors import CheckFailedError
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
+from imgbuild.net.repository import digest_of
+from imgbuild.net.signing import TYPES
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.image_push import Push, PushedImage
 from imgbuild.publish.record import Record, put_record, read_record
-from imgbuild.registry.repository import digest_of
-from imgbuild.registry.signing import TYPES
 from imgbuild.suites.results import suite_result
 from releases import release_of
 

@@ -17,15 +17,15 @@ from test_push import Bench as Pushes
 
 from imgbuild.build.context import image_locks
 from imgbuild.build.display import BuildDisplay
+from imgbuild.core.errors import CheckFailedError, InputError, MachineError
+from imgbuild.core.events import ImageState
+from imgbuild.core.project import Project, SettingsOptions
+from imgbuild.core.user_folders import state_dir
 from imgbuild.engine.types import RunOptions, StoredImage
-from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.events import ImageState
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project, SettingsOptions
 from imgbuild.publish import push as push_module
 from imgbuild.publish.push import PushOptions, PushResult, push_all, push_images
 from imgbuild.suites.container import CONTAINER_LABEL, make_label
-from imgbuild.user_folders import state_dir
 
 NAMES = (NAME, "tf-2.1-cpu-debian", "tf-2.0-cpu-debian")
 

@@ -8,9 +8,9 @@ from fake_engine import FakeEngine
 from project_copy import command
 from test_extended_candidate import LABELS, REFERENCE
 
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import InputError
-from imgbuild.project import Project
 from imgbuild.publish import push as push_module
 from imgbuild.publish.push import PushOptions, PushResult
 

@@ -12,11 +12,13 @@ from test_push import NAME, REPORT, id_of
 from test_push_races import PausedPush, WatchedTags, shared_signatures
 from test_push_signed import SignedBench
 
+from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.project import Project
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
-from imgbuild.project import Project
+from imgbuild.net.repository import Manifest
+from imgbuild.net.signing import Trust
 from imgbuild.publish import verification
 from imgbuild.publish.extended_candidate import ExtendedCandidate
 from imgbuild.publish.inspection import inspect_repository
@@ -29,8 +31,6 @@ from imgbuild.publish.provenance import (
 from imgbuild.publish.record import Record, put_record, read_published
 from imgbuild.publish.signed_image import read_provenances, record_differences
 from imgbuild.publish.verification import verify_image
-from imgbuild.registry.repository import Manifest
-from imgbuild.registry.signing import Trust
 
 FIRST, SECOND = "1-20261120.1", "1-20261120.2"
 BASE = f"registry.example.org/ml/tensorflow:2.2-cpu@{DIGEST}"

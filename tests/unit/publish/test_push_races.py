@@ -10,7 +10,7 @@ from memory_registry import MemoryRegistry
 from test_push import FIRST, NAME
 from test_push_signed import FakeSigner, SignedBench, provenance
 
-from imgbuild.errors import ImgbuildError, MachineError
+from imgbuild.core.errors import ImgbuildError, MachineError
 from imgbuild.matrix.images import Image
 
 #: More requests than a push makes.

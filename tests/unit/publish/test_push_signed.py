@@ -9,13 +9,13 @@ import pytest
 from memory_registry import MemoryRegistry
 from test_push import FIRST, MOVING, NAME, SECOND, Bench, id_of, place_image
 
-from imgbuild.errors import CheckFailedError
+from imgbuild.core.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import push_tag
+from imgbuild.net.repository import DOCKER_MANIFEST, Manifest
 from imgbuild.publish.image_push import Push
 from imgbuild.publish.provenance import BUILD_TYPE
 from imgbuild.publish.record import Record
-from imgbuild.registry.repository import DOCKER_MANIFEST, Manifest
 
 
 @dataclass

@@ -4,10 +4,10 @@ from datetime import date
 
 import pytest
 
+from imgbuild.core.errors import InputError
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import InputError
-from imgbuild.matrix.images import Image
-from imgbuild.matrix.tags import LONGEST_RELEASE, RELEASE, planned_tags
+from imgbuild.matrix.images import Image, planned_tags
+from imgbuild.matrix.tags import LONGEST_RELEASE, RELEASE
 from imgbuild.publish import existing
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.existing import check_release, next_release, releases_in

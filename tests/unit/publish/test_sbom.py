@@ -11,17 +11,17 @@ from cyclonedx.validation.json import JsonStrictValidator
 from fake_engine import FakeEngine
 from packageurl import PackageURL
 
+from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings
 from imgbuild.dockerfile.labels import INPUT_PARTS, pin_labels
-from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError
 from imgbuild.inputs.build_inputs import list_downloads
+from imgbuild.locks.lockfile import read_lock
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.digest import SHORT, InputReader
-from imgbuild.project import Project
 from imgbuild.publish import sbom
-from imgbuild.settings import Settings
 from imgbuild.suites.container import PROGRAM, ImageContents
 
 ID, CPU, CONDA = "sha256:id", "tf-2.2-cpu-debian", "tf-1.10-cpu-ubuntu"

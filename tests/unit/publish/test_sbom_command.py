@@ -7,10 +7,10 @@ from fake_engine import FakeEngine
 from project_copy import command
 
 from imgbuild.build.context import image_locks
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.project import Project
+from imgbuild.core.user_folders import state_dir
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import InputError, MachineError
-from imgbuild.project import Project
-from imgbuild.user_folders import state_dir
 
 
 @pytest.mark.parametrize(

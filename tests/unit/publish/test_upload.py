@@ -8,8 +8,8 @@ import pytest
 from fake_engine import FakeEngine
 from memory_registry import MemoryRegistry
 
+from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.publish.upload import note_path, remove_left_tag, upload
 
 ID, NAME, REFERENCE = f"sha256:{'a' * 64}", "tf-2.2-cpu-debian", "registry.test/app:one"

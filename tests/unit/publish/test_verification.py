@@ -12,20 +12,20 @@ from memory_registry import MemoryRegistry
 from published_images import RECORD
 from suite_results import stored
 
+from imgbuild.core.errors import InputError, MachineError
+from imgbuild.core.project import Project
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.dockerfile.labels import NAME as NAME_LABEL
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import InputError, MachineError
-from imgbuild.matrix.images import Image
-from imgbuild.matrix.tags import input_tag, planned_tags
-from imgbuild.project import Project
+from imgbuild.matrix.images import Image, planned_tags
+from imgbuild.matrix.tags import input_tag
+from imgbuild.net.repository import OCI_MANIFEST, Manifest, digest_of
+from imgbuild.net.signing import RETIREMENT, TYPES, Trust
 from imgbuild.publish import verification as module
 from imgbuild.publish.provenance import BUILD_TYPE, read_configuration
 from imgbuild.publish.record import Record, put_record
 from imgbuild.publish.signed_image import read_provenances, record_differences
 from imgbuild.publish.verification import VerifiedFact, verify_image
-from imgbuild.registry.repository import OCI_MANIFEST, Manifest, digest_of
-from imgbuild.registry.signing import RETIREMENT, TYPES, Trust
 from imgbuild.suites.results import Check, suite_result
 
 NAME, OTHER = "tf-2.2-cpu-debian", "tf-2.1-cpu-debian"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from project_copy import command
 
-import imgbuild.reproduction
+import imgbuild.maintain.reproduction
 import imgbuild.suites.container
-from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.publish import verification
 from imgbuild.publish.verification import VerifiedFact
 
@@ -33,7 +33,7 @@ def rebuilt(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(name)
         return SimpleNamespace(same=len(names) == 1)
 
-    monkeypatch.setattr(imgbuild.reproduction, "reproduce", reproduce)
+    monkeypatch.setattr(imgbuild.maintain.reproduction, "reproduce", reproduce)
     monkeypatch.setattr(imgbuild.suites.container, "require_docker_client", lambda: None)
     return names
 

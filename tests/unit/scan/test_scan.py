@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from bombs import UNPACKED, memory_below, understated, zip_file
 
-from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.http import Answer, HttpClient
+from imgbuild.core.errors import CheckFailedError, InputError, MachineError
+from imgbuild.core.settings import Settings
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Accepted
+from imgbuild.net.http import Answer, HttpClient
+from imgbuild.net.sites import Sites
 from imgbuild.scan import osv
 from imgbuild.scan.findings import (
     Scan,
@@ -27,8 +29,6 @@ from imgbuild.scan.findings import (
 )
 from imgbuild.scan.osv import Known, Package, ask, list_packages, read
 from imgbuild.scan.updates import Update, read_updates
-from imgbuild.settings import Settings
-from imgbuild.sites import Sites
 
 TODAY = date(2026, 11, 25)
 OPENSSL = Package("Debian:12", "openssl", "3.0.15-1~deb12u1")
@@ -99,7 +99,7 @@ def test_osv_is_asked_for_all_pages_of_all_packages(monkeypatch: pytest.MonkeyPa
 def test_what_is_no_answer_of_osv_is_not_nothing_found(
     answer: object, status: int, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("imgbuild.sites._TRIES", 1)
+    monkeypatch.setattr("imgbuild.net.sites._TRIES", 1)
     with pytest.raises(kind):
         asked_of_osv([PILLOW], lambda _: answer, monkeypatch, status)
 

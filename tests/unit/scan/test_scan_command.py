@@ -13,7 +13,7 @@ from project_copy import NO_ENGINE, invoke
 from typer.testing import Result
 
 from imgbuild.cli import scan_command
-from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.scan.findings import Scan, SecurityFinding
 from imgbuild.scan.osv import Package
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from bench import Bench
 
+from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.scan import updates
 from imgbuild.scan.updates import STATUS, find_updates, make_status, read_status, read_updates
 

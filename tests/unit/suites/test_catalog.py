@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.errors import InputError
-from imgbuild.project import Project
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
 from imgbuild.suites.catalog import (
     choose_suites,
     code_digest,

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 from fake_engine import FakeContainer, FakeEngine, OfferingEngine
 
+from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.engine.types import LabelledObject, RunOptions, StoredImage
-from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image
 from imgbuild.suites import container as container_module
 from imgbuild.suites.container import (

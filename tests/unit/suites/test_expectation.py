@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from expectation import parse_expectation
 
+from imgbuild.core.project import Project
 from imgbuild.matrix.images import Image
-from imgbuild.project import Project
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.expectation import expectation
 

@@ -7,9 +7,9 @@ from fake_engine import FakeEngine
 from project_copy import command
 
 from imgbuild.cli.test_command import expected_target
+from imgbuild.core.errors import InputError
 from imgbuild.dockerfile.labels import ADDED, NAME
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import InputError
 
 
 @pytest.mark.parametrize(

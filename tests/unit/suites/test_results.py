@@ -15,8 +15,8 @@ import pytest
 from suite_results import changed, stored
 from suite_samples import FAILED, HOROVOD, LATE, NO_GPU, PINS, SKIPS, SOME_GPU, report_of
 
-from imgbuild.errors import CheckFailedError
-from imgbuild.outcome import Outcome
+from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.outcome import Outcome
 from imgbuild.suites.results import RUN_AGAIN, Check, SuiteResult, read_results, suite_result
 from imgbuild.suites.session import render_summary
 from imgbuild.suites.store import ReportStore

@@ -18,8 +18,8 @@ from suite_results import changed
 from suite_samples import FAILED, NO_GPU, PINS, SOME_GPU, report_of
 
 from imgbuild.cli.test_command import raise_failures
-from imgbuild.errors import CheckFailedError
-from imgbuild.project import Project
+from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.project import Project
 from imgbuild.suites import session as session_module
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import Report, SuiteResult

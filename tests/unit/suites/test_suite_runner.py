@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from fake_engine import FakeEngine, OfferingEngine
 
+from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.outcome import Outcome
+from imgbuild.core.project import Project
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError
-from imgbuild.outcome import Outcome
-from imgbuild.project import Project
 from imgbuild.suites import runner
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import Check

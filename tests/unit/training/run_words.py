@@ -7,7 +7,7 @@ from pathlib import Path
 from conftest import ROOT
 from project_copy import NO_ENGINE, invoke
 
-from imgbuild.errors import ImgbuildError
+from imgbuild.core.errors import ImgbuildError
 
 PROGRAM = ("--", "python", "train.py")
 #: No settings of this checkout, no engine.

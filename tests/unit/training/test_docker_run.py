@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from run_words import IMAGE, PROGRAM, docker_lines, printed, ran
 
-from imgbuild.errors import MachineError
+from imgbuild.core.errors import MachineError
 from imgbuild.training.docker_run import run_job
 from imgbuild.training.training_job import TrainingJob
 

@@ -7,7 +7,7 @@ import pytest
 from run_words import IMAGE, PROGRAM, PUSHED, docker_lines, printed, ran
 
 from imgbuild.cli import own_words
-from imgbuild.text import printable
+from imgbuild.core.text import printable
 
 SLURM, COMPOSE, MPIJOB, TFJOB = (
     ("--format", form) for form in ("slurm", "compose", "mpijob", "tfjob")

@@ -7,9 +7,9 @@ import pytest
 from fake_engine import FakeEngine
 from run_words import IMAGE, PROGRAM, ran
 
+from imgbuild.core.errors import CheckFailedError
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import CheckFailedError
-from imgbuild.registry.signing import Trust
+from imgbuild.net.signing import Trust
 from imgbuild.suites.store import ReportStore
 from imgbuild.training.training_job import TrainingJob
 
@@ -22,7 +22,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     stored = StoredImage(ID, (IMAGE, "me/own:1"), {"imgbuild.name": "tf-2.2-cpu-debian"})
     made = FakeEngine([stored])
     monkeypatch.setattr("imgbuild.engine.client.Engine", lambda _: made)
-    monkeypatch.setattr("imgbuild.process.find_program", lambda *_: "/bin/docker")
+    monkeypatch.setattr("imgbuild.core.process.find_program", lambda *_: "/bin/docker")
     return made
 
 

@@ -1,1 +1,0 @@
-"""Compare the pins of the matrix with the artifacts; none of them is run."""

@@ -1,1 +1,0 @@
-"""List the images that changed or are not published, as jobs of a CI system."""

@@ -1,0 +1,1 @@
+"""Modules that know nothing of images: errors, files, processes, YAML, settings."""

@@ -1,0 +1,95 @@
+"""Recognize files of other tools that people give as requirement files, by their contents."""
+
+import re
+from pathlib import Path
+
+from imgbuild.core.errors import InputError
+
+#: A line of ``conda list --export`` or ``--explicit``: each has a version and a build.
+_CONDA_LINE = re.compile(
+    r"@EXPLICIT|[\w.-]+==?[^\s=,]+=\S+|https?://[^\s#]+\.(?:tar\.bz2|conda)(?:#\S*)?"
+)
+# Each of these patterns matches a line in one way alone: a long file takes no longer than its size.
+_EMPTY = r"[ \t\r]*(?:#.*)?\n"
+_ENVIRONMENT = re.compile(rf"^dependencies:{_EMPTY}(?:{_EMPTY})*[ \t]*- ", re.MULTILINE)
+_TABLE = r"^[ \t]*\[{}\][ \t\r]*(?:#.*)?$"
+
+
+def _table(name: str) -> re.Pattern[str]:
+    return re.compile(_TABLE.format(name), re.MULTILINE)
+
+
+_EXPORT = "write its packages into a file of pip's form, `{}`, and give that one"
+_WHEEL = (
+    "build a wheel of the project, `pip wheel --no-deps -w dist .`, and write its path, "
+    "dist/NAME.whl, into a requirements file"
+)
+#: A pattern of the text, the name of such a file, and the way to use it.
+_FORMATS = (
+    (
+        _table(r"\[packages\]"),
+        "pylock.toml",
+        _EXPORT.format("uv pip compile pylock.toml -o requirements.txt"),
+    ),
+    (
+        re.compile(r"^metadata-files|^content-hash = ", re.MULTILINE),
+        "poetry.lock",
+        _EXPORT.format("poetry export --without-hashes -o requirements.txt"),
+    ),
+    (
+        _table(r"\[package\]"),
+        "uv.lock",
+        _EXPORT.format("uv export --no-emit-project --no-hashes -o requirements.txt"),
+    ),
+    (
+        re.compile(r'\A\s*\{\s*"_meta":'),
+        "Pipfile.lock",
+        _EXPORT.format("pipenv requirements | grep -v ^-i > requirements.txt"),
+    ),
+    (
+        _table(r"(?:\[source\]|packages|dev-packages)"),
+        "Pipfile",
+        _EXPORT.format("pipenv lock && pipenv requirements | grep -v ^-i > requirements.txt"),
+    ),
+    (
+        _table(r"tool\.poetry(?:\.dependencies)?"),
+        "pyproject.toml of Poetry",
+        _EXPORT.format("poetry export --without-hashes -o requirements.txt"),
+    ),
+    (
+        _table(r"(?:project|build-system|dependency-groups|tool\.[\w.-]+)"),
+        "pyproject.toml",
+        _EXPORT.format("uv export --no-emit-project --no-hashes -o requirements.txt"),
+    ),
+    (_table(r"(?:metadata|options(?:\.[\w.]+)?)"), "setup.cfg", _WHEEL),
+    (
+        re.compile(r"^(?:\w+\.)?setup\(", re.MULTILINE),
+        "setup.py",
+        _WHEEL,
+    ),
+)
+
+
+def is_conda_list(text: str) -> bool:
+    """Return whether a text is what ``conda list --export`` or ``--explicit`` writes."""
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("#")]
+    return bool(lines) and all(map(_CONDA_LINE.fullmatch, lines))
+
+
+def is_conda_file(text: str) -> bool:
+    """Return whether a text is an ``environment.yml``, or a list of conda."""
+    return bool(_ENVIRONMENT.search(text)) or is_conda_list(text)
+
+
+def require_requirements(path: Path, text: str) -> None:
+    """Raise InputError if a text is of another tool's form, with the command that converts it."""
+    if is_conda_file(text):
+        what, way = "a file of conda", f"give it as --conda-file {path}"
+    else:
+        what, way = next(
+            ((name, way) for form, name, way in _FORMATS if form.search(text)), ("", "")
+        )
+        what = f"a {what}" if what else ""
+    if what:
+        raise InputError(f"{path}: this is {what}, not a requirements file of pip: {way}.")

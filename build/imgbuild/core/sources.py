@@ -1,0 +1,35 @@
+"""The files that a build downloads, each by its sha256."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import pydantic.dataclasses
+
+from imgbuild.core.scalars import Sha256
+
+#: A name in one folder: also what apt (``1%3a2.0~rc1``) and the Python index call their files.
+StoredName = Annotated[str, pydantic.Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+%~!:@-]*$")]
+
+
+class Kind(StrEnum):
+    DOWNLOAD = "download"
+    CONDA = "conda-package"
+    PYTHON = "python-distribution"
+    APT_LIST = "apt-list"
+    APT_PACKAGE = "apt-package"
+    APT_MIRRORS = "apt-mirrors"
+
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class Source:
+    """One file. ``size`` is in bytes, if it is known beforehand.
+
+    Without ``url`` it was made on the machine of `imgbuild fetch`. ValueError: the name is a path,
+    or the sha256 is not one.
+    """
+
+    name: StoredName
+    url: str
+    sha256: Sha256
+    size: int | None = None
+    kind: Kind = Kind.DOWNLOAD

@@ -1,0 +1,262 @@
+"""Read YAML files as validated models; every fault is reported with its ``file:line:column``.
+
+Scalars stay the text that was written: ``2.10`` is the string "2.10", never the number 2.1.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import read_user_file
+from imgbuild.core.text import count_text
+
+try:
+    from yaml import CSafeLoader as _Loader
+except ImportError:  # PyYAML without libyaml: the same language, ten times slower
+    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+
+#: The tags that a plain value, list or mapping may have; `<<` and `=` are ordinary words here.
+_TAGS = {*_Loader.yaml_constructors, "tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"}
+#: Limit for nested lists and mappings; libyaml stops only at the end of the machine's stack.
+DEEPEST = 100
+#: Limits for the bytes of a file and the characters of a value; our matrix has a tenth of both.
+LARGEST, LONGEST = 250_000, 2000
+#: Limit for the faults that are named; further ones often follow from them.
+_NAMED = 50
+
+Location = tuple[str | int, ...]
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class Section(BaseModel):
+    """A part of a file as a frozen model; unknown keys are faults.
+
+    A field with an alias is known by that alone, in code as in files.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong with a document."""
+
+    location: Location
+    message: str
+
+
+@dataclass
+class Document:
+    """A parsed file: plain values (dict, list, str) and where each of them was written."""
+
+    path: Path
+    value: Any = None
+    marks: dict[Location, tuple[int, int]] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    _seen: set[int] = field(default_factory=set)
+
+    def position(self, location: Location) -> str:
+        """Return ``file:line:column`` of ``location``, or of what encloses it most closely."""
+        line, column = self._mark(location)
+        return f"{self.path.name}:{line}:{column}"
+
+    def reject(self, faults: list[Fault]) -> InputError:
+        """Return the error that names every fault, in the order of the file."""
+        ordered = sorted(faults, key=lambda fault: self._mark(fault.location))
+        lines = [f"{self.position(fault.location)}: {fault.message}" for fault in ordered[:_NAMED]]
+        count = count_text(len(faults), "fault")
+        count += f", the first {_NAMED} of them above" if len(faults) > _NAMED else ""
+        return InputError("\n".join([*lines, f"{self.path}: {count}; nothing was done."]))
+
+    def _mark(self, location: Location) -> tuple[int, int]:
+        while location and location not in self.marks:
+            location = location[:-1]
+        return self.marks.get(location, (1, 1))
+
+    def plain(self, node: yaml.Node, location: Location = ()) -> Any:  # noqa: ANN401
+        """Return a node as a plain value; note where it stood, and its faults."""
+        self.marks.setdefault(location, _mark(node))
+        if id(node) in self._seen:
+            self._add_fault(location, "aliases (*name) are not allowed; write the value out")
+            return None
+        self._seen.add(id(node))
+        if node.tag not in _TAGS:
+            self._add_fault(location, "tags (!name) are not allowed; write the plain value")
+            return None
+        if isinstance(node, yaml.MappingNode):
+            return self._read_mapping(node, location)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.plain(item, (*location, i)) for i, item in enumerate(node.value)]
+        if len(node.value) > LONGEST:
+            message = f"over {LONGEST} characters; no key and no value is that long"
+            raise self.reject([Fault(location, message)])
+        return node.value
+
+    def _read_mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._add_fault(location, "a key must be a plain word")
+                continue
+            key, inner = key_node.value, (*location, key_node.value)
+            here = (*inner, "<key>")
+            self.marks[here] = _mark(key_node)
+            if self.plain(key_node, here) is None:
+                continue
+            if key in result:
+                line, column = self.marks[inner]
+                self._add_fault(here, f"key {key!r} is already set on line {line}, column {column}")
+                continue
+            self.marks[inner] = _mark(key_node)
+            result[key] = self.plain(value_node, inner)
+        return result
+
+    def _add_fault(self, location: Location, message: str) -> None:
+        self.faults.append(Fault(location, message))
+
+
+class _ShallowLoader(_Loader):
+    """Refuses a file before what composes it, calling itself, would end the process."""
+
+    _depth = 0
+
+    def descend_resolver(self, current_node: yaml.Node | None, _: object) -> None:
+        """Note that a node inside of another begins: what both loaders call for each."""
+        self._depth += 1
+        if current_node and self._depth > DEEPEST + 1:
+            problem = f"over {DEEPEST} lists and mappings in each other; nothing was done"
+            raise yaml.MarkedYAMLError(None, None, problem, current_node.start_mark)
+
+    def ascend_resolver(self) -> None:
+        self._depth -= 1
+
+
+def read_document(path: Path) -> Document:
+    """Return the YAML document in ``path``.
+
+    InputError: the file cannot be read, is not UTF-8, is not YAML, or is beyond the limits.
+    """
+    document = Document(path)
+    text = read_user_file(path, largest=LARGEST)
+    try:
+        node = yaml.compose(text, Loader=_ShallowLoader)
+        document.value = {} if node is None else document.plain(node)
+    except yaml.MarkedYAMLError as error:
+        mark, what = error.problem_mark or error.context_mark, error.problem or error.context
+        place = f"{path.name}:{mark.line + 1}:{mark.column + 1}" if mark else path.name
+        raise InputError(f"{place}: not YAML as imgbuild reads it: {what}.") from error
+    except yaml.YAMLError as error:
+        raise InputError(f"{path.name}: not YAML: {error}.") from error
+    return document
+
+
+def _mark(node: yaml.Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+def load_model(path: Path, model: type[ModelT]) -> ModelT:
+    """Return the file at ``path`` as ``model``.
+
+    InputError: every fault of the document, each with its position and what is allowed.
+    """
+    document = read_document(path)
+    parsed, faults = check(document, model)
+    if parsed is None or faults:
+        raise document.reject(faults)
+    return parsed
+
+
+def check(document: Document, model: type[ModelT]) -> tuple[ModelT | None, list[Fault]]:
+    """Return the model (``None`` if it cannot be made) and every fault found on the way."""
+    try:
+        return model.model_validate(document.value), list(document.faults)
+    except ValidationError as error:
+        items = [dict(item) for item in error.errors()]
+        faults = [
+            _explain(document, model, item) for item in items if not _is_consequence(item, items)
+        ]
+        return None, [*document.faults, *faults]
+
+
+#: Messages for pydantic's error types.
+_WORDS = {
+    "missing": "missing key {name!r}",
+    "union_tag_invalid": "{tag!r} is not allowed; allowed: {expected_tags}",
+    "literal_error": "{got!r} is not allowed; allowed: {expected}",
+    "value_error": "{error}",
+    "tuple_type": "{name} must be a list",
+    "list_type": "{name} must be a list",
+    "too_short": "{name} must be a list that is not empty",
+    "string_type": "{name} must be text",
+    "bool_parsing": "{name} must be true or false",
+    "int_parsing": "{name} must be a whole number",
+    "float_parsing": "{name} must be a number",
+    "greater_than_equal": "{name} must be at least {ge}",
+    "less_than_equal": "{name} must be at most {le}",
+    **dict.fromkeys(
+        ("model_type", "model_attributes_type", "dict_type"),
+        "{name} must be a mapping (key: value)",
+    ),
+}
+
+
+def _is_consequence(item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
+    """Whether a finding only follows from another: a list is short when its items are wrong."""
+    if item["type"] != "too_short" or not item["input"]:
+        return False
+    place = item["loc"]
+    return any(other["loc"][: len(place)] == place != other["loc"] for other in items)
+
+
+def _explain(document: Document, model: type[BaseModel], item: dict[str, Any]) -> Fault:
+    """Return pydantic's finding in this project's words."""
+    kind, path, got = item["type"], item["loc"], item["input"]
+    name = str(path[-1]) if path else "the document"
+    name = "an entry" if path and isinstance(path[-1], int) else name
+    location: Location = ()
+    for part in path:  # without what pydantic adds: tags of unions, ``[key]``
+        if (*location, part) in document.marks:
+            location = (*location, part)
+    said, context = _WORDS.get(kind), item.get("ctx", {})
+    if kind == "union_tag_not_found":  # named as 'source' | 'from': the model's and the file's
+        message = f"missing key {context['discriminator'].rpartition(' ')[2]}"
+    elif kind == "extra_forbidden":
+        message = f"unknown key {name!r}; allowed: {_keys_at(model, path[:-1]) or 'none'}"
+    elif said:
+        message = said.format(name=name, got=got, **context)
+    else:
+        types: dict[type, str] = {str: repr(got), dict: "a mapping", list: "a list"}
+        value = types.get(type(got), "a value of another type")
+        said = item["msg"].removesuffix(".").replace("Input should", f"{name} should")
+        message = f"{said} (found {value})"
+    return Fault(location, message)
+
+
+def _keys_at(model: type[BaseModel], location: Location) -> str:
+    """Return the keys that the model at ``location`` knows, by the names used in the file."""
+    models = [model]
+    for part in location:  # a key of a table, or pydantic's tag of a union, leads nowhere
+        inner: list[type[BaseModel]] = []
+        for outer in models:
+            for key, info in outer.model_fields.items():
+                if part in {key, info.alias}:
+                    inner += find_models(info.annotation)
+        models = inner or models
+    keys: set[str] = set()
+    for known in models:
+        keys |= {info.alias or key for key, info in known.model_fields.items()}
+    return ", ".join(sorted(keys))
+
+
+def find_models(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401
+    """Return the models that a type consists of."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    models: list[type[BaseModel]] = []
+    for argument in get_args(annotation):
+        models += find_models(argument)
+    return models

@@ -1,0 +1,1 @@
+"""Commands for maintainers of a family: audit, add, CI jobs, clean, reproduce."""

@@ -1,0 +1,259 @@
+"""Find and remove what imgbuild leaves on this machine: images, build cache, killed runs."""
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from imgbuild.build.context import image_locks
+from imgbuild.build.image_build import TEMPORARY_NAMES
+from imgbuild.core.errors import ImgbuildError
+from imgbuild.core.files import abandoned_work, is_locked, lock_owner, remove_tree
+from imgbuild.core.text import count_text
+from imgbuild.dockerfile.labels import NAME, REPOSITORY
+from imgbuild.engine.client import Engine
+from imgbuild.engine.discovery import Buildx, cache_size, empty_cache
+from imgbuild.inputs.oci_layout import REPOSITORY as BASE_REPOSITORY
+from imgbuild.inputs.oci_layout import short_id
+from imgbuild.matrix.images import STANDIN_HOST
+from imgbuild.plan.plan import labels_are_consistent, our_tags
+from imgbuild.publish.upload import note_path, remove_left_tag
+from imgbuild.suites.container import CONTAINER_LABEL, machine_digest
+from imgbuild.suites.runner import folder_name
+from imgbuild.suites.store import ReportStore
+
+#: How long logs are kept, in seconds.
+OLD = 30 * 24 * 3600
+#: The longest that mmdebstrap works, in seconds: the name of its folder has no process id.
+LONG = 3600
+#: A folder of `scratch_folder` for a base image: user id, image, digest of its recipe, 8 at random.
+_SCRATCH = re.compile(r"imgbuild-[0-9]+-[a-z0-9.-]+-[0-9a-f]{12}-[a-z0-9_]{8}")
+
+
+class CleanupKind(StrEnum):
+    LEFTOVERS = "leftovers"
+    UNTAGGED = "untagged"
+    WORK = "work"
+    IMAGES = "images"
+    BUILD_CACHE = "build-cache"
+
+
+#: The kinds that are removed by default.
+DEFAULT = frozenset({CleanupKind.LEFTOVERS, CleanupKind.UNTAGGED, CleanupKind.WORK})
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """Something that imgbuild made. ``size`` is in bytes, ``since`` in seconds since 1970.
+
+    ``remove`` returns False where somebody has begun to use it. ``image`` is the image of the
+    matrix whose lock removing it needs; empty for something of any image. ``blocked_by`` is why it
+    must stay, if it must.
+    """
+
+    kind: CleanupKind
+    name: str
+    why: str
+    remove: Callable[[], object]
+    size: int = 0
+    since: int | None = None
+    image: str | None = None
+    blocked_by: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        facts = {name: getattr(self, name) for name in ("kind", "name", "why", "size", "since")}
+        return {**facts, "kept": self.blocked_by}
+
+
+def find_garbage(  # noqa: PLR0913 - the places where to look
+    engine: Engine | None,
+    state: Path,
+    cache: Path,
+    *,
+    elsewhere: bool = False,
+    repository: str | None = None,
+    builders: Sequence[Buildx | None] = (None,),
+) -> tuple[Garbage, ...]:
+    """Return all that can be removed, in the order of removing.
+
+    ``engine`` is one that answers, ``state`` and ``cache`` are this user's folders. ``elsewhere``
+    includes what other state folders left on the engine, whose locks are not visible, and images
+    that were built for another ``repository``. ``builders`` are those whose build cache counts;
+    None in it is the engine's own.
+    """
+    findings: list[Garbage] = []
+    if engine:
+        findings += _find_leftovers(engine, state, elsewhere=elsewhere)
+        findings += _find_images(engine, state, repository, elsewhere=elsewhere)
+    findings += _find_build_caches(engine, builders)
+    findings += _find_work(state, cache)
+    locks = state / "locks"
+    return tuple(
+        replace(finding, blocked_by=_lock_owner(finding.image, locks)) for finding in findings
+    )
+
+
+def remove_garbage(
+    findings: Iterable[Garbage], engine: Engine | None, state: Path
+) -> Iterator[Garbage]:
+    """Remove what was found; yield each as it then is: ``blocked_by`` says why it still exists."""
+    for finding in findings:
+        problem = finding.blocked_by or _remove(finding, engine, state / "locks")
+        yield replace(finding, blocked_by=problem)
+
+
+def _remove(finding: Garbage, engine: Engine | None, locks: Path) -> str | None:
+    """Remove something; return why it is still there, if it is."""
+    locked = [finding.image] if finding.image else []
+    try:
+        with image_locks(locked, engine.host if engine else None, locks):
+            return "it is in use" if finding.remove() is False else None
+    except (ImgbuildError, OSError) as error:
+        return str(error)
+
+
+def _lock_owner(image: str | None, locks: Path) -> str | None:
+    """Return why something of an image must stay: a process holds its lock."""
+    if image is None:
+        return None
+    for lock in sorted(locks.glob(f"*-{image}.lock" if image else "*.lock")):
+        if is_locked(lock):
+            return f"process {lock_owner(lock)} is at work on it"
+    return None
+
+
+def _find_build_caches(
+    engine: Engine | None, builders: Sequence[Buildx | None]
+) -> Iterator[Garbage]:
+    kind = CleanupKind.BUILD_CACHE
+    for buildx in builders:
+        if buildx and (used := cache_size(buildx)):
+            name, remove = str(buildx.builder), partial(empty_cache, buildx)
+            why = f"{used} of this builder; its next builds start from nothing"
+            yield Garbage(kind, name, why, remove)
+        elif not buildx and engine and (sizes := engine.build_cache()):
+            why = "of every project on this engine; the next builds start from nothing"
+            name = count_text(len(sizes), "record")
+            yield Garbage(kind, name, why, engine.empty_build_cache, sum(sizes))
+
+
+def _find_leftovers(engine: Engine, state: Path, *, elsewhere: bool) -> Iterator[Garbage]:
+    """Yield containers and networks of killed tests, and temporary names of killed runs."""
+    kind, own_place = CleanupKind.LEFTOVERS, machine_digest(state)
+    for items, remove_item in (
+        (engine.containers(CONTAINER_LABEL), engine.remove_container),
+        (engine.networks(CONTAINER_LABEL), engine.remove_network),
+    ):
+        for item in items:
+            image, _, place = item.labels[CONTAINER_LABEL].rpartition("@")
+            image = folder_name(image)  # any image can have this label
+            here = place == own_place
+            if here or elsewhere:
+                origin = "" if here else f", by another state folder ({place})"
+                yield Garbage(
+                    kind,
+                    item.id[:12],
+                    f"of a test of {image}{origin}",
+                    partial(remove_item, item.id),
+                    since=item.created or None,
+                    image=image if here else None,
+                )
+    own_prefix = f"{TEMPORARY_NAMES}:{own_place}-"
+    for stored in engine.find_named(TEMPORARY_NAMES):
+        for name in stored.tags:
+            if name.startswith(own_prefix):
+                why = "temporary name of a build that was killed"
+                yield Garbage(kind, name, why, partial(engine.untag, name), image="")
+    for note in sorted(note_path(state, engine, "*").parent.glob("*.json")):
+        why = "temporary tag of a push that was killed"
+        remove, since = partial(remove_left_tag, engine, note), int(note.stat().st_mtime)
+        yield Garbage(kind, note.stem, why, remove, since=since, image=note.stem)
+
+
+def _find_images(
+    engine: Engine, state: Path, repository: str | None, *, elsewhere: bool
+) -> Iterator[Garbage]:
+    was_to_test = ReportStore(state / "reports").was_to_test
+    for image in engine.images(NAME):
+        names, name = our_tags(image), folder_name(image.labels[NAME])
+        family = image.labels.get(REPOSITORY, "").removeprefix(STANDIN_HOST)
+        foreign = repository not in {None, family}
+        # One with tags of others only is theirs now; an untagged one may await its tests.
+        if (image.tags and not names) or not labels_are_consistent(image):
+            continue
+        if not elsewhere and (foreign or not (names or was_to_test(image.id))):
+            continue
+        kind, why = CleanupKind.UNTAGGED, "without a tag: it did not pass its tests"
+        if names:
+            kind, why = CleanupKind.IMAGES, "tagged by imgbuild"
+        shown = ", ".join(names) or f"{short_id(image.id)} ({name})"
+        remove = partial(_remove_image, engine, image.id, names)
+        yield Garbage(kind, shown, why, remove, image.size, image=name)
+    for base in engine.find_named(BASE_REPOSITORY):
+        tags = [tag for tag in base.tags if tag.startswith(f"{BASE_REPOSITORY}:")]
+        # The name of one that imgbuild made ends with its own id.
+        if any(tag.endswith(f"-{short_id(base.id)}") for tag in tags):
+            why = "base image; made again when needed"
+            remove = partial(_remove_image, engine, base.id, tags)
+            yield Garbage(CleanupKind.IMAGES, ", ".join(tags), why, remove, base.size, image="")
+
+
+def _find_work(state: Path, cache: Path) -> Iterator[Garbage]:
+    """Yield the folders that killed processes left, and, as one, the old logs."""
+    half_made = [
+        path
+        for path in cache.glob("*/.*.tmp-*")
+        if not is_locked(path.with_name(f"{path.name.rpartition('.tmp-')[0]}.lock"))
+    ]
+    for path in sorted({*abandoned_work(state / "work"), *half_made, *_find_scratch_folders()}):
+        yield _garbage_of(str(path), "its process was killed", [path])
+    logs = (state / "logs").glob("*.log")
+    if old := [path for path in logs if path.stat().st_mtime < time.time() - OLD]:
+        name = f"{count_text(len(old), 'log')} in {old[0].parent}"
+        yield _garbage_of(name, "older than 30 days", old)
+
+
+def _garbage_of(name: str, why: str, paths: Sequence[Path]) -> Garbage:
+    def remove() -> bool:
+        for path in paths:
+            remove_tree(path)
+        return not any(path.exists() for path in paths)
+
+    since = int(min(path.lstat().st_mtime for path in paths))
+    return Garbage(CleanupKind.WORK, name, why, remove, sum(map(_disk_size, paths)), since)
+
+
+def _disk_size(path: Path) -> int:
+    """Return the bytes that ``path`` and all below it take; a file with two names counts once."""
+    sizes: dict[tuple[int, int], int] = {}
+    with suppress(OSError):  # it went meanwhile
+        for file in (path, *path.rglob("*")):
+            status = file.lstat()
+            sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return sum(sizes.values())
+
+
+def _find_scratch_folders() -> Iterator[Path]:
+    for parent in {Path("/dev/shm"), Path(tempfile.gettempdir())}:  # noqa: S108 (looked at only)
+        for path in parent.glob(f"imgbuild-{os.getuid()}-*"):
+            status = path.lstat()
+            ours = status.st_uid == os.getuid() and _SCRATCH.fullmatch(path.name)
+            if ours and status.st_mtime < time.time() - LONG:
+                yield path
+
+
+def _remove_image(engine: Engine, image_id: str, tags: Sequence[str]) -> bool:
+    """Remove the tags, and the image where no other tag is left."""
+    if engine.in_use(image_id):
+        return False
+    for tag in tags:
+        engine.untag(tag)
+    # Under another's tag, or below an image that somebody built on it, its layers stay.
+    return engine.discard(image_id) or bool(tags)

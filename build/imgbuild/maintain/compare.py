@@ -1,0 +1,246 @@
+"""Compare the matrix with artifacts: every rule is a function that yields what disagrees."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from imgbuild.core.yaml_file import Location
+from imgbuild.locks.lockfile import Lock
+from imgbuild.maintain.package_index import OfferedFile
+from imgbuild.matrix.evidence import Evidence, Facts, WheelFacts, file_tags
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.pins import locate_pin
+from imgbuild.matrix.rules import find_rule_faults
+
+ArtifactState = Literal["read", "cached", "evidence", "offered", "verified", "missing", "unread"]
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """A pin and an artifact that do not agree.
+
+    ``place`` is a location in matrix.yaml, or a file with what is meant in it.
+    """
+
+    kind: str
+    subject: str
+    place: Location | str
+    evidence: str
+    change: str
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file of the package index, the images that it goes into, and the result of its audit.
+
+    It is a TensorFlow wheel for one Python, or Horovod's source distribution, without
+    ``python_tag``. ``state`` says how its facts came, or why there are none.
+    """
+
+    distribution: str
+    version: str
+    python_tag: str
+    images: tuple[Image, ...]
+    state: ArtifactState = "missing"
+    facts: Facts | None = None
+    bytes_read: int = 0
+    seconds: float = 0.0
+    problem: str = ""
+    contradictions: tuple[Contradiction, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        return f"{self.distribution} {self.version}"
+
+    @property
+    def title(self) -> str:
+        if self.python_tag:
+            return f"wheel of {self.subject} for {self.python_tag} on Linux x86-64"
+        return f"source distribution of {self.subject}"
+
+    @property
+    def place(self) -> Location:
+        image = self.images[0]
+        if self.python_tag:
+            return ("images", image.matrix.images.index(image.row))
+        return ("horovod", image.version_of("horovod"))
+
+    def fits(self, file: str) -> bool:
+        """Return whether a file is this version's, as a wheel for this Python on Linux x86-64."""
+        start = f"{canonicalize_name(self.distribution).replace('-', '_')}-{self.version}"
+        if not self.python_tag:
+            return file == f"{start}.tar.gz"
+        return file.startswith(f"{start}-") and any(
+            tag.interpreter == self.python_tag
+            and tag.platform.endswith("_x86_64")
+            and "linux" in tag.platform
+            for tag in file_tags(file)
+        )
+
+    def contradiction(self, kind: str, evidence: str, change: str) -> Contradiction:
+        return Contradiction(kind, self.subject, self.place, evidence, change)
+
+    def hashes(self, locks: Mapping[str, Lock]) -> set[str]:
+        """Return the sha256 that the matrix or the locks pin."""
+        if not self.python_tag:
+            return {image.horovod.sha256 for image in self.images if image.horovod}
+        hashes = set[str]()
+        for image in self.images:
+            hashes.update(_locked_hashes(image, locks))
+        return hashes
+
+
+def compare(artifact: Artifact, locks: Mapping[str, Lock]) -> tuple[Contradiction, ...]:
+    """Return everything in which a file and the images it goes into do not agree, each once."""
+    facts = artifact.facts
+    contradictions: list[Contradiction] = []
+    if isinstance(facts, WheelFacts):
+        for image in artifact.images:
+            contradictions += _compare_metadata(image, facts)
+            contradictions += _compare_tags(image, facts)
+            contradictions += _compare_glibc(image, facts)
+            contradictions += _compare_lock(image, facts, locks)
+            contradictions += _compare_variant(image, facts)
+            contradictions += _compare_cudnn(image, facts)
+    elif facts and facts.sha256 not in artifact.hashes(locks):
+        place = (*artifact.place, "sha256")
+        change = "find out which of this and the matrix's sha256 the authors released"
+        evidence = _has_hash(facts)
+        contradictions.append(Contradiction("sha256", artifact.subject, place, evidence, change))
+    return tuple(dict.fromkeys(contradictions))
+
+
+def _subject(image: Image) -> str:
+    return f"{image.distribution} {image.tensorflow}"
+
+
+def _has_hash(facts: Facts) -> str:
+    return f"{facts.file} has sha256 {facts.sha256}"
+
+
+def _compare_metadata(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
+    same_name = canonicalize_name(facts.name) == canonicalize_name(image.distribution)
+    if not same_name or facts.version != image.tensorflow:
+        place = ("tensorflow", image.tensorflow, "distribution")
+        evidence = f"the wheel's own METADATA says {facts.name} {facts.version}"
+        change = "the index offers another package under this name; do not build from it"
+        yield Contradiction("metadata", _subject(image), place, evidence, change)
+
+
+def _compare_tags(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
+    tag = image.python.wheel_tag
+    named = {file_tag.interpreter for file_tag in file_tags(facts.file)}
+    inside = {text.partition("-")[0] for text in facts.tags}
+    for where, interpreters in (("file name", named), ("WHEEL file", inside)):
+        if tag not in interpreters:
+            place = locate_pin(image.matrix, image.row, "python")
+            listed = " ".join(sorted(interpreters)) or "of no Python"
+            evidence = f"its {where} has the tags {listed}"
+            change = (
+                f"{image.name} has Python {image.version_of('python')} ({tag}): pin a Python that "
+                "this release has wheels for"
+            )
+            yield Contradiction("python", _subject(image), place, evidence, change)
+
+
+def _compare_glibc(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
+    """Compare what the symbols need; the rule ``tensorflow-glibc`` judges the platform tag."""
+    has = image.os.glibc
+    if facts.glibc and Version(facts.glibc) > Version(has):
+        place = ("operating_systems", image.os_name, "glibc")
+        evidence = f"its symbols ask for glibc {facts.glibc}"
+        change = f"{image.os_name} has {has}: put {image.name} on a newer operating system"
+        yield Contradiction("glibc", _subject(image), place, evidence, change)
+
+
+def _compare_lock(
+    image: Image, facts: WheelFacts, locks: Mapping[str, Lock]
+) -> Iterator[Contradiction]:
+    hashes = _locked_hashes(image, locks)
+    if image.lock_name in locks and facts.sha256 not in hashes:
+        place = f"images/locks/{image.lock_name}"
+        change = (
+            f"none of the lock's {len(hashes)} hashes is that: run `imgbuild lock`, read the diff"
+        )
+        yield Contradiction("lock", _subject(image), place, _has_hash(facts), change)
+
+
+def _locked_hashes(image: Image, locks: Mapping[str, Lock]) -> tuple[str, ...]:
+    lock = locks.get(image.lock_name)
+    return lock.hashes.get(canonicalize_name(image.distribution), ()) if lock else ()
+
+
+def _compare_variant(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
+    if image.variant == "gpu":
+        wrong, expected = not _is_gpu(facts), "with CUDA, usually tensorflow-gpu"
+    else:
+        wrong = bool(facts.libraries or facts.cuda_build)
+        expected = "without CUDA; there is none if tensorflow-cpu lacks this release"
+    if wrong:
+        evidence = (
+            f"it loads {' '.join(facts.libraries) or 'no GPU library'}, and its build_info.py says "
+            f"is_cuda_build = {facts.cuda_build}"
+        )
+        place = ("tensorflow", image.tensorflow, "distribution", image.variant)
+        change = f"name the distribution that is built {expected}"
+        yield Contradiction(image.variant, _subject(image), place, evidence, change)
+
+
+def _is_gpu(facts: WheelFacts) -> bool:
+    return facts.version_of("cudart") is not None and facts.cuda_build is not False
+
+
+def _compare_cudnn(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
+    """Compare the major version of the stated cuDNN; rules judge the pin by the stated one."""
+    stated, loaded = image.release.cudnn, facts.version_of("cudnn") or "none"
+    if image.variant == "cpu" or not _is_gpu(facts) or stated is None:
+        return
+    if stated.split(".")[0] != loaded.split(".")[0]:
+        place = ("tensorflow", image.tensorflow, "cudnn")
+        evidence = f"the major version of cuDNN that it loads is {loaded}"
+        change = f"write the {loaded} that it was compiled with"
+        yield Contradiction("cudnn", _subject(image), place, evidence, change)
+
+
+def compare_rules(artifacts: Sequence[Artifact]) -> Iterator[Contradiction]:
+    """Yield the rules that images break by what was read just now."""
+    matrix = artifacts[0].images[0].matrix
+    fresh = {artifact.facts.sha256: artifact.facts for artifact in artifacts if artifact.facts}
+    evidence = Evidence({**matrix.evidence.facts, **fresh})
+    for fault in find_rule_faults(matrix.with_evidence(evidence)):
+        names, _, sentence = fault.message.rstrip(".").partition(": ")
+        yield Contradiction("rule", names, fault.location, sentence, "change the pin")
+
+
+def compare_locks(
+    locks: Mapping[str, Lock], pages: Mapping[str, Mapping[str, OfferedFile]]
+) -> Iterator[Contradiction]:
+    """Yield what of the locks the index no longer offers, or has withdrawn."""
+    for file_name, lock in locks.items():
+        for name, hashes in lock.hashes.items():
+            offered = {file.sha256: file for file in pages[name].values()}
+            for kind, evidence in _compare_offered(hashes, offered):
+                yield Contradiction(
+                    kind,
+                    subject=f"{name} {lock.versions[name]}",
+                    place=f"images/locks/{file_name}",
+                    evidence=evidence,
+                    change="run `imgbuild lock --upgrade`, or pin another version in matrix.yaml",
+                )
+
+
+def _compare_offered(
+    hashes: Sequence[str], offered: Mapping[str, OfferedFile]
+) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the evidence if files of one release are gone, or were withdrawn."""
+    gone = [sha256 for sha256 in hashes if sha256 not in offered]
+    if gone:
+        count = f"{len(gone)} of {len(hashes)} files are no longer offered"
+        yield "gone", f"{count}: sha256 {gone[0]}" + (" …" if len(gone) > 1 else "")
+    files = [offered[sha256] for sha256 in hashes if sha256 in offered]
+    yanked = [file for file in files if file.yanked]
+    if yanked:
+        yield "yanked", f"{yanked[0].name} was withdrawn: {yanked[0].yanked}"

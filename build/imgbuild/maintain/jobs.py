@@ -1,0 +1,260 @@
+"""Select the images that CI has to build, deal them out to jobs, and print these for CI systems."""
+
+import json
+import re
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from imgbuild.build.bases import make_bases, require_made
+from imgbuild.core.errors import InputError
+from imgbuild.core.project import Project
+from imgbuild.engine.client import open_engine
+from imgbuild.inputs.build_inputs import BuildInputs, check_names, prepare_inputs
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.tags import input_tag
+from imgbuild.plan.digest import InputReader, input_digest
+from imgbuild.plan.division import divide, estimate_works
+
+SELECTED = "selected"
+NOT_PUBLISHED = "not published with these inputs"
+#: More shards than any CI system starts at once are a typing error.
+MOST_SHARDS = 1000
+#: "A matrix will generate a maximum of 256 jobs per workflow run." Source: docs.github.com,
+#: "Running variations of jobs in a workflow" and "Actions limits".
+GITHUB_JOBS = 256
+#: A hidden job that the pipeline's author writes: the jobs of a child pipeline extend it.
+GITLAB_TEMPLATE = ".imgbuild"
+#: A pipeline without a job is an error in GitLab, so an empty one has this.
+GITLAB_NOTHING = {"nothing to build": {"extends": GITLAB_TEMPLATE, "script": ["true"]}}
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """The options of ``imgbuild matrix`` beside the selection.
+
+    ``outdated`` images are listed beside the ``missing`` ones, never without them. ``shard`` is a
+    number and a count, ``shards`` a count alone; ``None`` for neither.
+    """
+
+    missing: bool = False
+    outdated: bool = False
+    repository: str | None = None
+    shard: tuple[int, int] | None = None
+    shards: int | None = None
+    make_bases: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job of CI: a shard such as ``1/4``, or a single image."""
+
+    images: tuple[Image, ...]
+    shard: str | None = None
+
+    @property
+    def names(self) -> str:
+        return " ".join(image.name for image in self.images)
+
+    @property
+    def options(self) -> str:
+        """The options of ``imgbuild build``, ``test`` and ``push`` for exactly these images."""
+        return " ".join(f"--name {image.name}" for image in self.images)
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether one of the images is of the gpu variant, whose suites need a GPU."""
+        return any(image.variant == "gpu" for image in self.images)
+
+
+def select_jobs(
+    project: Project, images: tuple[Image, ...], options: JobOptions, log: Callable[[str], None]
+) -> tuple[list[dict[str, Any]], list[Job]]:
+    """Return the facts of each image that CI has to build, and the jobs that build them.
+
+    The facts say why an image is listed, and the input digest that a build here will find: None if
+    the image's base was never made. ``--outdated`` is ``--missing``, and the images whose latest
+    release lacks security fixes of its system.
+
+    InputError: a Dockerfile or lock is not the current one, or no repository is named.
+    MachineError: the registry does not answer.
+    CheckFailedError: the registry refuses.
+    """
+    settings = project.settings
+    check_names(settings, images[0].matrix)
+    published: Container[str] = ()
+    outdated: Mapping[str, str] = {}
+    earlier: Mapping[str, float] = {}
+    if options.missing:
+        from imgbuild.net.repository_client import connect  # noqa: PLC0415
+        from imgbuild.publish.record import (  # noqa: PLC0415 - brings requests
+            read_build_seconds,
+            read_input_tags,
+        )
+
+        with closing(connect(options.repository, settings, log, "--from")) as registry:
+            published = read_input_tags(registry)
+            # With --shard each job divides for itself, and later ones would find other times.
+            earlier = read_build_seconds(registry) if options.shards else {}
+            if options.outdated:
+                from imgbuild.maintain.outdated import outdated_images  # noqa: PLC0415
+
+                outdated = outdated_images(project, images, registry, log)
+    if options.make_bases:
+        with open_engine(settings.engine) as engine:
+            settings = make_bases(images, settings, engine, log)
+    inputs = prepare_inputs(images, settings, project)
+    if options.missing:
+        _require_bases(inputs)
+    digests = _digests(images, project, inputs)
+    reasons = dict.fromkeys(digests, SELECTED)
+    if options.missing:
+        reasons = _reasons_to_build(digests, published, outdated)
+    candidates = [image for image in images if image.name in reasons]
+    jobs = _deal_out(candidates, project, options, earlier)
+    shard_of: dict[str, str | None] = {}
+    for job in jobs:
+        shard_of |= dict.fromkeys((image.name for image in job.images), job.shard)
+    built = [image for image in images if image.name in shard_of]
+    listed: list[dict[str, Any]] = []
+    for image in built:
+        name, shard = image.name, shard_of[image.name]
+        facts = {**_facts(image), "input_digest": digests[name], "reason": reasons[name]}
+        listed.append({**facts, "shard": shard} if shard else facts)
+    if options.shard:  # a job an image, as every list without --shards
+        jobs = [Job((image,)) for image in built]
+    return listed, jobs
+
+
+def _require_bases(inputs: BuildInputs) -> None:
+    for os_name, base in inputs.bases.items():
+        require_made(base, os_name)
+
+
+def _reasons_to_build(
+    digests: Mapping[str, str | None], published: Container[str], outdated: Mapping[str, str]
+) -> dict[str, str]:
+    reasons = {}
+    for name, digest in digests.items():
+        if name in outdated:
+            reasons[name] = outdated[name]
+        elif digest is None or input_tag(digest) not in published:
+            reasons[name] = NOT_PUBLISHED
+    return reasons
+
+
+def _digests(
+    images: Sequence[Image], project: Project, inputs: BuildInputs
+) -> dict[str, str | None]:
+    """Return, by name, the digest that a build here will find; None if its base is to be made.
+
+    InputError: a Dockerfile or lock is missing or not the current one.
+    """
+    reader, digests = InputReader(project), dict[str, str | None]()
+    for image in images:
+        digest = input_digest(image, inputs, reader)
+        is_made = inputs.bases[image.os_name].digest is not None
+        digests[image.name] = digest.total if is_made else None
+    return digests
+
+
+def _deal_out(
+    images: Sequence[Image], project: Project, options: JobOptions, earlier: Mapping[str, float]
+) -> list[Job]:
+    """Return a job an image, or a job a shard; with ``--shard`` that shard alone."""
+    number, count = options.shard or (None, options.shards)
+    if count is None:
+        return [Job((image,)) for image in images]
+    jobs = []
+    for index, shard in enumerate(divide_images(images, project, count, earlier), 1):
+        if number in {None, index}:
+            jobs.append(Job(shard, f"{index}/{count}"))
+    return jobs
+
+
+def divide_images(
+    images: Sequence[Image], project: Project, count: int, earlier: Mapping[str, float]
+) -> list[tuple[Image, ...]]:
+    """Return at most ``count`` shards, none of them empty, in the order of their first images.
+
+    ``earlier`` are the seconds of earlier builds by name. The order of the images is kept in each.
+    """
+    order = {image.name: number for number, image in enumerate(images)}
+    shards = []
+    for part in divide(estimate_works(images, project, earlier), count):
+        if part:
+            numbers = sorted(order[work.name] for work in part)
+            shards.append(tuple(images[number] for number in numbers))
+    return sorted(shards, key=lambda shard: order[shard[0].name])
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Return number and count of ``1/4``.
+
+    InputError: it is no such pair, or the number is greater than the count.
+    """
+    match = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text, re.ASCII)
+    number, count = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= number <= count <= MOST_SHARDS:
+        raise InputError(
+            f"--shard {text!r}: give NUMBER/COUNT, the number from 1 to the count and the count at "
+            f"most {MOST_SHARDS}, such as 1/4."
+        )
+    return number, count
+
+
+def github_text(jobs: Sequence[Job]) -> str:
+    """Return a job matrix for ``fromJSON`` on one line, as ``$GITHUB_OUTPUT`` takes it.
+
+    InputError: there are more jobs than GitHub runs.
+    """
+    if len(jobs) > GITHUB_JOBS:
+        raise InputError(
+            f"These are {len(jobs)} jobs, and a matrix of GitHub Actions generates at most "
+            f'{GITHUB_JOBS} (docs.github.com, "Actions limits"). Put several images into a job '
+            "with --shards N, or select fewer."
+        )
+    entries = [
+        {
+            **({"shard": job.shard} if job.shard else _facts(job.images[0])),
+            "images": job.names,
+            "names": job.options,
+            "gpu": job.has_gpu,
+        }
+        for job in jobs
+    ]
+    return json.dumps({"include": entries}, separators=(",", ":"))
+
+
+def gitlab_text(jobs: Sequence[Job]) -> str:
+    """Return the jobs of a child pipeline, in YAML; each extends the author's ``.imgbuild``.
+
+    They are no ``parallel:matrix``: that makes the variables part of a job's name, which may have
+    255 characters, and takes 200 jobs at most. Source: docs.gitlab.com, "CI/CD YAML syntax
+    reference", ``parallel:matrix``; gitlab-org/gitlab issues 584573 and 438369.
+    """
+    import yaml  # noqa: PLC0415 - for this format alone
+
+    pipeline: dict[str, Any] = {}
+    for job in jobs:
+        # "images 1/4" would be taken for the first of four equal jobs, and shown grouped with them.
+        title = f"shard {job.shard.replace('/', ' of ')}" if job.shard else job.names
+        variables = {
+            "IMGBUILD_IMAGES": job.names,
+            "IMGBUILD_NAMES": job.options,
+            "IMGBUILD_GPU": "true" if job.has_gpu else "false",
+        }
+        pipeline[title] = {"extends": GITLAB_TEMPLATE, "variables": variables}
+    text = yaml.safe_dump(pipeline or GITLAB_NOTHING, sort_keys=False, width=1_000_000)
+    return str(text).rstrip("\n")
+
+
+def _facts(image: Image) -> dict[str, str]:
+    return {
+        "name": image.name,
+        "tensorflow": image.tensorflow,
+        "variant": image.variant,
+        "stack": image.stack,
+        "mpi": image.mpi_name,
+    }

@@ -1,0 +1,143 @@
+"""Compare the files of layers, as they stream out of the archives that an engine saves."""
+
+import gzip
+import hashlib
+import json
+import tarfile
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from imgbuild.core.differences import changed_values
+from imgbuild.core.unpacking import LimitedMember, stream_members
+
+#: Where Debian's package manager has what is installed.
+_STATUS = "var/lib/dpkg/status"
+#: Limit for that file, in bytes. It has 3 MB on a desktop with 3,000 packages. A larger one is
+#: compared like any other file, and no packages are read from it.
+_STATUS_LIMIT = 64 << 20
+#: The errors of reading a file that is no layer.
+_DAMAGE = (
+    *(tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError),
+    *(ValueError, OverflowError, RecursionError),
+)
+_PIECE = 1 << 18
+_GZIP = b"\x1f\x8b"
+_TYPES = {tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "symbolic link", tarfile.LNKTYPE: "hard link"}
+#: Differences by name: the old and the new value, None where it is missing.
+Differences = Mapping[str, tuple[str | int | None, str | int | None]]
+
+
+class LayerFiles(NamedTuple):
+    """The facts of each file of a layer by its path, and its versions of Debian packages."""
+
+    files: Mapping[str, Mapping[str, str]]
+    packages: Mapping[str, str]
+
+
+#: The files of a layer that is not there.
+NOTHING = LayerFiles({}, {})
+
+
+def read_layers(pieces: Iterable[bytes], same: Collection[str]) -> list[LayerFiles | None]:
+    """Return the layers in an archive, the lowest first, None for one that was not read.
+
+    Of a file's content only the sha256 is kept. A graph driver names a layer by its diff id: those
+    of ``same`` are not read.
+    """
+    left = iter(pieces)
+    layers: dict[str, LayerFiles] = {}
+    order: list[str] = []
+    # A piece may be larger than what tarfile asks for.
+    stream: Any = SimpleNamespace(read=lambda _: next(left, b""))
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for member in archive:
+            file: Any = archive.extractfile(member)
+            if member.name == "manifest.json":
+                order = json.load(file)[0]["Layers"]
+            elif file and f"sha256:{member.name.rpartition('/')[2]}" not in same:
+                # Another file than a layer is no tar file, and some layers are damaged.
+                with suppress(*_DAMAGE):
+                    layers[member.name] = _read_layer(file)
+    return [layers.get(name) for name in order]
+
+
+def file_differences(
+    old: LayerFiles | None, new: LayerFiles | None
+) -> dict[str, Differences] | None:
+    """Return, by path, in what files differ: in all that is said of one that one layer lacks.
+
+    None if one of the layers was not read.
+    """
+    if old is None or new is None:
+        return None
+    changed: dict[str, Differences] = {}
+    for path in sorted({*old.files, *new.files}):
+        differences = changed_values(old.files.get(path, {}), new.files.get(path, {}))
+        if differences:
+            changed[path] = differences
+    return changed
+
+
+def _read_layer(file: Any) -> LayerFiles:  # noqa: ANN401 - what tarfile extracts
+    """Return the files of a layer, packed by gzip or not at all.
+
+    It raises one of `_DAMAGE` if it is no such layer, or damaged.
+    """
+    # Engines also pack by zstd, which tarfile cannot read. It would read bzip2 and LZMA, and unpack
+    # a piece of these whole.
+    packed = file.peek(len(_GZIP)).startswith(_GZIP)
+    stream: Any = gzip.GzipFile(fileobj=file) if packed else file
+    with tarfile.open(fileobj=stream, mode="r|", tarinfo=LimitedMember) as layer:
+        return _layer_files(layer)
+
+
+def _layer_files(layer: tarfile.TarFile) -> LayerFiles:
+    files: dict[str, Mapping[str, str]] = {}
+    packages: dict[str, str] = {}
+    for member in stream_members(layer):
+        content = member.linkname or f"{member.devmajor}:{member.devminor}"
+        file: Any = layer.extractfile(member) if member.isreg() else None
+        if file and member.name == _STATUS:
+            status = file.read(_STATUS_LIMIT + 1)
+            digest = hashlib.sha256(status)
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+            content = digest.hexdigest()
+            packages = _package_versions(status) if len(status) <= _STATUS_LIMIT else {}
+        elif file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        files[member.name] = {
+            "type": "file" if file else _TYPES.get(member.type, "device"),
+            "content": content,
+            "time": _time_text(member.mtime),
+            "mode": f"{member.mode:o}",
+            "owner": f"{member.uid}:{member.gid}",
+            **{key: value for key, value in member.pax_headers.items() if "xattr" in key},
+        }
+    return LayerFiles(files, packages)
+
+
+def _package_versions(status: bytes) -> dict[str, str]:
+    """Return the versions of the packages in dpkg's list, by name."""
+    versions, name = dict[str, str](), ""
+    for line in status.decode(errors="replace").split("\n"):
+        field, _, value = line.partition(": ")
+        if not line:
+            name = ""  # a package ends with an empty line
+        elif field == "Package":
+            name = value
+        elif field == "Version" and name:
+            versions[name] = value
+    return versions
+
+
+def _time_text(seconds: float) -> str:
+    """Return a time of a file; a header may have any number, also none."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return str(seconds)

@@ -1,0 +1,170 @@
+"""Add a release of TensorFlow to a checkout: its row, lock, facts, Dockerfile and tables.
+
+All of it is made in a copy of the checkout; the files that differ are written at once, or none.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from imgbuild.build.source_metadata import MetadataReader
+from imgbuild.catalog.page import PAGES, readme_texts
+from imgbuild.core.errors import CheckFailedError, InputError, MachineError
+from imgbuild.core.files import work_folder, write_texts
+from imgbuild.core.project import Project
+from imgbuild.dockerfile.render import render_all, write_all
+from imgbuild.locks.lockfile import read_lock
+from imgbuild.locks.requirements import lock_family, write_locks
+from imgbuild.maintain.audit import audit_offline, audit_online, list_artifacts, write_evidence
+from imgbuild.maintain.compare import Artifact
+from imgbuild.maintain.package_index import OfferedFile, find_index_url, read_project_page
+from imgbuild.matrix.images import Image, all_images, minor_of
+from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.model import Matrix, Variant
+from imgbuild.matrix.new_row import NewRow
+from imgbuild.matrix.rules import parse_numbers
+from imgbuild.net.sites import Sites
+
+Log = Callable[[str], None]
+Page = Mapping[str, OfferedFile]
+
+
+def add_version(
+    project: Project, row: NewRow, sites: Sites, log: Log
+) -> tuple[list[Path], tuple[Image, ...]]:
+    """Write everything that a new release needs; return the changed paths and the new images.
+
+    InputError: the index has no such release, no Horovod fits, or it breaks a rule.
+    CheckFailedError: no packages satisfy its lock, or its wheel is not what it should be.
+    MachineError: the index cannot be reached.
+    """
+    client, index = sites.client(), find_index_url(sites)
+
+    @cache
+    def page(name: str) -> Page:
+        return read_project_page(client, index, name)
+
+    beside = {"tensorboard": _newest_release("tensorboard", row.version, page("tensorboard"))}
+    if row.release.tf_keras:
+        beside["tf_keras"] = _newest_release("tf-keras", row.version, page("tf-keras"))
+    text = row.text(beside, _find_distributions(row, page))
+    with work_folder("add") as folder:
+        copy = _copy_project(project, folder)
+        copy.matrix.write_text(text, encoding="utf-8")
+        matrix = load_matrix(copy.matrix)
+        with MetadataReader(project, matrix, sites, log) as reader:
+            _, unread = write_locks(
+                lock_family(matrix),
+                copy.locks,
+                sites,
+                log,
+                read_metadata=reader.read,
+                read_requirements=reader.requirements,
+            )
+        if unread:
+            raise MachineError(f"{' '.join(unread)} Nothing was changed.")
+        _read_wheels(copy, _select_images(matrix, row), sites, log)
+        matrix = load_matrix(copy.matrix)  # with the facts of its wheels
+        rendered = render_all(all_images(matrix), copy.templates, copy.dockerfiles)
+        write_all(rendered | readme_texts(copy.root, matrix), copy.dockerfiles)
+        changed = write_texts(*_find_differences(copy, project))
+    return changed, _select_images(matrix, row)
+
+
+def _select_images(matrix: Matrix, row: NewRow) -> tuple[Image, ...]:
+    images = (image for image in all_images(matrix) if image.tensorflow == row.version)
+    return tuple(image for image in images if image.stack == row.like.stack)
+
+
+def _newest_release(project: str, version: str, page: Page) -> str:
+    """Return the newest release with TensorFlow's minor version, else the newest before it."""
+    limit = parse_numbers(minor_of(version))
+    releases = _list_releases(project, page)
+    older = [release for release in releases if parse_numbers(minor_of(release)) <= limit]
+    if not older:
+        raise InputError(f"The package index has no {project} {minor_of(version)}.")
+    return max(older, key=parse_numbers)
+
+
+def _list_releases(project: str, page: Page) -> Iterator[str]:
+    for file in page.values():
+        try:
+            name, version, *_ = parse_wheel_filename(file.name)
+        except ValueError:  # also of a version with thousands of digits
+            continue
+        if name == canonicalize_name(project) and not version.is_prerelease and not file.yanked:
+            yield ".".join(map(str, version.release))
+
+
+def _find_distributions(row: NewRow, page: Callable[[str], Page]) -> dict[Variant, str]:
+    """Return the name under which the index has each variant's wheel for the row's Python."""
+    distributions: dict[Variant, str] = {}
+    for variant, names in row.distributions.items():
+        for name in names:
+            wheel = Artifact(name, row.version, row.wheel_tag, images=())
+            if any(map(wheel.fits, page(name))):
+                distributions[variant] = name
+                break
+        else:
+            raise _no_wheel(row, names, page)
+    return distributions
+
+
+def _no_wheel(row: NewRow, names: Iterable[str], page: Callable[[str], Page]) -> InputError:
+    """Return the error, which names the releases of the same minor version."""
+    minor = minor_of(row.version)
+    known = set[str]()
+    for name in names:
+        known.update(_list_releases(name, page(name)))
+    nearest = sorted(
+        (release for release in known if minor_of(release) == minor), key=parse_numbers
+    )
+    return InputError(
+        f"The package index has no wheel of TensorFlow {row.version} for {row.wheel_tag} "
+        f"on Linux x86-64, as {' or '.join(names)}. It has of {minor}: "
+        f"{', '.join(nearest) or 'nothing'}."
+    )
+
+
+def _copy_project(project: Project, folder: Path) -> Project:
+    copy = Project(folder / "checkout")
+    shutil.copytree(project.root / "images", copy.root / "images")
+    for page in (page for page in PAGES if (project.root / page).is_file()):
+        (copy.root / page).parent.mkdir(exist_ok=True)
+        shutil.copy(project.root / page, copy.root / page)
+    return copy
+
+
+def _read_wheels(copy: Project, images: tuple[Image, ...], sites: Sites, log: Log) -> None:
+    """Write what the wheels of the new images are; their own locks must name these wheels."""
+    matrix, artifacts = images[0].matrix, list_artifacts(images)
+    result = audit_online(
+        artifacts, inputs=(), locks={}, sites=sites, log=log, known=matrix.evidence.facts
+    )
+    if result.unread:
+        raise MachineError(f"{' '.join(result.unread)} Nothing was changed.")
+    facts = {facts.sha256: facts for facts in result.facts}
+    locks = {image.lock_name: read_lock(copy.locks / image.lock_name) for image in images}
+    compared = audit_offline(artifacts, locks, facts)
+    contradictions = [*result.contradictions, *compared.contradictions]
+    if contradictions:
+        sentences = [f"{item.subject}: {item.evidence}." for item in contradictions]
+        text = " ".join(dict.fromkeys(sentences))
+        raise CheckFailedError(f"{text} Nothing was changed.")
+    write_evidence(copy.evidence, result.facts, list_artifacts(all_images(matrix)))
+
+
+def _find_differences(copy: Project, project: Project) -> tuple[dict[Path, str], list[Path]]:
+    """Return the texts that differ from the checkout's, and its files that are gone."""
+    texts = {}
+    for new in copy.root.rglob("*"):
+        old = project.root / new.relative_to(copy.root)
+        if new.is_file() and not (old.is_file() and old.read_bytes() == new.read_bytes()):
+            texts[old] = new.read_text(encoding="utf-8")
+    paths = (*project.locks.rglob("*"), *project.dockerfiles.rglob("*"))
+    files = [path for path in paths if path.is_file()]
+    gone = [path for path in files if not (copy.root / path.relative_to(project.root)).is_file()]
+    return texts, gone

@@ -1,0 +1,58 @@
+"""Find published images that lack security fixes, by the packages that their records list."""
+
+from collections.abc import Callable, Mapping
+
+from imgbuild.build.context import BuildOptions, open_context
+from imgbuild.core.project import Project
+from imgbuild.matrix.images import Image
+from imgbuild.net.repository_client import RegistryClient
+from imgbuild.publish.record import Record, read_published
+from imgbuild.scan.updates import find_updates, make_status
+
+#: So many packages are named in a reason.
+_NAMED = 3
+
+
+def outdated_images(
+    project: Project,
+    images: tuple[Image, ...],
+    registry: RegistryClient,
+    log: Callable[[str], None],
+) -> dict[str, str]:
+    """Return the reason for each image whose latest release lacks security fixes, by its name.
+
+    The archive of each operating system is asked once, for the packages of all its images. An image
+    that was published before records listed these is not known to lack any.
+
+    CheckFailedError: an archive cannot be reached. MachineError: there is no engine.
+    """
+    latest = {record.image: record for record in read_published(registry).whole}
+    known = [image for image in images if image.name in latest and latest[image.name].system]
+    reasons: dict[str, str] = {}
+    if not known:
+        return reasons
+    with open_context(project, tuple(known), BuildOptions(), log) as context:
+        names_by_system: dict[str, list[str]] = {}
+        for image in context.images:
+            names_by_system.setdefault(image.os_name, []).append(image.name)
+        for os_name, names in sorted(names_by_system.items()):
+            packages: dict[str, str] = {}
+            for name in names:
+                # As old as can be, so that apt names the newest version of every package.
+                packages |= dict.fromkeys(latest[name].system, "0")
+            status = make_status(packages)
+            updates = find_updates(f"updates-{os_name}", os_name, status, context)
+            fixes = {update.package: update.available for update in updates if update.security}
+            for name in names:
+                if lacking := _lacking_fixes(latest[name], fixes):
+                    reasons[name] = f"published without security fixes of {_brief(lacking)}"
+    return reasons
+
+
+def _lacking_fixes(record: Record, fixes: Mapping[str, str]) -> list[str]:
+    return [name for name, version in record.system.items() if fixes.get(name, version) != version]
+
+
+def _brief(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"

@@ -1,0 +1,173 @@
+"""Check that every input that is no Python package can be had, and is what was pinned."""
+
+import hashlib
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from pathlib import Path
+from typing import Literal
+
+from imgbuild.core.errors import CheckFailedError, ImgbuildError
+from imgbuild.core.files import work_folder
+from imgbuild.core.process import NOT_FOUND
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings
+from imgbuild.core.yaml_file import Location
+from imgbuild.dockerfile.variables import NVIDIA_UPSTREAMS
+from imgbuild.inputs.signed_packages import gpgv
+from imgbuild.inputs.upstream_files import find_image
+from imgbuild.locks.conda import conda_packages
+from imgbuild.maintain.compare import Contradiction
+from imgbuild.matrix.images import Image
+from imgbuild.net.http import HttpClient, TransientError
+from imgbuild.net.sites import Sites
+
+State = Literal["verified", "reachable", "unlocked", "not reachable from here", "differs"]
+AWAY: State = "not reachable from here"
+
+
+@dataclass(frozen=True)
+class OtherInput:
+    """Something to download, and how it was found. Without ``sha256`` its content is not recorded.
+
+    ``place`` is where in matrix.yaml it is pinned. A ``signed`` one is the index of a repository of
+    packages; ``keyring`` verifies it. The address of a base image is NAME@sha256:DIGEST. ``detail``
+    is a short cause.
+    """
+
+    name: str
+    url: str
+    sha256: str | None
+    place: Location
+    signed: bool = False
+    keyring: Path | None = None
+    state: State = AWAY
+    detail: str = ""
+    bytes_read: int = 0
+    seconds: float = 0.0
+
+
+def list_other_inputs(images: Sequence[Image], project: Project, sites: Sites) -> list[OtherInput]:
+    """Return every download, conda package, package repository and base image of the images."""
+    files = [
+        OtherInput(name, source.url, source.sha256, ("sources", name, "sha256"))
+        for name, source in images[0].matrix.sources.items()
+    ]
+    bases = []
+    for image in images:
+        files += _conda_inputs(image, project)
+        files += _repository_inputs(image, project, sites.settings)
+        base = sites.settings.base_for(image.os_name, image.os.image)
+        if base.image:
+            place = ("operating_systems", image.os_name, "image")
+            bases.append(OtherInput(f"base {image.os_name}", base.image, sha256=None, place=place))
+    inputs = []
+    for file in dict.fromkeys(files):
+        name = file.url.rsplit("/", 1)[-1]
+        expected = sites.settings.substitutes.get(name, file.sha256)
+        inputs.append(replace(file, url=sites.address(file.url), sha256=expected))
+    return [*dict.fromkeys((*inputs, *bases))]
+
+
+def _conda_inputs(image: Image, project: Project) -> Iterator[OtherInput]:
+    version = image.version_of("python")
+    packages = conda_packages(version, image.python, project.locks)
+    for index, (url, sha256) in enumerate(packages.items()):
+        name = url.rsplit("/", 1)[1].removesuffix(".tar.bz2")
+        yield OtherInput(name, url, sha256, ("python", version, "packages", index))
+
+
+def _repository_inputs(image: Image, project: Project, settings: Settings) -> Iterator[OtherInput]:
+    """Yield the signed index of each repository that the image installs from."""
+    upstreams, system = image.matrix.upstream_urls, image.os
+    if system.distribution == "ubuntu" and "ubuntu" in upstreams:
+        url = f"{upstreams['ubuntu'].rstrip('/')}/dists/{system.suite}/InRelease"
+        place: Location = ("upstreams", "ubuntu", "url")
+        yield OtherInput(f"ubuntu {system.suite}", url, sha256=None, place=place, signed=True)
+    for name in NVIDIA_UPSTREAMS if image.apt_cuda else ():
+        key, mirror = image.matrix.upstreams[name].keyring, settings.mirrors.get(name)
+        if key and name in upstreams:
+            url = f"{upstreams[name].rstrip('/')}/{system.nvidia}/x86_64/InRelease"
+            own = mirror.keyring if mirror else None
+            keyring = Path(own) if own else project.keyrings / key.file
+            place = ("upstreams", name, "keyring")
+            title = f"{name} {system.nvidia}"
+            yield OtherInput(title, url, sha256=None, place=place, signed=True, keyring=keyring)
+
+
+def check_input(client: HttpClient, sites: Sites, download: bool, item: OtherInput) -> OtherInput:
+    """Return whether an input answers, and with ``download`` whether its content is right."""
+    begin = time.monotonic()
+    try:
+        if "@sha256:" in item.url:
+            checked = _check_base(item, sites)
+        elif item.keyring:
+            checked = _check_index(client, item, item.keyring)
+        else:
+            checked = _check_file(client, item, whole=download and not item.signed)
+    except (TransientError, ImgbuildError) as error:
+        # The cause alone: the row names the input already.
+        first = str(error).partition(". ")[0]
+        cause = (first.partition(" failed: ")[2] or first).partition(" (")[0]
+        checked = replace(item, detail=cause.removeprefix("no connection: ")[-40:])
+    return replace(checked, seconds=time.monotonic() - begin)
+
+
+def _check_base(item: OtherInput, sites: Sites) -> OtherInput:
+    """Check that a registry has a base image under its digest; layers are not read."""
+    try:
+        size = sum(find_image(item.url, sites)[1].sizes()[1:]) / 1e6
+    except CheckFailedError as error:
+        return replace(item, state="differs", detail=str(error))
+    return replace(item, state="verified", detail=f"manifest right, {size:.0f} MB of layers")
+
+
+def _check_index(client: HttpClient, item: OtherInput, keyring: Path) -> OtherInput:
+    """Check the signed index of a repository, which is small."""
+    answer = client.ask("GET", item.url)
+    if answer.status != HTTPStatus.OK:
+        return replace(item, detail=f"HTTP status {answer.status}")
+    state, detail = verify_signature(answer.body, keyring)
+    return replace(item, state=state, detail=detail, bytes_read=len(answer.body))
+
+
+def _check_file(client: HttpClient, item: OtherInput, *, whole: bool) -> OtherInput:
+    """Check that a file answers; ``whole`` compares its content."""
+    with client.stream("GET", item.url, {} if whole else {"Range": "bytes=0-0"}) as response:
+        if not response.ok:
+            return replace(item, detail=f"{response.status_code} {response.reason}")
+        if not whole:
+            return replace(item, state="reachable" if item.sha256 or item.signed else "unlocked")
+        digest = hashlib.file_digest(response.raw, "sha256").hexdigest()
+        item = replace(item, bytes_read=response.raw.tell())
+    if item.sha256 == digest:
+        return replace(item, state="verified")
+    state: State = "differs" if item.sha256 else "unlocked"
+    return replace(item, state=state, detail=f"sha256 {digest}")
+
+
+def verify_signature(content: bytes, keyring: Path) -> tuple[State, str]:
+    """Return the state of an InRelease file and a short word on it, by gpgv."""
+    if not content.startswith(b"-----BEGIN PGP SIGNED MESSAGE-----"):
+        return "differs", "no signed index"
+    with work_folder("signature") as folder:
+        path = folder / "InRelease"
+        path.write_bytes(content)
+        result = gpgv([keyring], str(path))
+    if result.code == NOT_FOUND:
+        return "reachable", "its signature was not checked: gpgv is not installed"
+    if result.ok:
+        return "verified", "signature right"
+    return "differs", f"a signature that gpgv refuses: {' '.join(result.errors.split())[-80:]}"
+
+
+def compare_inputs(inputs: Iterable[OtherInput]) -> Iterator[Contradiction]:
+    for item in inputs:
+        if item.state != "differs":
+            continue
+        change = "find out which is right before changing the pin"
+        if item.keyring:
+            change = "the key may have been rotated: find out before trusting another"
+        evidence = f"{item.url} has {item.detail}"
+        yield Contradiction("sha256", item.name, item.place, evidence, change)

@@ -1,0 +1,369 @@
+"""Build an image once more from nothing, and compare it with the original."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pydantic import ValidationError
+
+from imgbuild.build.context import BuildContext, BuildOptions, Log, open_context
+from imgbuild.build.display import BuildDisplay
+from imgbuild.build.prepare import prepare, require_disk_space
+from imgbuild.build.sizes import image_layers
+from imgbuild.build.targets import image_target
+from imgbuild.core.differences import changed_values
+from imgbuild.core.errors import ImgbuildError, InputError, MachineError
+from imgbuild.core.files import work_folder
+from imgbuild.core.project import Project
+from imgbuild.core.settings import Settings, base_setting
+from imgbuild.dockerfile.labels import (
+    BASE,
+    BASE_DIGEST,
+    CPYTHON,
+    INPUT_DIGEST,
+    NAME,
+    OCI,
+    SUBSTITUTES,
+    TAKEN_WHEEL,
+)
+from imgbuild.dockerfile.render import dockerfile_path
+from imgbuild.dockerfile.stages import Dockerfile
+from imgbuild.dockerfile.variables import epoch_seconds
+from imgbuild.engine.build import BuildTarget, build_image, forget_cache
+from imgbuild.engine.client import Engine, open_engine
+from imgbuild.engine.steps import Step
+from imgbuild.engine.types import Layer, StoredImage
+from imgbuild.inputs.build_inputs import prepare_inputs
+from imgbuild.maintain.layer_files import (
+    NOTHING,
+    Differences,
+    LayerFiles,
+    file_differences,
+    read_layers,
+)
+from imgbuild.maintain.revision import open_revision
+from imgbuild.matrix.images import Image, standin_image
+from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.selection import find_image
+from imgbuild.net.addresses import has_registry
+from imgbuild.plan.changes import find_changes
+from imgbuild.plan.digest import InputReader, input_digest
+from imgbuild.plan.plan import Action, PlanItem, labels_are_consistent
+
+_REVISION, _BASE_NAME = f"{OCI}.revision", f"{OCI}.base.name"
+#: Labels that say who built an image, not what is in it.
+_OF_BUILD = {TAKEN_WHEEL, *(f"{OCI}.{name}" for name in ("source", "url", "documentation"))}
+
+
+@dataclass(frozen=True)
+class ComparedLayer:
+    """A layer of both images; ``files`` says by path which differ, None if they were not read."""
+
+    made_by: str
+    size: int
+    same: bool
+    files: Mapping[str, Differences] | None
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """An image and the same built anew.
+
+    ``lacking`` says which of its inputs could not be had, ``substituted`` which ones are not the
+    checkout's, because the labels of the image name others.
+    """
+
+    image: str
+    reference: str
+    lacking: tuple[str, ...]
+    substituted: tuple[str, ...]
+    layers: tuple[ComparedLayer, ...]
+    packages: Differences
+    configuration: Differences
+
+    @property
+    def same(self) -> bool:
+        return all(layer.same for layer in self.layers) and not self.configuration
+
+    def as_json(self) -> dict[str, Any]:
+        return {"same": self.same, **asdict(self)}
+
+
+class RevisionReader(InputReader):
+    """Reads a revision, whose committed files are what was built from it.
+
+    They are not rendered again: imgbuild's code may be another by now, and its rendering with it.
+    """
+
+    def dockerfile(self, image: Image) -> Dockerfile:
+        """Return what is in the image's committed Dockerfile.
+
+        InputError: there is none.
+        """
+        path = dockerfile_path(image, self.project.dockerfiles)
+        try:
+            return Dockerfile(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeError):
+            raise InputError("it had no Dockerfile that can be read") from None
+
+    def require_locks(self, image: Image) -> None:
+        """Take the locks as they are: whatever they hold is part of the digest."""
+
+
+def drop_unknown(settings: Settings, matrix: Matrix) -> Settings:
+    """Return the settings without what an older matrix does not know, which would be an error."""
+    named: dict[str, tuple[Mapping[str, object], Mapping[str, object]]] = {
+        "base": (settings.base, matrix.operating_systems),
+        "cpython": (settings.cpython, matrix.python),
+        "mirrors": (settings.mirrors, matrix.upstreams),
+    }
+    kept = {
+        section: {name: value for name, value in values.items() if name in known}
+        for section, (values, known) in named.items()
+    }
+    return settings.model_copy(update=kept)
+
+
+def reproduce(
+    project: Project,
+    name: str,
+    log: Log,
+    image: Image | None = None,
+    builders: tuple[str, ...] = (),
+) -> Reproduction:
+    """Build the image of this name anew and compare; without ``image`` it may have to be pulled.
+
+    InputError: there is no such image, or it is not imgbuild's.
+    CheckFailedError, MachineError: it cannot be built any more.
+    """
+    with ExitStack() as stack:
+        engine = stack.enter_context(open_engine(project.settings.engine))
+        original = _pull_original(name, image, engine, log, stack)
+        labels, options = original.labels, BuildOptions(test=False, builders=builders)
+        image = find_image(load_matrix(project.matrix), labels[NAME])
+        context = stack.enter_context(open_context(project, (image,), options, log, lock=True))
+        context, item, lacking, substituted = _restore_inputs(labels, context, stack)
+        for text in lacking:
+            log(f"This input is not what it was: {text}")
+        for text in substituted:
+            log(f"This input is not the checkout's: {text}")
+        if substituted:  # its programs run in steps that have the secrets
+            secrets = {key: path for key, path in context.inputs.secrets.items() if key != "netrc"}
+            context = replace(context, inputs=replace(context.inputs, secrets=secrets))
+        rebuilt_id = _rebuild(item, labels.get(_REVISION), context, stack)
+        rebuilt = engine.need(rebuilt_id)
+        layers, packages = _compare_layers(original, rebuilt, engine)
+        old, new = (_flatten(engine.configuration(stored.id)) for stored in (original, rebuilt))
+        return Reproduction(
+            image=image.name,
+            reference=name,
+            lacking=tuple(lacking),
+            substituted=tuple(substituted),
+            layers=layers,
+            packages=packages,
+            configuration=changed_values(old, new),
+        )
+
+
+def _pull_original(
+    name: str, image: Image | None, engine: Engine, log: Log, stack: ExitStack
+) -> StoredImage:
+    """Return the image; one that has to be pulled for it is removed with ``stack``."""
+    present = engine.inspect(name)
+    if image and not present:
+        raise InputError(
+            f"The engine has no image {name}. Build it first (imgbuild build --name {image.name}), "
+            "or name a published one with --image."
+        )
+    if not present:
+        if has_registry(name):
+            log(f"pulling {name}")
+        engine.pull(name)
+        stack.callback(lambda: engine.discard(original.id))
+        stack.callback(lambda: None if "@" in name else engine.untag(name))
+    original = engine.need(name)
+    if not labels_are_consistent(original):
+        raise InputError(
+            f"{name} is not an image of imgbuild's own, or something was added to it: nothing "
+            "says what it was built from."
+        )
+    return original
+
+
+def _restore_inputs(
+    labels: Mapping[str, str], context: BuildContext, stack: ExitStack
+) -> tuple[BuildContext, PlanItem, list[str], list[str]]:
+    """Return what builds the image with the inputs that its labels name.
+
+    Also return which of them are lacking, and which are in place of the checkout's. The files are
+    this checkout's, or those of the image's commit where they differ from them.
+    """
+    lacking: list[str] = []
+    substituted: list[str] = []
+    commit = labels.get(_REVISION, "")
+    settings = _restore_settings(labels, context, lacking, substituted)
+    context = replace(context, settings=settings)
+    restored, item = _plan_checkout(context.project, labels, context)
+    if item.digest.total != labels[INPUT_DIGEST] and commit not in {"", context.revision}:
+        try:
+            # Anybody can write the label, and the commit's Dockerfiles are given the secrets:
+            # `open_revision` gives only what is in the history.
+            commit = commit.removesuffix("-dirty")
+            checkout = stack.enter_context(open_revision(context.project, commit))
+            restored, item = _plan_checkout(checkout, labels, context)
+        except InputError as error:
+            lacking.append(f"the checkout: {error}")
+    lacking += [f"{change.input}: {change.arrow}" for change in item.changes]
+    return restored, item, lacking, substituted
+
+
+def _usual_digest(context: BuildContext) -> str | None:
+    """Return the digest of the base image that matrix or settings name, if a registry has it."""
+    (image,) = context.images
+    usual = context.settings.base_for(image.os_name, image.os.image)
+    return usual.image.rpartition("@")[2] if usual.image else None
+
+
+def _restore_settings(
+    labels: Mapping[str, str], context: BuildContext, lacking: list[str], substituted: list[str]
+) -> Settings:
+    """Return the settings, changed so that inputs come from where the labels say."""
+    (image,), settings = context.images, context.settings
+    base, cpython = {**settings.base}, {**settings.cpython}
+    reference = f"{labels.get(_BASE_NAME)}@{labels.get(BASE_DIGEST)}"
+    if labels.get(BASE) == "bootstrapped":
+        base[image.os_name] = base_setting("bootstrap")
+    elif labels.get(BASE) == "registry":
+        try:
+            known = base_setting("registry", image=reference)
+            own = labels.get(BASE_DIGEST) == _usual_digest(context)
+            if not context.engine.inspect(reference):
+                context.engine.pull(reference, pinned=own)
+            base[image.os_name] = known
+            if not own:
+                substituted.append(f"the base image {reference}, which the image's label names")
+        except ValidationError:
+            lacking.append(f"the base image {reference}: this does not name an image by its digest")
+        except ImgbuildError as error:
+            lacking.append(f"the base image {reference}: {error}")
+    if labels.get(CPYTHON) == "source":
+        cpython.pop(image.version_of("python"), None)
+    substitutes = settings.substitutes if SUBSTITUTES in labels else {}
+    update = {"base": base, "cpython": cpython, "substitutes": substitutes}
+    return settings.model_copy(update=update)
+
+
+def _plan_checkout(
+    project: Project, labels: Mapping[str, str], context: BuildContext
+) -> tuple[BuildContext, PlanItem]:
+    """Return what builds the image from the files of a checkout, and the changes since."""
+    image = find_image(load_matrix(project.matrix), labels[NAME])
+    image = standin_image(image) if context.settings.standin else image
+    settings = drop_unknown(context.settings, image.matrix)
+    inputs = prepare_inputs((image,), settings, project)
+    if inputs.bases[image.os_name].digest is None:
+        raise MachineError(
+            f"{image.name} needs the base image {image.os_name} that is made from the "
+            "distribution's archive, and this machine has not made it. Set `base: "
+            f"{{{image.os_name}: {{from: bootstrap}}}}` in imgbuild.local.yaml, and run `imgbuild "
+            "doctor --write`."
+        )
+    context = replace(context, project=project, images=(image,), settings=settings, inputs=inputs)
+    digest = input_digest(image, inputs, RevisionReader(project))
+    changes = find_changes(labels, image, digest)
+    return context, PlanItem(image, digest, Action.BUILD, "reproduced", changes=changes)
+
+
+def _rebuild(item: PlanItem, commit: str | None, context: BuildContext, stack: ExitStack) -> str:
+    """Return the id of a new image without a name; it and its cache mounts go with ``stack``."""
+    image, mark, made = item.image, f"reproduce-{uuid4().hex}", set[str]()
+    require_disk_space([image], context.engine)
+    downloads, failed = prepare([image], context)
+    for error in failed.values():
+        raise error
+    buildx, folders = context.builders[0], downloads[image.name]
+    own, inputs, project = buildx.builder is None, context.inputs, context.project
+    target = image_target(item, inputs, folders, project, commit, in_engine=own)
+    before = {stored.id for stored in context.stored}  # the same again has the same id
+    stack.callback(lambda: [context.engine.discard(image_id) for image_id in made - before])
+    stack.callback(forget_cache, buildx, f"description~={mark}")
+    with work_folder("reproduce") as folder, BuildDisplay([image.name]) as display:
+
+        def show(step: Step) -> None:
+            display.show_step(image.name, step)
+            if step.image_id:  # there, though an interrupt may come before the end
+                made.add(step.image_id)
+
+        image_id, _ = build_image(
+            buildx,
+            _isolate(target, folder, mark),
+            log=context.log_path(image.name),
+            show=show,
+            epoch=epoch_seconds(image),
+        )
+    made.add(image_id)
+    return image_id
+
+
+def _isolate(target: BuildTarget, folder: Path, mark: str) -> BuildTarget:
+    """Return the target so that it takes neither a step nor a cache mount of another build.
+
+    What limits how many steps compile at once stays shared.
+    """
+    path, text = folder / f"{target.name}.Dockerfile", target.dockerfile.read_text("utf-8")
+    path.write_text(re.sub("(type=cache,id=)(?!imgbuild-compiling)", rf"\1{mark}-", text), "utf-8")
+    needs = tuple(_isolate(needed, folder, mark) for needed in target.needs)
+    return replace(target, dockerfile=path, anew=True, needs=needs)
+
+
+def _compare_layers(
+    original: StoredImage, rebuilt: StoredImage, engine: Engine
+) -> tuple[tuple[ComparedLayer, ...], Differences]:
+    """Return the layers of both, the lowest first, and the Debian packages that moved."""
+    same = {*original.layers} & {*rebuilt.layers}
+    steps: dict[str | None, Layer] = {}
+    files: list[list[LayerFiles | None]] = []
+    for image in (original, rebuilt):
+        history = engine.history(image.id)
+        steps |= {layer.diff_id: layer for layer in image_layers(history, image.layers)}
+        is_saved = original.layers != rebuilt.layers
+        files.append(read_layers(engine.save(image.id), same) if is_saved else [])
+    old_files, new_files = files
+    layers = []
+    for number, (old, new) in enumerate(zip_longest(original.layers, rebuilt.layers)):
+        differences: Mapping[str, Differences] | None = {}
+        if old != new:
+            differences = file_differences(
+                old_files[number] if number < len(old_files) else NOTHING,
+                new_files[number] if number < len(new_files) else NOTHING,
+            )
+        step = steps.get(new or old) or Layer(None, 0, "")
+        layers.append(ComparedLayer(step.made_by, step.size, old == new, differences))
+    packages = [_latest_packages(old_files), _latest_packages(new_files)]
+    return tuple(layers), changed_values(*packages) if all(packages) else {}
+
+
+def _latest_packages(layers: Sequence[LayerFiles | None]) -> Mapping[str, str]:
+    """Return the versions of Debian packages that the uppermost layer with a list names."""
+    for layer in reversed(layers):
+        if layer and layer.packages:
+            return layer.packages
+    return {}
+
+
+def _flatten(configuration: Mapping[str, Any]) -> dict[str, str]:
+    """Return in words what containers run with, without what says who built the image."""
+    parts = {**configuration}
+    labels, variables = parts.pop("Labels", None) or {}, parts.pop("Env", None) or ()
+    texts = {name: json.dumps(value) for name, value in parts.items() if value}
+    texts |= {f"label {name}": value for name, value in labels.items() if name not in _OF_BUILD}
+    for variable in variables:
+        texts[f"variable {variable.partition('=')[0]}"] = variable
+    return texts

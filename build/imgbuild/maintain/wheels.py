@@ -1,0 +1,295 @@
+"""Read the facts of TensorFlow's wheels out of some MB of each; none of it is run.
+
+Up to TensorFlow 1.13 the GPU libraries are ``DT_NEEDED``. From 1.14 on each is opened when first
+used, by a function ``stream_executor::internal::DsoLoader::GetCudnnDsoHandle()`` that is exported
+and only names the library and its version, two constant strings; a CPU build has the same functions
+with an empty version (and "1" for the driver, which it never opens). From 2.9 on the version is in
+the code itself. The compiler, ``tf.version.COMPILER_VERSION``, is what ``tf_compiler_version()``
+returns, and from 2.9 on a constant of ``_pywrap_tf_session.so``.
+"""
+
+import ast
+import io
+import re
+import struct
+import zipfile
+import zlib
+from email import message_from_bytes
+from typing import IO, Any
+
+from packaging.version import Version
+
+from imgbuild.core.errors import MachineError
+from imgbuild.core.unpacking import open_member, read_member
+from imgbuild.maintain.package_index import BLOCK, RemoteFile
+from imgbuild.matrix.evidence import WheelFacts, WheelTag
+from imgbuild.net.addresses import redact
+
+#: One request of this many bytes where a library is read to its end.
+_LARGE_BLOCK = 16 << 20
+#: How much of ``_pywrap_tensorflow_internal.so`` is unpacked at most: its string table ends at 25.
+_MOST = 160 << 20
+#: Limits for what is unpacked, in bytes: of a text, of a library that is read at once, and of a
+#: library that is read in pieces. TensorFlow 1.4 to 2.21 has at most 5 kB, 165 MB and 1.3 GB.
+_TEXT_LIMIT, _LIBRARY_LIMIT, _STREAM_LIMIT = 4 << 20, 512 << 20, 4 << 30
+_FRAMEWORK = tuple(f"/libtensorflow_framework.so{end}" for end in ("", ".1", ".2"))
+_INTERNAL = ("/python/_pywrap_tensorflow_internal.so",)
+_BUILD_INFO = "/python/platform/build_info.py"
+_SESSION = "/python/client/_pywrap_tf_session.so"
+
+_GPU = "cuda|cudart|cublas|cudnn|cufft|cupti|curand|cusolver|cusparse|nvinfer|nvinfer_plugin|nccl"
+_GPU_SONAME = re.compile(rf"lib(?:{_GPU})\.so(?:\.[0-9]+)*")
+_HANDLE = re.compile(r"_ZN(?:15stream_executor|3tsl)8internal9DsoLoader\d+Get(\w+)DsoHandleEv")
+#: The libraries whose functions are not called as they are.
+_OPENED = {"CudaDriver": "cuda", "CudaRuntime": "cudart", "NvInferPlugin": "nvinfer_plugin"}
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
+_SONAME_IN_TABLE = re.compile(rb"\0(lib[a-zA-Z_+-]+\.so(?:\.[0-9]+)*)(?=\0)")
+_GLIBC = re.compile(rb"\0GLIBC_(\d+(?:\.\d+)+)(?=\0)")
+_COMPILER = "_Z19tf_compiler_versionv"
+_OWN = re.compile(r"_ZNK?10tensorflow")
+#: gcc writes "7.3.1 20180303"; the matrix has the version alone.
+_COMPILER_VERSION = re.compile(r"([0-9]+\.[0-9]+\.[0-9]+)( [0-9]+)?.*")
+#: The same as a constant of a library: ``9.3.1 20200408``, ``Ubuntu Clang 17.0.2 (++2023…``, and
+#: from 2.21 on ``Clang 18.1.8``.
+_COMPILER_CONSTANT = re.compile(
+    rb"\0(?:[A-Za-z ]*(Clang) )?(\d+\.\d+\.\d+)(?: \d{8}\0| \(|(?(1)\0|(?!)))"
+)
+#: ``mov register, text`` and ``mov [rbp + distance], text``: how a text of up to 4 bytes is made.
+_MOV = re.compile(rb"(?:[\xb8-\xbf]|\xc7[\x40-\x47].)([0-9][0-9.]{0,3})", re.DOTALL)
+#: ``lea register, [rip + distance]``: how code on x86-64 takes the address of a string.
+_LEA = re.compile(rb"[\x48-\x4f]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](....)", re.DOTALL)
+#: An entry of a fat binary, one a capability: its kind (1: PTX, 2: machine code), a version, the
+#: size of its header, and 24 bytes on the capability as a number, 70 for 7.0. Source: fatbinary.h
+#: and the output of cuobjdump for the same wheels.
+_ENTRY = re.compile(rb"([\x01\x02])\0\x01\x01[\x40-\xa0]\0\0\0.{20}([\x1e-\x7f])\0\0\0", re.DOTALL)
+#: An entry's first bytes may be the last ones of a piece.
+_ENTRY_BYTES, PIECE = 32, 4 << 20
+#: The errors of reading something else than such a wheel.
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, struct.error, ValueError, LookupError),
+    *(ArithmeticError, AttributeError, TypeError),  # pyelftools, of wrong sections
+    RuntimeError,  # an encrypted archive, or an unknown way of packing
+)
+#: A function that takes a string's address and returns is a dozen bytes, some without a size.
+_SHORT = 16
+
+
+class Library:
+    """A shared library: what it needs, what it exports, which strings its functions name."""
+
+    def __init__(self, content: bytes) -> None:
+        from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - only an audit needs it
+
+        elf = ELFFile(io.BytesIO(content))
+        sections: dict[str, Any] = {section.name: section for section in elf.iter_sections()}
+        for name in (".text", ".rodata", ".dynamic", ".dynsym", ".dynstr"):
+            # pyelftools gives such a section as many bytes as its header says.
+            if sections[name].compressed or sections[name]["sh_type"] == "SHT_NOBITS":
+                raise ValueError(f"the section {name} is compressed or empty")
+        text, data = sections[".text"], sections[".rodata"]
+        self._text = (text["sh_addr"], text.data())
+        self._data = (data["sh_addr"], data.data())
+        #: The libraries without which it cannot be loaded.
+        self.needed = {tag.needed for tag in sections[".dynamic"].iter_tags("DT_NEEDED")}
+        #: Address and size of the symbols that it defines for others.
+        self.exported = {
+            symbol.name: (symbol["st_value"], symbol["st_size"])
+            for symbol in sections[".dynsym"].iter_symbols()
+            if symbol["st_shndx"] != "SHN_UNDEF"
+        }
+        versions = [version.decode() for version in _GLIBC.findall(sections[".dynstr"].data())]
+        #: The newest C library version that its symbols ask for, such as ``2.17``.
+        self.glibc = max(versions, key=Version, default="0")
+
+    def strings_of(self, function: str) -> list[str]:
+        """Return the strings whose addresses a function takes; if none, the number it makes."""
+        (text_address, text), (data_address, data) = self._text, self._data
+        address, size = self.exported[function]
+        start = address - text_address
+        code = text[start : start + (size or _SHORT)]
+        strings = []
+        for match in _LEA.finditer(code):
+            (distance,) = struct.unpack("<i", match[1])
+            offset = address + match.end() + distance - data_address
+            if 0 <= offset < len(data):
+                strings.append(data[offset : data.find(b"\0", offset)])
+        if not strings:
+            strings.append(b"".join(_MOV.findall(code)))
+        return [string.decode("ascii", "replace") for string in strings]
+
+
+def read_wheel(
+    remote: RemoteFile, file: str, sha256: str, pythons: tuple[WheelTag, ...]
+) -> WheelFacts:
+    """Return what the wheel is; ``pythons`` is what the index has of its release.
+
+    MachineError: the server gives no ranges, or it is no wheel of TensorFlow, or damaged.
+    """
+    from elftools.common.exceptions import ELFError  # noqa: PLC0415 - only an audit needs it
+
+    try:
+        with zipfile.ZipFile(io.BufferedReader(remote, BLOCK)) as wheel:
+            known = {"sha256": sha256, "file": file, "size": remote.size, "pythons": pythons}
+            facts = WheelFacts.model_validate({**known, **_read_facts(wheel)})
+        if facts.libraries and not facts.capabilities:
+            return facts.model_copy(update={"capabilities": _read_capabilities(remote)})
+    except (*_DAMAGE, ELFError) as error:
+        where = redact(remote.url)
+        raise MachineError(f"{where} is no wheel of TensorFlow, or damaged: {error}.") from error
+    return facts
+
+
+def _read_facts(wheel: zipfile.ZipFile) -> dict[str, Any]:
+    metadata = message_from_bytes(_read_text(wheel, ".dist-info/METADATA"))
+    tags = message_from_bytes(_read_text(wheel, ".dist-info/WHEEL"))
+    built = _read_build_info(wheel)
+    library = Library(read_member(wheel, _find_member(wheel, *_FRAMEWORK), _LIBRARY_LIMIT))
+    libraries, loading = _find_gpu_libraries(wheel, library)
+    cuda_build = built.get("is_cuda_build")
+    return {
+        "name": str(metadata["Name"]),
+        "version": str(metadata["Version"]),
+        "tags": tuple(str(tag) for tag in tags.get_all("Tag", [])),
+        "libraries": tuple(sorted(libraries)),
+        "loading": loading if libraries else "none",
+        "cuda_build": cuda_build if isinstance(cuda_build, bool) else None,
+        "cuda": _cuda_release(libraries, str(built.get("cuda_version", ""))),
+        "capabilities": tuple(map(str, built.get("cuda_compute_capabilities", ()))),
+        "compiler": _read_compiler(wheel, library),
+        "cxx11_abi": _detect_cxx11_abi(library),
+        "glibc": library.glibc,
+    }
+
+
+def _read_capabilities(remote: RemoteFile) -> tuple[str, ...]:
+    """Return what the kernels are compiled for: up to 2.2 the library itself alone says it."""
+    again = RemoteFile(remote.client, remote.url)
+    with (
+        zipfile.ZipFile(io.BufferedReader(again, _LARGE_BLOCK)) as wheel,
+        open_member(wheel, _find_member(wheel, *_INTERNAL)) as library,
+    ):
+        capabilities = compute_capabilities(library)
+    remote.bytes_read += again.bytes_read
+    if not capabilities:
+        raise LookupError("it loads CUDA and has no GPU code")
+    return capabilities
+
+
+def compute_capabilities(library: IO[bytes]) -> tuple[str, ...]:
+    """Return them as build_info.py does: ``sm_70``, or ``compute_70`` if there is PTX, too.
+
+    ValueError: the library is larger than any of TensorFlow.
+    """
+    native, ptx, end, size = set[int](), set[int](), b"", 0
+    while piece := library.read(PIECE):
+        size += len(piece)
+        if size > _STREAM_LIMIT:
+            raise ValueError(f"{_INTERNAL[0]} unpacks to more than {_STREAM_LIMIT:,} bytes")
+        for entry in _ENTRY.finditer(end + piece):
+            (ptx if entry[1] == b"\1" else native).add(entry[2][0])
+        end = piece[1 - _ENTRY_BYTES :]
+    return tuple(f"{'compute' if sm in ptx else 'sm'}_{sm}" for sm in sorted(native | ptx))
+
+
+def _find_member(wheel: zipfile.ZipFile, *ends: str) -> str:
+    """Return the first member whose path ends in one of ``ends``, in their order."""
+    for end in ends:
+        for name in wheel.namelist():
+            if name.endswith(end):
+                return name
+    raise LookupError(f"it has no {ends[0]}")
+
+
+def _read_text(wheel: zipfile.ZipFile, end: str) -> bytes:
+    """Return the content of the first member whose path ends in ``end``."""
+    return read_member(wheel, _find_member(wheel, end), _TEXT_LIMIT)
+
+
+def _find_gpu_libraries(wheel: zipfile.ZipFile, library: Library) -> tuple[set[str], str]:
+    """Return the GPU libraries that TensorFlow loads, and when it does."""
+    handles = [match for match in map(_HANDLE.fullmatch, library.exported) if match]
+    if not handles:
+        names = library.needed | _read_sonames(wheel)
+        return {name for name in names if _GPU_SONAME.fullmatch(name)}, "needed"
+    versions = {}
+    for handle in handles:
+        name = _OPENED.get(handle[1], handle[1].lower())
+        numbers = [text for text in library.strings_of(handle[0]) if _VERSION.fullmatch(text)]
+        if name in _GPU.split("|") and numbers:
+            versions[name] = numbers[0]
+    # A CPU build has the driver's name, that of 2.9 TensorRT's too, and opens neither.
+    if "cudart" not in versions:
+        return set(), "opened"
+    return {f"lib{name}.so.{version}" for name, version in versions.items()}, "opened"
+
+
+def _cuda_release(libraries: set[str], said: str) -> str:
+    """Return the CUDA release: from 11 on the libraries of all minor releases have one name.
+
+    Before, build_info.py is not used: that of 2.2 says 10, and 2.2 loads 10.1.
+    """
+    start = "libcudart.so."
+    versions = [name.removeprefix(start) for name in libraries if name.startswith(start)]
+    loaded = versions[0] if versions else ""
+    recent = loaded and Version(loaded) >= Version("11")
+    return said if recent and _VERSION.fullmatch(said) else loaded
+
+
+def _read_sonames(wheel: zipfile.ZipFile) -> set[str]:
+    """Return the library names in the string table at the beginning of TensorFlow's library.
+
+    The linker adds the C library's name and its versions last of all.
+    """
+    beginning = b""
+    with open_member(wheel, _find_member(wheel, *_INTERNAL)) as stream:
+        while len(beginning) < _MOST and (piece := stream.read(BLOCK)):
+            beginning += piece
+            if b"\0libc.so.6\0" in beginning and b"\0GLIBC_2." in beginning:
+                break
+    return {name.decode() for name in _SONAME_IN_TABLE.findall(beginning)}
+
+
+def _read_compiler(wheel: zipfile.ZipFile, library: Library) -> str:
+    """Return the compiler that TensorFlow reports, such as ``7.3.1`` or ``clang-17.0.2``."""
+    if _COMPILER not in library.exported:
+        if constant := _COMPILER_CONSTANT.search(
+            read_member(wheel, _find_member(wheel, _SESSION), _LIBRARY_LIMIT)
+        ):
+            return ("clang-" if constant[1] else "") + constant[2].decode()
+        raise LookupError("_pywrap_tf_session.so names no compiler")
+    for text in library.strings_of(_COMPILER):
+        if match := _COMPILER_VERSION.fullmatch(text):
+            return match[1]
+    raise LookupError("libtensorflow_framework.so has no compiler in tf_compiler_version()")
+
+
+def _detect_cxx11_abi(library: Library) -> int:
+    """Return 1 if TensorFlow's own exported functions take ``std::__cxx11`` strings, else 0.
+
+    Only names in the namespace ``tensorflow`` count: parts of libstdc++ that the compiler linked in
+    are of both kinds.
+    """
+    own = [name for name in library.exported if _OWN.match(name)]
+    if not own:
+        raise LookupError("libtensorflow_framework.so exports nothing of the namespace tensorflow")
+    return int(any("__cxx11" in name for name in own))
+
+
+def _read_build_info(wheel: zipfile.ZipFile) -> dict[str, Any]:
+    """Return the constants of ``build_info.py``: assignments up to 2.2, one mapping from 2.3 on.
+
+    From 2.4 on the mapping is ``collections.OrderedDict([…])``.
+    """
+    exists = any(name.endswith(_BUILD_INFO) for name in wheel.namelist())
+    source = _read_text(wheel, _BUILD_INFO).decode("utf-8", "replace") if exists else ""
+    values = {}
+    line = re.compile(r"^(\w+) = (?:collections\.OrderedDict)?(.+)$", re.MULTILINE)
+    for key, text in line.findall(source):
+        try:
+            values[key] = ast.literal_eval(text)  # read as text, never executed
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+    try:
+        return dict(values.get("build_info", values))
+    except (TypeError, ValueError):
+        return {}

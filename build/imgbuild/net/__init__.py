@@ -1,0 +1,1 @@
+"""HTTP, mirrors, registries, logins and signatures."""

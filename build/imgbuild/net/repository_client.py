@@ -1,0 +1,380 @@
+"""Read and write manifests, blobs, tags and artifacts of one repository of a registry.
+
+Source of paths and statuses: OCI distribution specification 1.1. The content of images is pushed
+by the engine.
+"""
+
+import json
+import re
+from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
+from math import ceil
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError, MachineError
+from imgbuild.core.files import parse_json, parse_strict_json
+from imgbuild.core.parallel import in_parallel
+from imgbuild.matrix.tags import TAG
+from imgbuild.net import repository
+from imgbuild.net.addresses import resolve_redirect, same_site
+from imgbuild.net.authorization import Authorization, FindCredentials, docker_credentials
+from imgbuild.net.http import (
+    LARGEST_ANSWER,
+    Answer,
+    HttpClient,
+    RetryPolicy,
+    TransientError,
+    raise_transient,
+)
+from imgbuild.net.sites import Sites
+
+if TYPE_CHECKING:
+    from imgbuild.core.settings import Settings
+
+#: The most bytes that are read of a blob.
+LARGEST_BLOB = 1 << 28
+#: The most bytes that are read of a blob that is JSON, which takes far more memory than its bytes.
+LARGEST_DOCUMENT = 1 << 22
+#: The most pages of tags, and the most tags; far more than a repository has.
+MOST_PAGES, MOST_TAGS = 10_000, 1_000_000
+#: So many requests at once.
+REQUESTS = 8
+_NEXT = re.compile(r'<([^>]*)>\s*;[^,]*\brel="?next"?')
+
+
+_ACCEPT = {
+    "Accept": ", ".join((repository.OCI_MANIFEST, repository.DOCKER_MANIFEST, *repository.INDEXES))
+}
+#: docker-registry 2.8 answers this while another client writes a blob of the manifest, because it
+#: reads the blob's link while that file is still empty (seen with its storage in a folder).
+_WRITTEN_NOW = "DIGEST_INVALID"
+_DISK_FULL = "no space left on device"
+#: Limit for a text of a registry in a message.
+_LONGEST_TEXT = 200
+#: Advice on statuses that another try would not change; `publish.upload` has those of engines.
+_HINTS = {
+    403: " The login there is, if any, does not allow it: docker login {host}, as a user who may.",
+    404: " The repository does not exist, and the registry does not create it.",
+    405: " It accepts no writes (it may be a mirror), or no deletions (a setting of registries).",
+    413: " A proxy before it limits the size of requests.",
+}
+
+T = TypeVar("T")
+
+
+class RegistryClient:
+    """One repository of one registry; it connects at the first request. Threads may share it.
+
+    Every method raises `MachineError` if the registry cannot be reached or keeps failing, and
+    `CheckFailedError` if it refuses (unauthorized, denied) or returns content with another digest.
+    A ``reference`` is a tag or a digest.
+
+    Logins are found when the registry asks for one; ``login_error`` makes the error of one that is
+    missing or wrong. http is spoken on this machine only.
+    """
+
+    def __init__(
+        self,
+        name: repository.RepositoryName,
+        client: HttpClient,
+        find_credentials: FindCredentials = docker_credentials,
+        login_error: Callable[[str], ImgbuildError] = CheckFailedError,
+    ) -> None:
+        #: ``HOST[:PORT]/REPOSITORY``, for messages and as an engine names it.
+        self.name = str(name)
+        self._repository = name
+        self._http = client
+        self._authorization = Authorization(name, client, find_credentials, login_error)
+
+    def close(self) -> None:
+        """Close the connections, and end every wait for another try."""
+        self._http.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._http.closed
+
+    def retry(self, what: str, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns, tried again from its start after a transient fault."""
+        advice = partial(_advice, self._repository.host)
+        return self._http.retry(f"{self.name}: {what}", work, advice)
+
+    def ask(  # noqa: PLR0913, PLR0917 - the parts of a request
+        self,
+        what: str,
+        method: str,
+        path: str,
+        expected: Container[int] = (200, 404),
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        most: int = LARGEST_ANSWER,
+    ) -> Answer:
+        """Return the answer to one request; ``path`` is below the repository, or an address.
+
+        TransientError: there was no answer, or 429, or a server error.
+        CheckFailedError: the status is not ``expected``.
+        The error of ``login_error``: there is no login, or it is wrong.
+        """
+        root = f"{self._authorization.root()}/v2/{self._repository.path}"
+        url = path if "://" in path else f"{root}{path}"
+        sent = {**_ACCEPT, **(headers or {})}
+        send = partial(self._http.ask, method, url, sent, content=content, limit=most)
+        if same_site(url, root):
+            answer = self._authorization.send(send, write=method not in {"GET", "HEAD"})
+        else:
+            answer = send()  # another site gets no login of this one
+        text = error_text(answer)
+        raise_transient(answer.status, answer.headers, text)
+        if answer.status == 400 and _WRITTEN_NOW in text:
+            raise TransientError(f"it answered 400{text}")
+        if answer.status not in expected:
+            hint = _HINTS.get(answer.status, "").format(host=self._repository.host)
+            raise CheckFailedError(
+                f"{self.name}: {what} was refused: it answered {answer.status}{text}.{hint}"
+            )
+        return answer
+
+    def head(self, tag: str) -> str | None:
+        """Return the digest of a manifest, or ``None`` if there is none."""
+        answer = self._read("HEAD", f"/manifests/{tag}", f"asking for {tag}")
+        if answer is None:
+            return None
+        digest = answer.headers.get("Docker-Content-Digest", "")
+        if repository.DIGEST.fullmatch(digest):
+            return digest
+        manifest = self.manifest(tag)  # the header is optional
+        return manifest.digest if manifest else None
+
+    def heads(self, tags: Sequence[str]) -> dict[str, str]:
+        """Return the digest of each tag that is there."""
+        digests = in_parallel(self.head, tags, REQUESTS)
+        return {tag: digest for tag, digest in zip(tags, digests, strict=True) if digest}
+
+    def manifest(self, reference: str) -> repository.Manifest | None:
+        answer = self._read("GET", f"/manifests/{reference}", f"reading {reference}")
+        if answer is None:
+            return None
+        told = answer.headers.get("Docker-Content-Digest") or repository.digest_of(answer.body)
+        digest = reference if ":" in reference else told  # a tag has no colon
+        self._check_digest(answer.body, digest, reference)
+        kind = answer.headers.get("Content-Type", "").partition(";")[0].strip()
+        return repository.Manifest(digest, kind, answer.body)
+
+    def put_manifest(self, reference: str, content: bytes, media_type: str) -> str:
+        """Store a manifest whose blobs are all there; return its digest. A tag moves."""
+        what = f"writing {reference}"
+        path, kind = f"/manifests/{reference}", {"Content-Type": media_type}
+        answer = self.retry(what, lambda: self.ask(what, "PUT", path, (200, 201), kind, content))
+        digest = repository.digest_of(content)
+        told = answer.headers.get("Docker-Content-Digest") or digest
+        if told != digest:
+            raise CheckFailedError(
+                f"{self.name}: {reference} was written with digest {digest}, and the registry says "
+                f"{told}: its storage, or a proxy before it, is damaged."
+            )
+        return digest
+
+    def blob(self, digest: str, most: int | None = None) -> bytes:
+        """Return a blob of at most ``most`` bytes; `CheckFailedError` if there is none.
+
+        The default is `LARGEST_BLOB`.
+        """
+        limit = most or LARGEST_BLOB
+        answer = self._read("GET", f"/blobs/{digest}", f"reading {digest}", most=limit)
+        if answer is None:
+            raise CheckFailedError(
+                f"{self.name} has no blob {digest}, which a manifest there refers to."
+            )
+        self._check_digest(answer.body, digest, "a blob")
+        return answer.body
+
+    def put_blob(self, content: bytes) -> str:
+        """Store a blob, unless it is there; return its digest. A failed upload starts again."""
+        digest = repository.digest_of(content)
+        what = f"writing {digest}"
+
+        def upload() -> None:
+            if self.ask(what, "HEAD", f"/blobs/{digest}", range(600)).status == 200:
+                return
+            started = self.ask(what, "POST", "/blobs/uploads/", (202,), content=b"")
+            address = resolve_redirect(started.url, started.headers.get("Location", ""))
+            address += f"{'&' if '?' in address else '?'}digest={quote(digest, safe='')}"
+            kind = {"Content-Type": "application/octet-stream"}
+            finished = self.ask(what, "PUT", address, (201, 404), kind, content)
+            if finished.status == 404:  # the registry was restarted in between
+                raise TransientError(f"it lost the upload{error_text(finished)}")
+
+        self.retry(what, upload)
+        return digest
+
+    def delete(self, digest: str) -> None:
+        """Delete a manifest, with every tag that is at it; one that is not there is no error."""
+        self._authorization.allow_deletion()
+        what, path = f"deleting {digest}", f"/manifests/{digest}"
+        self.retry(what, lambda: self.ask(what, "DELETE", path, (200, 202, 404)))
+
+    def tags(self) -> tuple[str, ...]:
+        """Return every tag, sorted; none of a repository that does not exist yet."""
+        tags: set[str] = set()
+        pages: set[str] = set()
+        path = "/tags/list?n=1000"  # registries may return fewer
+        while path:
+            if path in pages or len(pages) == MOST_PAGES or len(tags) > MOST_TAGS:
+                raise CheckFailedError(f"{self.name}: its tags have no end. Is it a registry?")
+            pages.add(path)
+            answer = self._read("GET", path, "listing its tags")
+            if answer is None:
+                break
+            tags.update(self._read_tags(answer.body))
+            following = _NEXT.search(answer.headers.get("Link", ""))
+            path = resolve_redirect(answer.url, following[1]) if following else ""
+        return tuple(sorted(tags))
+
+    def _read_tags(self, body: bytes) -> list[str]:
+        """Return the tags of one answer; CheckFailedError: it has what is no tag."""
+        try:
+            tags: list[str] = parse_strict_json(body)["tags"] or []
+            if all(TAG.fullmatch(tag) for tag in tags):
+                return tags
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise CheckFailedError(f"{self.name}: its answer is not a list of tags. Is it a registry?")
+
+    def put_artifact(
+        self,
+        tag: str,
+        kind: str,
+        content: bytes,
+        subject: repository.Manifest | None = None,
+        annotations: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
+        """Store a file of this media type under a tag; return the digest. A tag moves.
+
+        The same content always has the same digest. It is read again: a registry whose disk is full
+        may say that it wrote what it then does not have, which is a `MachineError`.
+        """
+        manifest: dict[str, Any] = {
+            "schemaVersion": 2,
+            "mediaType": repository.OCI_MANIFEST,
+            "artifactType": kind,
+            "config": repository.descriptor(repository.EMPTY_TYPE, repository.EMPTY),
+            "layers": [repository.descriptor(kind, content)],
+        }
+        if annotations:
+            manifest["annotations"] = dict(annotations)
+        if subject:
+            manifest["subject"] = repository.descriptor(subject.media_type, subject.content)
+        self.put_blob(repository.EMPTY)
+        self.put_blob(content)
+        digest = self.put_manifest(tag, json.dumps(manifest).encode(), repository.OCI_MANIFEST)
+        if self.manifest(tag) is None:  # its digest is checked as it is read
+            raise MachineError(
+                f"{self.name}:{tag} was written and is not there. Check that the registry is well "
+                "(its log, its disk), then run this again."
+            )
+        return digest
+
+    def refer(self, subject: str, digest: str, kind: str) -> None:
+        """Let a list of what refers to a manifest have an artifact, where no registry lists it.
+
+        Source: OCI distribution specification 1.1, "Referrers Tag Schema".
+        """
+        if self._read("GET", f"/referrers/{subject}", "asking what refers to an image"):
+            return
+        artifact, tag = self.manifest(digest), subject.replace(":", "-")
+        index_manifest = self.manifest(tag)
+        entries = [*index_manifest.document().get("manifests", ())] if index_manifest else []
+        if artifact is None or any(entry.get("digest") == digest for entry in entries):
+            return
+        entry = repository.descriptor(artifact.media_type, artifact.content)
+        index = {
+            "schemaVersion": 2,
+            "mediaType": repository.INDEXES[0],
+            "manifests": [*entries, {**entry, "artifactType": kind}],
+        }
+        self.put_manifest(tag, json.dumps(index).encode(), repository.INDEXES[0])
+
+    def read_artifact(self, tag: str, kind: str) -> tuple[Mapping[str, Any], str] | None:
+        """Return the JSON object under a tag, with the digest of the image that it is about.
+
+        The digest is empty if the object is about none. Return None if there is no such tag.
+
+        DamagedError: it is of another type, or no JSON object.
+        MachineError: it has more than `LARGEST_DOCUMENT` bytes.
+        """
+        manifest = self.manifest(tag)
+        if manifest is None:
+            return None
+        where = f"{self.name}:{tag}"
+        try:
+            document = manifest.document()
+            (layer,) = document["layers"]
+            digest = str(layer["digest"])
+        except (CheckFailedError, KeyError, TypeError, ValueError) as error:
+            raise repository.DamagedError(f"{where} is not an artifact of imgbuild.") from error
+        if (own_kind := document.get("artifactType")) != kind:
+            raise repository.DamagedError(f"{where} is of the type {own_kind}, not {kind}.")
+        content = self.blob(digest, LARGEST_DOCUMENT)
+        return repository.json_object(content, where), manifest.subject
+
+    def _read(self, method: str, path: str, what: str, most: int = LARGEST_ANSWER) -> Answer | None:
+        """Return the answer 200 to a request, or None for 404."""
+        answer = self.retry(what, lambda: self.ask(what, method, path, most=most))
+        return None if answer.status == 404 else answer
+
+    def _check_digest(self, content: bytes, digest: str, what: str) -> None:
+        actual = repository.digest_of(content)
+        if actual != digest:
+            raise CheckFailedError(
+                f"{self.name}: {what}: the registry gave content with digest {actual} for "
+                f"{digest}. Nothing was kept. Its storage, or a proxy before it, is damaged."
+            )
+
+
+def error_text(answer: Answer) -> str:
+    """Return the registry's own words, as ``: CODE: message``; empty if there are none."""
+    try:
+        error = parse_json(answer.body)["errors"][0]
+        words = [str(error.get(key) or "") for key in ("code", "message")]
+        detail = error.get("detail")
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return ""
+    errno = detail.get("Err") if isinstance(detail, Mapping) else None
+    if errno == 28 or _DISK_FULL in str(detail):  # ENOSPC, of Go's PathError
+        words.append(_DISK_FULL)
+    text = " ".join(": ".join(filter(None, words)).split())[:_LONGEST_TEXT]
+    return f": {text}" if text else ""
+
+
+def _advice(host: str, error: TransientError) -> str:
+    """Return what to do after the last try failed."""
+    if _DISK_FULL in str(error).lower():
+        return "Its disk is full: free space, then run this again."
+    if error.wait:
+        return f"It asks clients to wait {ceil(error.wait)} s: run this again after that."
+    if "answered 429" in str(error):
+        return "It limits the rate of requests: wait, or use fewer --jobs."
+    return f"Check that {host} can be reached and works (its log, its disk), then run this again."
+
+
+def connect(
+    named: str | None, settings: "Settings", log: Callable[[str], None], option: str
+) -> RegistryClient:
+    """Return a client of the repository that is ``named``, or the settings'; it sends nothing yet.
+
+    Logins are the Docker client's. http is spoken on this machine only. TLS is verified with the
+    settings' CA bundle, else the system's. ``option`` is where the repository was named. It is an
+    InputError if none is named, or it is not the name of a repository.
+    """
+    if named is None:
+        if not settings.publishing.repository:
+            raise InputError(
+                f"Which registry? Give {option} HOST[:PORT]/REPOSITORY, or set publishing: "
+                "{repository: …} in imgbuild.local.yaml."
+            )
+        named, option = settings.publishing.repository, "publishing.repository"
+    policy = RetryPolicy(settings.publishing.attempts, settings.publishing.first_wait)
+    http = HttpClient(Sites(settings=settings).verify, policy=policy, log=log)
+    return RegistryClient(repository.parse_repository(named, option), http)

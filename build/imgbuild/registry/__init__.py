@@ -1,1 +1,0 @@
-"""One repository of a registry: manifests, blobs, tags and artifacts over HTTP."""
