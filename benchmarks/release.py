@@ -21,13 +21,12 @@ from transfer import change_base
 
 sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
-from debian_program import debian_program, with_program
-from own_registry import OwnRegistry, own_registry
-
 from imgbuild.core.settings import Settings
 from imgbuild.inputs.bootstrap import base_folder
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
+from support.debian_program import debian_program, with_program
+from support.own_registry import OwnRegistry, own_registry
 
 COUNT = 10
 #: What the base says of libgnutls30, up to its version, and what it is made to say.

@@ -22,14 +22,13 @@ from measure import DOCKER, IMGBUILD, ROOT, options, publish, run, scratch_engin
 
 sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
-from own_registry import OwnRegistry, own_registry
-
 from imgbuild.core.settings import Settings
 from imgbuild.inputs import oci_layout
 from imgbuild.inputs.bootstrap import base_folder
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.net.repository_client import connect
+from support.own_registry import OwnRegistry, own_registry
 
 #: What is built where --images names nothing else.
 IMAGES = ("tf-2.2-cpu-debian",)

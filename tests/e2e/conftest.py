@@ -13,11 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import COPY_REPOSITORY, ROOT, Base, Bases, Checkout, not_imgbuilds
-from copied_checkout import copied_checkout, remove_images
-from own_dockerd import OwnDockerd, own_dockerd
-from small_project import SmallProject, small_project
-from store_trip import OtherEngine, other_engine
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -28,6 +23,11 @@ from imgbuild.engine.discovery import DEFAULT_HOST, resolve_host
 from standin.__main__ import gateway, open_context, prepare
 from standin.family import CORNERS, Family
 from standin.server import StandInServer, serve
+from support.checkout import COPY_REPOSITORY, ROOT, Base, Bases, Checkout, not_imgbuilds
+from support.copied_checkout import copied_checkout, remove_images
+from support.own_dockerd import OwnDockerd, own_dockerd
+from support.small_project import SmallProject, small_project
+from support.store_trip import OtherEngine, other_engine
 
 #: Of the images that tests take as bases, those whose own suites are run: the one with the MPI that
 #: the three of test_build.py do not have.

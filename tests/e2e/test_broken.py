@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broken_images import NEED_A_GPU, Broken, broken_images
-from checkout import Bases, Checkout
 
 from imgbuild.suites.catalog import read_suites
+from support.broken_images import NEED_A_GPU, Broken, broken_images
+from support.checkout import Bases, Checkout
 
 BROKEN = broken_images()
 #: Images of the stack `ubuntu` are built on stand-ins for its upstreams, which takes long.

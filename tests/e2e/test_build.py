@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import Checkout
-from store_trip import OtherEngine, push_and_pull
 
 from imgbuild.engine.client import Engine
 from imgbuild.suites.catalog import read_suites, select_required
-from releases import release_of
+from support.checkout import Checkout
+from support.releases import release_of
+from support.store_trip import OtherEngine, push_and_pull
 
 #: The oldest TensorFlow (g++ 4, no horovodrun), the last of 1.x, and the quick start's.
 VERSIONS = ("1.10", "1.15", "2.2")

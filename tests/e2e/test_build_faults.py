@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from copied_checkout import TEMPLATE, change_settings
-from network_namespace import served
-from own_dockerd import OwnDockerd
-from small_project import BUILD, FINAL, ONE, SmallProject, small_project
 
-from waiting import processes, wait_for
+from support.copied_checkout import TEMPLATE, change_settings
+from support.network_namespace import served
+from support.own_dockerd import OwnDockerd
+from support.small_project import BUILD, FINAL, ONE, SmallProject, small_project
+from support.waiting import processes, wait_for
 
 #: What is seen in the log of a build at a place: the step begins, or the last has written all.
 #: After it the engine exports the layers: the records of an image's 9000 files take half a MB.

@@ -9,13 +9,13 @@ import uuid
 from pathlib import Path
 
 import pytest
-from checkout import Checkout
 
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.build.targets import image_target
 from imgbuild.engine.client import Engine
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import find_image
+from support.checkout import Checkout
 
 #: With the system's own Python: it needs no interpreter of this machine.
 NAME = "tf-2.16-cpu-debian"

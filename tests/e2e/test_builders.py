@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from network_namespace import forwarded
-from own_registry import own_registry
-from remote_builder import RemoteBuilder, remote_builder
-from small_project import BUILD, ONE, SmallProject
 
-from waiting import processes, wait_for
+from support.network_namespace import forwarded
+from support.own_registry import own_registry
+from support.remote_builder import RemoteBuilder, remote_builder
+from support.small_project import BUILD, ONE, SmallProject
+from support.waiting import processes, wait_for
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from browser import Browser, open_browser
-from checkout import ROOT, Checkout
 
-from catalog_pages import BUILT, PUBLISHED, large_page, sample_page
 from imgbuild.core.user_folders import state_dir
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
+from support.browser import Browser, open_browser
+from support.catalog_pages import BUILT, PUBLISHED, large_page, sample_page
+from support.checkout import ROOT, Checkout
 
 SCREENSHOTS = ROOT / "docs" / "screenshots"
 REPORTS = ROOT / "reports" / "screenshots"

@@ -3,12 +3,12 @@
 import os
 
 import pytest
-from checkout import Checkout
-from copied_checkout import remove_images
 
 from imgbuild.dockerfile.labels import REPOSITORY
 from imgbuild.engine.types import StoredImage
-from unit.fake_engine import FakeEngine
+from support.checkout import Checkout
+from support.copied_checkout import remove_images
+from support.fake_engine import FakeEngine
 
 MINE, OTHERS = "imgbuild-mine/tensorflow", "imgbuild-others/tensorflow"
 

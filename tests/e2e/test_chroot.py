@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import ROOT, Bases, Checkout
+
+from support.checkout import ROOT, Bases, Checkout
 
 IMAGE, SUITES = "tf-2.2-cpu-debian", ("horovod", "tensorflow")
 GPU = ROOT / "tests" / "gpu"

@@ -4,10 +4,10 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from own_dockerd import OwnDockerd
-from small_project import NAMES, ONE, REPOSITORY, SmallProject, small_project
 
 from imgbuild.suites.container import CONTAINER_LABEL, machine_digest
+from support.own_dockerd import OwnDockerd
+from support.small_project import NAMES, ONE, REPOSITORY, SmallProject, small_project
 
 NAME = NAMES[0]
 TAG = f"{REPOSITORY}:1.10-cpu"

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from copied_checkout import CONTENT, CPYTHON, TEMPLATE, change_settings, take_base
-from own_dockerd import OwnDockerd
-from small_project import FINAL, ONE, SmallProject, small_project
 
 from standin.server import serve
+from support.copied_checkout import CONTENT, CPYTHON, TEMPLATE, change_settings, take_base
+from support.own_dockerd import OwnDockerd
+from support.small_project import FINAL, ONE, SmallProject, small_project
 
 pytestmark = pytest.mark.nightly
 

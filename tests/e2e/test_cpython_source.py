@@ -9,12 +9,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from checkout import Checkout
 
 from imgbuild.engine.client import Engine
 from imgbuild.matrix.images import minor_of
 from standin.__main__ import open_context
 from standin.workbench import load_debian
+from support.checkout import Checkout
 
 pytestmark = pytest.mark.nightly
 

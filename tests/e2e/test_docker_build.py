@@ -5,8 +5,6 @@ Given are only upstreams that may not be reached: a base image and, in settings,
 
 from pathlib import Path
 
-from checkout import COPY_REPOSITORY, Checkout
-
 from imgbuild.build.bases import load_base
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.build.targets import image_target
@@ -14,6 +12,7 @@ from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.client import Engine
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import find_image
+from support.checkout import COPY_REPOSITORY, Checkout
 
 NAME = "tf-1.15-cpu-debian"
 REFERENCE = f"{COPY_REPOSITORY}:by-docker-alone"

@@ -7,13 +7,13 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from checkout import LEARNT, ROOT, Bases, Checkout
-from copied_checkout import ca_bundle
-from kubeflow import Cluster
-from page_commands import IMGBUILD, PageCommand, Reader, page_commands, section
 
 from imgbuild.core.user_folders import cache_dir
 from imgbuild.inputs.build_inputs import prepare_uv
+from support.checkout import LEARNT, ROOT, Bases, Checkout
+from support.copied_checkout import ca_bundle
+from support.kubeflow import Cluster
+from support.page_commands import IMGBUILD, PageCommand, Reader, page_commands, section
 
 pytestmark = pytest.mark.nightly
 

@@ -7,12 +7,12 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from checkout import Bases, Checkout
-from copied_checkout import ca_bundle
-from own_dockerd import OwnDockerd
-from small_project import NAMES, ONE, SmallProject, small_project
 
 from imgbuild.locks.lockfile import parse_lock
+from support.checkout import Bases, Checkout
+from support.copied_checkout import ca_bundle
+from support.own_dockerd import OwnDockerd
+from support.small_project import NAMES, ONE, SmallProject, small_project
 
 NAME = "tf-2.2-cpu-debian"
 #: What shells and Dockerfiles would like to do something with.

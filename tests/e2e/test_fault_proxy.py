@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 import requests
-from debian_program import unpacked
-from fault_proxy import FAULTS, FaultProxy, Traffic, fault_proxy
-from own_registry import own_registry
+
+from support.debian_program import unpacked
+from support.fault_proxy import FAULTS, FaultProxy, Traffic, fault_proxy
+from support.own_registry import own_registry
 
 NAME = "team/app"
 DIGEST = "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"  # of "foo"

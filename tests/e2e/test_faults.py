@@ -1,9 +1,8 @@
 """Faults in the inputs of a real image: nothing gets a name. Those of builds: test_build_faults."""
 
-from checkout import COPY_REPOSITORY, Checkout
-
 from imgbuild.engine.client import Engine
-from releases import release_of
+from support.checkout import COPY_REPOSITORY, Checkout
+from support.releases import release_of
 
 #: The quickest image to build.
 TF = "1.10"

@@ -4,11 +4,11 @@ import uuid
 from pathlib import Path
 
 import pytest
-from copied_checkout import TEMPLATE
-from own_dockerd import OwnDockerd
-from small_project import BUILD, FINAL, SmallProject, small_project
 
-from waiting import processes, wait_for
+from support.copied_checkout import TEMPLATE
+from support.own_dockerd import OwnDockerd
+from support.small_project import BUILD, FINAL, SmallProject, small_project
+from support.waiting import processes, wait_for
 
 HANGING, OTHER = "tf-1.10-cpu-debian", "tf-1.11-cpu-debian"
 #: More than the other image's steps need, and far less than the hanging one takes.

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from checkout import COPY_REPOSITORY, ROOT, Checkout
-from copied_checkout import remove_images
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST, REPOSITORY
 from imgbuild.engine.client import Engine
+from support.checkout import COPY_REPOSITORY, ROOT, Checkout
+from support.copied_checkout import remove_images
 
 IMAGE = ("--tf", "2.2", "--stack", "debian")
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import requests
-from browser import open_browser
-from checkout import ROOT, Bases, Checkout
-from own_registry import free_port
-from page_commands import page_commands, section
 
-from waiting import wait_for
+from support.browser import open_browser
+from support.checkout import ROOT, Bases, Checkout
+from support.own_registry import free_port
+from support.page_commands import page_commands, section
+from support.waiting import wait_for
 
 pytestmark = pytest.mark.nightly
 

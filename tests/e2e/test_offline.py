@@ -8,15 +8,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from checkout import Checkout
-from copied_checkout import copied_checkout
-from store_trip import OtherEngine, push_and_pull
 
 from imgbuild.core.files import ContentStore
 from imgbuild.core.sources import Kind
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import DEFAULT_HOST
 from imgbuild.inputs.fetched import read_listing
+from support.checkout import Checkout
+from support.copied_checkout import copied_checkout
+from support.store_trip import OtherEngine, push_and_pull
 
 #: The quickest image to build.
 SELECTION = ("--tf", "1.10", "--cpu", "--stack", "debian")

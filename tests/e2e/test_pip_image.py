@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from checkout import ROOT, Bases, Checkout
-from copied_checkout import ca_bundle
+
+from support.checkout import ROOT, Bases, Checkout
+from support.copied_checkout import ca_bundle
 
 Build = Callable[[bytes, str], subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.nightly

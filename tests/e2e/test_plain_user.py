@@ -11,8 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from checkout import ROOT, Checkout, not_imgbuilds
-from copied_checkout import (
+
+from imgbuild.engine.client import Engine
+from imgbuild.inputs.base import Base
+from standin.__main__ import open_context
+from standin.workbench import load_debian
+from support.checkout import ROOT, Checkout, not_imgbuilds
+from support.copied_checkout import (
     INPUTS,
     change_settings,
     copied_checkout,
@@ -21,12 +26,7 @@ from copied_checkout import (
     take_base,
     tiny,
 )
-from own_registry import OwnRegistry, free_port, own_registry
-
-from imgbuild.engine.client import Engine
-from imgbuild.inputs.base import Base
-from standin.__main__ import open_context
-from standin.workbench import load_debian
+from support.own_registry import OwnRegistry, free_port, own_registry
 
 REPOSITORY = "imgbuild-plain-user/tensorflow"
 ONE = ("--tf", "1.10")

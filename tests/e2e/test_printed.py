@@ -3,13 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
-from checkout import Bases, Checkout
-from tensorboard_page import answer
-
 from imgbuild.cli.usage import usage_lines
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import find_image
-from waiting import wait_for
+from support.checkout import Bases, Checkout
+from support.tensorboard_page import answer
+from support.waiting import wait_for
 
 NAME = "tf-2.2-cpu-debian"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import LEARNT, ROOT, Bases, Checkout
-from own_registry import free_port, own_registry
-from page_commands import PageCommand, Reader, page_commands, section
-from tensorboard_page import answer
 
-from waiting import wait_for
+from support.checkout import LEARNT, ROOT, Bases, Checkout
+from support.own_registry import free_port, own_registry
+from support.page_commands import PageCommand, Reader, page_commands, section
+from support.tensorboard_page import answer
+from support.waiting import wait_for
 
 PAGE = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
 REPOSITORY = "registry.example.org/ml/tensorflow"

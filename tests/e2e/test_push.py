@@ -11,10 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from network_namespace import forwarded
-from own_dockerd import OwnDockerd, own_dockerd
-from own_registry import OwnRegistry, own_registry
-from publishing_project import (
+
+from imgbuild.matrix.tags import input_tag
+from imgbuild.net.repository_client import RegistryClient
+from support.network_namespace import forwarded
+from support.own_dockerd import OwnDockerd, own_dockerd
+from support.own_registry import OwnRegistry, own_registry
+from support.publishing_project import (
     IMMUTABLE,
     LOCAL,
     MOVING,
@@ -24,10 +27,7 @@ from publishing_project import (
     PublishingProject,
     publishing_project,
 )
-
-from imgbuild.matrix.tags import input_tag
-from imgbuild.net.repository_client import RegistryClient
-from waiting import seen_arguments
+from support.waiting import seen_arguments
 
 NAMES = ("tf-1.10-cpu-debian", "tf-1.11-cpu-debian")
 LOGIN = ("publisher", "a pässword: with a colon")

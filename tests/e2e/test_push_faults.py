@@ -18,17 +18,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from fault_proxy import FAULTS, FaultProxy, ProxiedRequest, Traffic, fault_proxy
-from network_namespace import forwarded
-from own_dockerd import OwnDockerd
-from own_registry import own_registry
-from publishing_project import IMMUTABLE, MOVING, ONE, PublishingProject, publishing_project
-from small_disk import SmallDisk, small_disk
 
 from imgbuild.core.parallel import in_parallel
 from imgbuild.core.settings import Settings
 from imgbuild.net.repository_client import RegistryClient, connect
 from imgbuild.publish.record import PublishedRepository, read_published
+from support.fault_proxy import FAULTS, FaultProxy, ProxiedRequest, Traffic, fault_proxy
+from support.network_namespace import forwarded
+from support.own_dockerd import OwnDockerd
+from support.own_registry import own_registry
+from support.publishing_project import IMMUTABLE, MOVING, ONE, PublishingProject, publishing_project
+from support.small_disk import SmallDisk, small_disk
 
 STEM, (FIRST_MOVING, SECOND_MOVING) = IMMUTABLE["1.10"], MOVING["1.10"]
 #: The first request of each step of a push.

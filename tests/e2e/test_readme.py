@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkout import ROOT, Bases, Checkout
-from page_commands import Reader, page_commands
+
+from support.checkout import ROOT, Bases, Checkout
+from support.page_commands import Reader, page_commands
 
 pytestmark = pytest.mark.nightly  # it makes an environment, and installs imgbuild in another one
 

@@ -4,10 +4,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from own_registry import own_registry
-from small_project import NAMES, REPOSITORY, SmallProject
 
 from imgbuild.dockerfile.labels import REPOSITORY as LABEL
+from support.own_registry import own_registry
+from support.small_project import NAMES, REPOSITORY, SmallProject
 
 THIS = ("--tf", "1.10")
 

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import COPY_REPOSITORY, Checkout
-from copied_checkout import change_settings
-from debian_program import unpacked
 
 from imgbuild.engine.client import Engine
 from imgbuild.inputs.oci_layout import unpack_archive
+from support.checkout import COPY_REPOSITORY, Checkout
+from support.copied_checkout import change_settings
+from support.debian_program import unpacked
 
 #: The quickest image to build; the other store's is in test_offline.py.
 QUICKEST = "tf-1.10-cpu-debian"

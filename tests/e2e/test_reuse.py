@@ -9,10 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from checkout import Checkout
-from copied_checkout import remove_images
-from own_registry import free_port
-from publishing_project import ONE, PublishingProject, publishing_project
 
 from imgbuild.build.bases import load_base
 from imgbuild.build.context import BuildOptions, open_context
@@ -21,6 +17,10 @@ from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.client import Engine
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import find_image
+from support.checkout import Checkout
+from support.copied_checkout import remove_images
+from support.own_registry import free_port
+from support.publishing_project import ONE, PublishingProject, publishing_project
 
 REPOSITORY = "imgbuild-reuse/tensorflow"
 WHEEL = "horovod-0.0.0-py3-none-any.whl"

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from checkout import LEARNT, ROOT, Bases, Checkout
+
+from support.checkout import LEARNT, ROOT, Bases, Checkout
 
 IMAGE = "tf-2.2-cpu-debian"
 SECONDS = 600

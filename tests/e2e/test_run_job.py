@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from checkout import LEARNT, ROOT, Bases, Checkout
-from tensorboard_page import answer
 
-from waiting import wait_for
+from support.checkout import LEARNT, ROOT, Bases, Checkout
+from support.tensorboard_page import answer
+from support.waiting import wait_for
 
 IMAGE = "tf-2.2-cpu-debian"
 SECONDS = 120

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import Bases, Checkout
 
 from imgbuild.dockerfile.labels import ADDED
+from support.checkout import Bases, Checkout
 
 TWO = ("tf-1.10-cpu-debian", "tf-2.2-cpu-debian")
 DERIVED = "imgbuild-e2e-derived"

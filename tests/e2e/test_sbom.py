@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import Base, Bases, Checkout
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 from packaging.utils import canonicalize_name
+
+from support.checkout import Base, Bases, Checkout
 
 #: Python 3.6 and Debian's Open MPI.
 NAME = "tf-2.2-cpu-debian"

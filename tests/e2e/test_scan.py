@@ -4,13 +4,12 @@ import json
 import zipfile
 from pathlib import Path
 
-from checkout import ROOT, Bases, Checkout
-from own_registry import own_registry
-
 from imgbuild.core.project import Project
 from imgbuild.net.repository import DOCKER_MANIFEST, descriptor
 from imgbuild.net.repository_client import connect
 from imgbuild.publish.record import Record, put_record
+from support.checkout import ROOT, Bases, Checkout
+from support.own_registry import own_registry
 
 #: In place of the present versions; of the second, no newer one is a security fix.
 OLD = {"openssl": "3.0.1-1", "libgcc-s1": "12.1.0-1"}

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import IO, cast
 from zipfile import ZipFile
 
-from checkout import COPY_REPOSITORY, Bases, Checkout
-from copied_checkout import ca_bundle, change_settings
-
-from waiting import seen_arguments
+from support.checkout import COPY_REPOSITORY, Bases, Checkout
+from support.copied_checkout import ca_bundle, change_settings
+from support.waiting import seen_arguments
 
 
 def marked_secrets(copy: Checkout, folder: Path) -> str:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from copied_checkout import remove_images
-from debian_program import debian_program, with_program
-from own_registry import OwnRegistry, own_registry
-from publishing_project import PublishingProject, publishing_project
 
 from imgbuild.engine.client import Engine
+from support.copied_checkout import remove_images
+from support.debian_program import debian_program, with_program
+from support.own_registry import OwnRegistry, own_registry
+from support.publishing_project import PublishingProject, publishing_project
 
 LOCAL, PASSWORD = "imgbuild-sharing/tensorflow", "the-password-of-a-key"
 NAME = "tf-1.10-cpu-debian"

@@ -12,16 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from debian_program import debian_program, with_program
-from network_namespace import forwarded
-from own_dockerd import OwnDockerd, own_dockerd
-from own_registry import OwnRegistry, own_registry
-from publishing_project import IMMUTABLE, MOVING, ONE, TWO, PublishingProject, publishing_project
-from referrers_registry import referrers_registry
-from sigstore_services import IDENTITY, ISSUER, TOKEN, Sigstore, sigstore
 
 from imgbuild.net.repository import descriptor
 from imgbuild.net.repository_client import RegistryClient
+from support.debian_program import debian_program, with_program
+from support.network_namespace import forwarded
+from support.own_dockerd import OwnDockerd, own_dockerd
+from support.own_registry import OwnRegistry, own_registry
+from support.publishing_project import (
+    IMMUTABLE,
+    MOVING,
+    ONE,
+    TWO,
+    PublishingProject,
+    publishing_project,
+)
+from support.referrers_registry import referrers_registry
+from support.sigstore_services import IDENTITY, ISSUER, TOKEN, Sigstore, sigstore
 
 #: Debian's suites with version 2 and version 3 of cosign.
 SUITES = ("trixie", "sid")

@@ -14,8 +14,9 @@ from threading import Thread
 
 import pytest
 import requests
-from browser import Browser, open_browser
-from checkout import ROOT
+
+from support.browser import Browser, open_browser
+from support.checkout import ROOT
 
 ENVIRONMENT = Path(sys.prefix)
 #: The pages are wider than a phone where this is positive.

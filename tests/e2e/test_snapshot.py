@@ -9,17 +9,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from checkout import Checkout
-from copied_checkout import (
-    CONTENT,
-    SHA256,
-    change_settings,
-    copied_checkout,
-    debian_image,
-    remove_images,
-    substitute_cpython,
-    tiny,
-)
 
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.build.fetch import fetch_files, plan_listing
@@ -38,6 +27,17 @@ from standin.apt_repository import SigningKey, signing_key, write_suite
 from standin.base_image import debian_base
 from standin.deb import Package, write_deb
 from standin.server import StandInServer, serve
+from support.checkout import Checkout
+from support.copied_checkout import (
+    CONTENT,
+    SHA256,
+    change_settings,
+    copied_checkout,
+    debian_image,
+    remove_images,
+    substitute_cpython,
+    tiny,
+)
 
 REPOSITORY = "imgbuild-snapshot/tensorflow"
 NAME, TAG = "tf-1.10-cpu-debian", f"{REPOSITORY}:1.10-cpu"

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from checkout import Bases, Checkout
+
+from support.checkout import Bases, Checkout
 
 NAME = "tf-2.2-cpu-debian"
 #: Says what its code can see as names of what it requires.

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import Checkout
 
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.build.fetch import fetch_files, plan_listing
@@ -17,6 +16,7 @@ from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.net.sites import Sites
 from standin.server import StandInServer
+from support.checkout import Checkout
 
 pytestmark = pytest.mark.nightly
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from browser import Browser, open_browser
-from checkout import ROOT, Bases, Checkout
-from fault_proxy import fault_proxy
-from tensorboard_page import ELEMENTS, answer, keep, see_lines
 
-from waiting import wait_for
+from support.browser import Browser, open_browser
+from support.checkout import ROOT, Bases, Checkout
+from support.fault_proxy import fault_proxy
+from support.tensorboard_page import ELEMENTS, answer, keep, see_lines
+from support.waiting import wait_for
 
 #: Three generations of the page; no other test of `make test` needs the last one's image.
 VERSIONS = ("1.10", "1.15", pytest.param("2.3", marks=pytest.mark.nightly))

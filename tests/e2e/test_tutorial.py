@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from browser import open_browser
-from checkout import ROOT, Bases, Checkout
-from own_registry import free_port
-from page_commands import IMGBUILD, PageCommand, Reader, page_commands
-from tensorboard_page import answer, see_lines
 
-from waiting import wait_for
+from support.browser import open_browser
+from support.checkout import ROOT, Bases, Checkout
+from support.own_registry import free_port
+from support.page_commands import IMGBUILD, PageCommand, Reader, page_commands
+from support.tensorboard_page import answer, see_lines
+from support.waiting import wait_for
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 FIT, _, OTHERS = PAGE.partition("## Without Keras' `fit`")

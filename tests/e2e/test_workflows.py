@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from checkout import ROOT, Checkout
-from copied_checkout import remove_images
-from own_registry import OwnRegistry, own_registry
-from publishing_project import publishing_project
-from workflow_steps import INDEX, JobRun, WorkflowMachine
 
 from imgbuild.engine.client import Engine
-from releases import release_of
+from support.checkout import ROOT, Checkout
+from support.copied_checkout import remove_images
+from support.own_registry import OwnRegistry, own_registry
+from support.publishing_project import publishing_project
+from support.releases import release_of
+from support.workflow_steps import INDEX, JobRun, WorkflowMachine
 
 LOCAL = "imgbuild-workflow/tensorflow"
 PUBLISHED = "ml/tensorflow"

@@ -28,7 +28,7 @@ from imgbuild.cli import app, main, register
 from imgbuild.core.errors import MachineError
 from imgbuild.core.project import Project
 from imgbuild.net.http import RetryPolicy
-from unit.project_copy import copied
+from support.project_copy import copied
 
 pytestmark = pytest.mark.nightly
 

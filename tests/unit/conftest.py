@@ -13,8 +13,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from bench import bench
-from faulty_server import FaultyServer, faulty_server
 
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
@@ -22,11 +20,12 @@ from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.net.http import RetryPolicy
+from support.bench import bench
+from support.faulty_server import FaultyServer, faulty_server
+from support.project_copy import PROGRAMS, ROOT, with_images
 
 __all__ = ["bench"]
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ROOT / "tests" / "image" / "programs"
 #: The limit of a test that has none of its own, in seconds.
 LIMIT = 60
 
@@ -113,13 +112,6 @@ def matrix(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Matrix
     path = with_images(tmp_path_factory.mktemp("matrix"), project) / "matrix.yaml"
     path.write_text(without_budgets(project), encoding="utf-8")
     return load_matrix(path)
-
-
-def with_images(folder: Path, project: Project) -> Path:
-    """Return the folder with what a matrix in it names: the keyrings."""
-    if not (folder / "images").exists():
-        (folder / "images").symlink_to(project.root / "images")
-    return folder
 
 
 def without_budgets(project: Project) -> str:

@@ -19,12 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memory_registry import MemoryRegistry, configuration_bytes
-from project_copy import command
-from published_images import RECORD, publish
-from registry_server import registry_server
-from socket_server import SocketServer, socket_server
-from suite_results import stored
 
 from imgbuild.core.outcome import Outcome
 from imgbuild.core.project import Project
@@ -54,6 +48,12 @@ from imgbuild.suites.results import (
     suite_result,
 )
 from imgbuild.suites.store import ReportStore
+from support.memory_registry import MemoryRegistry, configuration_bytes
+from support.project_copy import command
+from support.published_images import RECORD, publish
+from support.registry_server import registry_server
+from support.socket_server import SocketServer, socket_server
+from support.suite_results import stored
 
 FROZEN = Path(__file__).parent / "frozen"
 RELEASE, DAY = "20261120.1", datetime(2026, 11, 20, 10, 11, 12, tzinfo=UTC)

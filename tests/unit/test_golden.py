@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
-from project_copy import command as run
 
 from imgbuild.build.targets import image_target
 from imgbuild.cli import COMMANDS
@@ -30,6 +28,8 @@ from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.digest import InputDigest, InputReader, input_digest
 from imgbuild.plan.plan import Action, PlanItem
+from support.project_copy import ROOT
+from support.project_copy import command as run
 
 GOLDEN = Path(__file__).parent / "golden"
 #: An image of each kind: Python, MPI and CUDA of each origin.

@@ -5,7 +5,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from bench import NEW, OLD, Bench
 
 from imgbuild.build.bases import make_bases
 from imgbuild.core.errors import CheckFailedError, ImgbuildError, MachineError
@@ -15,6 +14,7 @@ from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from imgbuild.inputs.build_inputs import prepare_inputs
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action
+from support.bench import NEW, OLD, Bench
 
 MADE = Base("imgbuild/base:debian-12-b", f"sha256:{'b' * 64}", BOOTSTRAPPED, Path("/base"))
 LOOKUP = 'Get "https://registry.test/v2/": dial tcp: lookup registry.test: no such host'

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import INPUTS, Bench
 
 from imgbuild.core.errors import MachineError
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import FAULTS, BuildFailedError
 from imgbuild.inputs.base import BOOTSTRAPPED, Base
-from waiting import wait_for
+from support.bench import INPUTS, Bench
+from support.waiting import wait_for
 
 UNREACHABLE = next(fault for fault in FAULTS if fault.kind == "unreachable")
 

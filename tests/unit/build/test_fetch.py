@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from faulty_server import FaultyServer, Reply
 
 from imgbuild.build.fetch import _copy_layout, fetch_files, find_listing
 from imgbuild.core.errors import MachineError
@@ -18,6 +17,7 @@ from imgbuild.inputs.oci_layout import read_layout, write_layout
 from imgbuild.inputs.upstream_files import apt_items
 from imgbuild.matrix.images import Image
 from imgbuild.net.sites import Sites
+from support.faulty_server import FaultyServer, Reply
 
 SETTINGS = Settings()
 

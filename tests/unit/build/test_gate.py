@@ -6,10 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import fake_engine
 import pytest
-from bench import Bench, engine_has
-from fake_engine import FakeEngine
 
 from imgbuild.build.gate import budget_problem, export_stub, suite_target
 from imgbuild.cli.build_command import build_lines
@@ -20,7 +17,10 @@ from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.plan import Action
 from imgbuild.suites.results import Check, Report, suite_result
-from releases import release_of
+from support import fake_engine
+from support.bench import Bench, engine_has
+from support.fake_engine import FakeEngine
+from support.releases import release_of
 
 GPU = "tf-1.13-gpu-ubuntu"
 REASON = "no NVIDIA driver: the engine offers none to containers"

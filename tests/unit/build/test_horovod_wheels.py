@@ -6,9 +6,6 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from bench import NEW, OLD, Bench
-from bombs import UNPACKED, memory_below, replaced, understated
-from project_copy import copied
 
 from imgbuild.build.horovod_wheels import UNPACKED_LIMIT, find_wheel, keep_wheel, wheel_key
 from imgbuild.core.project import Project
@@ -17,6 +14,9 @@ from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.build import BuildTarget
 from imgbuild.locks.lockfile import read_lock
 from imgbuild.matrix.images import Image
+from support.bench import NEW, OLD, Bench
+from support.bombs import UNPACKED, memory_below, replaced, understated
+from support.project_copy import copied
 
 WHEEL_FILE = "horovod-0.19.5.dist-info/WHEEL"
 WHEEL_NAME = "horovod-0.19.5-cp36-cp36m-linux_x86_64.whl"

@@ -4,11 +4,11 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from bench import OLD, Bench, engine_has
 
 from imgbuild.build.prepare import GIB, needed_bytes
 from imgbuild.core.errors import MachineError
 from imgbuild.matrix.images import Image
+from support.bench import OLD, Bench, engine_has
 
 
 def test_low_disk_space_is_reported_before_and_after(

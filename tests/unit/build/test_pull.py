@@ -7,9 +7,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from bench import NEW, OLD, Bench
-from fake_engine import FakeEngine
-from memory_registry import MemoryRegistry
 
 from imgbuild.build.pull import PullSource, predict_pull
 from imgbuild.build.result import BuildResult
@@ -21,6 +18,9 @@ from imgbuild.net.signing import Trust
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.results import suite_byproducts
 from imgbuild.suites.store import ReportStore
+from support.bench import NEW, OLD, Bench
+from support.fake_engine import FakeEngine
+from support.memory_registry import MemoryRegistry
 
 
 class PushingEngine(FakeEngine):

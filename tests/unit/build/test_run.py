@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench import INPUTS, NEW, OLD, Bench, with_budget
-from project_copy import copied
 
 from imgbuild.build.context import image_locks
 from imgbuild.cli.build_command import build_lines
@@ -24,7 +22,9 @@ from imgbuild.engine.types import Layer, StoredImage
 from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from imgbuild.inputs.build_inputs import ImageDownloads
 from imgbuild.matrix.images import Image
-from waiting import wait_for
+from support.bench import INPUTS, NEW, OLD, Bench, with_budget
+from support.project_copy import copied
+from support.waiting import wait_for
 
 CHANGED = replace(INPUTS, uv_version="99")
 

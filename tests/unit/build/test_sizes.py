@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_engine import FakeEngine
-from project_copy import command
 
 from imgbuild.build.sizes import image_layers
 from imgbuild.cli.size_command import instruction
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.engine.types import Layer, StoredImage
-from releases import release_of
+from support.fake_engine import FakeEngine
+from support.project_copy import command
+from support.releases import release_of
 
 MB = 1_000_000
 OLD, NEW, ABSENT = "tf-2.0-cpu-debian", "tf-2.2-cpu-debian", "tf-2.3-cpu-debian"

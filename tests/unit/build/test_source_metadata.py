@@ -17,9 +17,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from bombs import memory_below
-from fake_engine import FakeEngine
-from hostile_package import IN_TREE, HostileIndex
 
 from imgbuild.build import metadata_program
 from imgbuild.build.source_metadata import BuildSystem, MetadataReader, read_build_system
@@ -33,6 +30,9 @@ from imgbuild.locks.lockfile import Lock
 from imgbuild.locks.resolver import PackageMetadata, Target
 from imgbuild.matrix.model import Matrix
 from imgbuild.net.sites import Sites
+from support.bombs import memory_below
+from support.fake_engine import FakeEngine
+from support.hostile_package import IN_TREE, HostileIndex
 
 BASE, OTHER = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 TARGET = Target("3.6.15", "x86_64-manylinux2014")

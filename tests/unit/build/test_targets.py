@@ -1,9 +1,9 @@
 """Build targets: their labels and contexts."""
 
 import pytest
-from bench import INPUTS, NEW, Bench
 
 from imgbuild.dockerfile.labels import DESCRIPTIONS, NAMESPACE
+from support.bench import INPUTS, NEW, Bench
 
 
 def test_the_target_has_labels_and_the_secret(

@@ -6,10 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import ROOT
-from memory_registry import MemoryRegistry
-from project_copy import NO_ENGINE, command
-from published_images import publish
 
 from imgbuild.catalog import entries
 from imgbuild.catalog.page import BEGIN, END, with_images_table
@@ -17,6 +13,9 @@ from imgbuild.core.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import NEVER_BUILT, Action, PlanItem
+from support.memory_registry import MemoryRegistry
+from support.project_copy import NO_ENGINE, ROOT, command
+from support.published_images import publish
 
 TAG = "2.2.0-cpu-py38-debian12-openmpi4.1.4-20261120.1"
 

@@ -10,13 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from memory_registry import MemoryRegistry
-from published_images import RECORD
-from suite_results import stored
 
-from catalog_pages import BUILT, CHANGED, LAYERS, PUBLISHED, REPOSITORY, SUITES, entry, page
-from catalog_pages import release as record
 from imgbuild.catalog.entries import (
     CatalogEntry,
     changed_suites,
@@ -35,6 +29,12 @@ from imgbuild.matrix.selection import find_image
 from imgbuild.scan.findings import Scan, SecurityFinding
 from imgbuild.suites.catalog import Suite, read_suites
 from imgbuild.suites.results import Check, suite_result
+from support.catalog_pages import BUILT, CHANGED, LAYERS, PUBLISHED, REPOSITORY, SUITES, entry, page
+from support.catalog_pages import release as record
+from support.memory_registry import MemoryRegistry
+from support.project_copy import ROOT
+from support.published_images import RECORD
+from support.suite_results import stored
 
 LOCKS = Project(ROOT).locks
 CPU, INTEL = "tf-2.3-cpu-debian", "tf-2.3-cpu-debian-intelmpi"

@@ -8,11 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
-from fake_engine import FakeEngine
-from project_copy import NO_ENGINE, command
-from published_images import RECORD, publish
-from registry_server import RegistryServer, registry_server
 
 from imgbuild.catalog import comparison, entries
 from imgbuild.core.errors import InputError, MachineError
@@ -21,6 +16,10 @@ from imgbuild.suites.catalog import Suite
 from imgbuild.suites.container import ImageContents
 from imgbuild.suites.results import Check, suite_result
 from imgbuild.suites.store import ReportStore
+from support.fake_engine import FakeEngine
+from support.project_copy import NO_ENGINE, ROOT, command
+from support.published_images import RECORD, publish
+from support.registry_server import RegistryServer, registry_server
 
 NAME = "tf-2.2-cpu-debian"
 FIRST, SECOND = "20261101.1", "20261120.1"

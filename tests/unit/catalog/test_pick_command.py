@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
 from packaging.version import Version
-from project_copy import command
 
 from imgbuild.catalog import choice
 from imgbuild.core.errors import InputError
 from imgbuild.matrix.gpus import Gpu
+from support.project_copy import ROOT, command
 
 V100 = ("--gpu-model", "Tesla V100")
 

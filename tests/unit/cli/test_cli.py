@@ -9,9 +9,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from conftest import ROOT
-from fake_uv import write_fake_uv
-from project_copy import NO_ENGINE, copied, imgbuild, invoke, run_main
 
 from imgbuild.build.source_metadata import MetadataReader
 from imgbuild.cli import interruption, require_values
@@ -21,7 +18,9 @@ from imgbuild.locks import conda, requirements
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
-from releases import release_of
+from support.fake_uv import write_fake_uv
+from support.project_copy import NO_ENGINE, ROOT, copied, imgbuild, invoke, run_main
+from support.releases import release_of
 
 MOCK = "from unittest.mock import Mock\n"
 

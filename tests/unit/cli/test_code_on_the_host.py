@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
-from hostile_package import IN_TREE, HostileIndex
-from project_copy import NO_ENGINE, ProjectCopy, copied, run_main
 
 from imgbuild.core.project import Project
 from imgbuild.locks.lockfile import read_lock
-from releases import release_of
+from support.hostile_package import IN_TREE, HostileIndex
+from support.project_copy import NO_ENGINE, ROOT, ProjectCopy, copied, run_main
+from support.releases import release_of
 
 
 @pytest.fixture

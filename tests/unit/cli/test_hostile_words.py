@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from project_copy import command, run_main
 from pydantic import TypeAdapter, ValidationError
 
 from imgbuild.cli.options import sites_of
@@ -22,6 +20,7 @@ from imgbuild.extend.extension import parse_extension, read_extension
 from imgbuild.maintain.jobs import JobOptions, select_jobs
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
+from support.project_copy import ROOT, command, run_main
 
 #: The tests' own checkout may belong to another user.
 NAMED = {"IMGBUILD_PROJECT": str(ROOT)}

@@ -4,11 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from project_copy import run_main
 
 from imgbuild.cli.init_command import copy_family
 from imgbuild.core.project import PARTS
+from support.project_copy import ROOT, run_main
 
 
 def test_every_file_is_the_new_owner_s_to_change(tmp_path: Path) -> None:

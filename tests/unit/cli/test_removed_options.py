@@ -1,10 +1,9 @@
 """Removed options and variables end with exit code 2 and name what replaces them."""
 
 import pytest
-from conftest import ROOT
-from project_copy import NO_ENGINE, run_main
 
 from imgbuild.cli.removed_options import REMOVED_OPTIONS
+from support.project_copy import NO_ENGINE, ROOT, run_main
 
 OWN = {**NO_ENGINE, "IMGBUILD_PROJECT": str(ROOT)}
 

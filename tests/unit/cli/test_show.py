@@ -6,7 +6,7 @@ from imgbuild.cli.show_command import image_facts, image_text
 from imgbuild.core.project import Project
 from imgbuild.core.text import WIDTH
 from imgbuild.matrix.images import Image
-from releases import release_of
+from support.releases import release_of
 
 
 def _text(image: Image, project: Project) -> str:

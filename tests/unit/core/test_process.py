@@ -8,7 +8,7 @@ import time
 import pytest
 
 from imgbuild.core.process import FLOODED, NOT_FOUND, TIMED_OUT, read_lines, run, start
-from waiting import is_running, wait_for
+from support.waiting import is_running, wait_for
 
 _PROGRAM = """\
 import os, sys

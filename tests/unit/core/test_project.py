@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from project_copy import run_main
 
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project, SettingsOptions, find_project
+from support.project_copy import run_main
 
 OTHER = 65534
 PARTS = ("", "matrix.yaml", "imgbuild.local.yaml", "images", "tests", "tests/image")

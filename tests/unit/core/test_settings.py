@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
-from project_copy import NO_ENGINE, ROOT, invoke
 from pydantic import ValidationError
 
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.core.project import Project, SettingsOptions
 from imgbuild.core.settings import Mirror, Settings, load_settings
 from imgbuild.net.sites import Credentials, Sites
+from support.project_copy import NO_ENGINE, ROOT, invoke
 
 
 def written(folder: Path, text: str) -> Path:

@@ -5,9 +5,9 @@ import io
 import zipfile
 
 import pytest
-from bombs import BZ2, UNPACKED, memory_below, understated, zip_file
 
 from imgbuild.core.unpacking import read_member, unpack_bz2
+from support.bombs import BZ2, UNPACKED, memory_below, understated, zip_file
 
 LIMIT = 1 << 20
 ZEROS = {"a/x": bytes(UNPACKED)}

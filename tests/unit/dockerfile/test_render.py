@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import with_images
 
 from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.project import Project
@@ -23,6 +22,7 @@ from imgbuild.dockerfile.render import (
 from imgbuild.dockerfile.stages import Dockerfile, needed_stages
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
+from support.project_copy import with_images
 
 Rendered = Callable[[str], Dockerfile]
 

@@ -7,8 +7,9 @@ A block that begins with "```console" is typed by the test that is named here; o
 import re
 
 import pytest
-from conftest import ROOT
-from generated_tables import PAGES, page_name
+
+from support.generated_tables import PAGES, page_name
+from support.project_copy import ROOT
 
 #: Which test of tests/e2e types the unmarked blocks of a page, or of a section of it.
 TYPED_BY = {

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from conftest import ROOT
-from generated_tables import TABLES, blocks, click_commands, page_name, with_tables
 
 from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.core.project import Project
@@ -23,6 +21,8 @@ from imgbuild.matrix.rule_model import Part
 from imgbuild.matrix.rules import COMPARISONS
 from imgbuild.publish.record import Record
 from imgbuild.suites.catalog import read_suites
+from support.generated_tables import TABLES, blocks, click_commands, page_name, with_tables
+from support.project_copy import ROOT
 
 FOLDERS = ("docs", "examples", "tests/image", "tests/standin", "benchmarks")
 PAGES = [*ROOT.glob("*.md"), *(page for name in FOLDERS for page in (ROOT / name).rglob("*.md"))]

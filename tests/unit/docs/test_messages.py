@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from generated_tables import click_commands
 
 import imgbuild
+from support.generated_tables import click_commands
 
 PACKAGE = Path(imgbuild.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")

@@ -11,7 +11,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from fake_engine import VERSION
 
 from imgbuild.build.prepare import needed_bytes
 from imgbuild.core.errors import MachineError
@@ -32,8 +31,9 @@ from imgbuild.doctor.checks import (
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.faults import DOCTOR
 from imgbuild.engine.types import EngineVersion
+from support.fake_engine import VERSION
 
-pytest_plugins = ("doctor_fixtures",)
+pytest_plugins = ("support.doctor_fixtures",)
 ROOT = Path(__file__).resolve().parents[3]
 HOST = "unix:///s"
 #: What asks for a user by number, where none has a name.

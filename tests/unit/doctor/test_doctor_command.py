@@ -22,7 +22,7 @@ from imgbuild.doctor.diagnosis import HEADER, write_settings
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.selection import Selection
 
-pytest_plugins = ("doctor_fixtures",)
+pytest_plugins = ("support.doctor_fixtures",)
 ROOT = Path(__file__).resolve().parents[3]
 CA = Path(certifi.where())
 FINE = Finding(Status.FINE, "engine", "28.5")

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_engine import VERSION
 
 from imgbuild.doctor import gpu_checks
 from imgbuild.doctor.checks import Finding, Status
@@ -16,8 +15,9 @@ from imgbuild.engine.gpus import find_gpus
 from imgbuild.engine.types import EngineVersion
 from imgbuild.matrix.gpus import Gpu
 from imgbuild.matrix.images import Image
+from support.fake_engine import VERSION
 
-pytest_plugins = ("doctor_fixtures",)
+pytest_plugins = ("support.doctor_fixtures",)
 pytestmark = pytest.mark.usefixtures("program")
 Program = Callable[..., Path]
 Found = Callable[..., list[Finding]]

@@ -12,7 +12,7 @@ from imgbuild.doctor.host_system import (
     install_command,
 )
 
-pytest_plugins = ("doctor_fixtures",)
+pytest_plugins = ("support.doctor_fixtures",)
 Be = Callable[..., None]
 DEBIAN = {"ID": "debian"}
 

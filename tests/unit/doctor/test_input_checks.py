@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_uv import write_fake_uv
 
 from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.files import ContentStore
@@ -29,8 +28,9 @@ from imgbuild.inputs.bootstrap import KEYRINGS
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.net.sites import Sites
+from support.fake_uv import write_fake_uv
 
-pytest_plugins = ("doctor_fixtures",)
+pytest_plugins = ("support.doctor_fixtures",)
 DIGEST = "example/base@sha256:" + "0" * 64
 MADE_HERE = Sites(settings=Settings(base={"debian-12": base_setting("bootstrap")}))
 LOCAL, MINE = Path("/opt/local"), Path("/opt/mine")

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import fake_buildx
 import pytest
 
 from imgbuild.core.errors import MachineError
@@ -21,7 +20,8 @@ from imgbuild.engine.build import (
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError
 from imgbuild.engine.steps import Step
-from waiting import is_running, wait_for
+from support import fake_buildx
+from support.waiting import is_running, wait_for
 
 SAMPLES = fake_buildx.SAMPLES
 BUILT = fake_buildx.metadata("tf-2_2-cpu")

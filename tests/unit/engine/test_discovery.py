@@ -5,13 +5,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import fake_buildx
 import pytest
 from pydantic import ValidationError
 
 from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.settings import EngineSettings
 from imgbuild.engine.discovery import Buildx, find_buildx, is_reachable, resolve_host, with_builder
+from support import fake_buildx
 
 NOTHING = EngineSettings()
 HOST = "unix:///run/one.sock"

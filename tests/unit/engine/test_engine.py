@@ -10,8 +10,6 @@ from pathlib import Path
 import docker.errors
 import pytest
 import requests
-from fake_engine import FakeEngine
-from socket_server import SocketServer, socket_server
 
 from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.engine import types
@@ -23,6 +21,8 @@ from imgbuild.engine.faults import (
     translate_errors,
 )
 from imgbuild.engine.types import Layer, StoredImage
+from support.fake_engine import FakeEngine
+from support.socket_server import SocketServer, socket_server
 
 ID = "sha256:" + "1" * 64
 HOST = "unix:///run/test.sock"

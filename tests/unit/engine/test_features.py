@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-import fake_buildx
 import pytest
-from fake_engine import FakeEngine
 
 from imgbuild.core.errors import MachineError
 from imgbuild.engine import features
 from imgbuild.engine.types import StoredImage
+from support import fake_buildx
+from support.fake_engine import FakeEngine
 
 BUILT = fake_buildx.metadata(features.MARK)
 

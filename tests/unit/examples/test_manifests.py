@@ -7,8 +7,9 @@ from typing import Any
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
-from closed_schema import faults, schema_of
-from conftest import ROOT
+
+from support.closed_schema import faults, schema_of
+from support.project_copy import ROOT
 
 EXAMPLES = ROOT / "examples" / "kubernetes"
 #: This project's own definitions; and a folder with the published ones, in full.

@@ -10,9 +10,6 @@ from pathlib import Path
 from shutil import copy
 
 import pytest
-from conftest import ROOT
-from fake_uv import no_metadata
-from hostile_package import HostileIndex
 
 from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.files import file_sha256
@@ -25,6 +22,9 @@ from imgbuild.extend.extension import read_extension, requested_lines
 from imgbuild.extend.requirement_files import judge_lines
 from imgbuild.locks.lockfile import Lock
 from imgbuild.matrix.images import Image
+from support.fake_uv import no_metadata
+from support.hostile_package import HostileIndex
+from support.project_copy import ROOT
 
 PACKAGES = {"numpy": "1.18.5", "tensorflow-cpu": "2.2.0"}
 BASE = BaseImage("me/base:1", "me/base:1", "3.6.15", "2.36", "debian-12", PACKAGES, PACKAGES)

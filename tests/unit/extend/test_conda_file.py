@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
 
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
@@ -14,6 +13,7 @@ from imgbuild.extend.extension import parse_extension, read_conda_packages, requ
 from imgbuild.extend.requirement_files import judge_lines
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import find_image
+from support.project_copy import ROOT
 
 PYTHON = "3.6.15"
 EXPORTED = """\

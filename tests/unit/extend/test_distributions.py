@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hostile_package import HostileIndex
 
 from imgbuild.build.source_metadata import MetadataReader
 from imgbuild.core.errors import MachineError
@@ -17,6 +16,7 @@ from imgbuild.locks.lockfile import Lock
 from imgbuild.locks.resolver import PackageMetadata
 from imgbuild.matrix.model import Matrix
 from imgbuild.net.sites import Sites
+from support.hostile_package import HostileIndex
 
 BASE = BaseImage("me/base:1", "me/base:1", "3.6.15", "2.36", "debian-12", {}, {})
 

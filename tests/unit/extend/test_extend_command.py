@@ -6,9 +6,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from fake_engine import FakeEngine
-from project_copy import NO_ENGINE, command
 
 from imgbuild.cli.extend_command import _locate_base
 from imgbuild.core.errors import InputError
@@ -18,6 +15,8 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.extend.base_image import family_base
 from imgbuild.matrix.images import Image
 from imgbuild.suites.store import ReportStore
+from support.fake_engine import FakeEngine
+from support.project_copy import NO_ENGINE, ROOT, command
 
 PROJECT = ("--project", str(ROOT))
 ADDED = ("-t", "me/x:1", "--env", "A=1")

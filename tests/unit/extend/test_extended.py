@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import NEW, OLD, Bench
 
 from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.core.project import Project
@@ -33,7 +32,8 @@ from imgbuild.suites.catalog import read_suites, select_required
 from imgbuild.suites.container import ImageContents, TestTarget
 from imgbuild.suites.results import Report
 from imgbuild.suites.store import RecordedExtension
-from releases import release_of
+from support.bench import NEW, OLD, Bench
+from support.releases import release_of
 
 SUITES = Path(__file__).parents[2] / "image"
 CPU = {"variant": "cpu", "tensorflow": "2.2.3", "mpi_flavour": "openmpi"}

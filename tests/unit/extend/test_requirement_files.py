@@ -4,7 +4,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from bench import NEW
 
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
@@ -14,8 +13,9 @@ from imgbuild.extend.extension import parse_extension, requested_lines
 from imgbuild.extend.requirement_files import judge_lines
 from imgbuild.locks.requirement_rules import parse_constraints
 from imgbuild.matrix.images import Image
-from releases import release_of
-from requirement_cases import (
+from support.bench import NEW
+from support.releases import release_of
+from support.requirement_cases import (
     CONSTRAINTS,
     DIFFERING,
     FULFILLED,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.broken_images import KEYS, broken_images, read_broken
 from imgbuild.matrix.images import Image
+from support.broken_images import KEYS, broken_images, read_broken
 
 
 def test_each_derives_from_an_image_of_the_matrix_and_a_header_is_whole(

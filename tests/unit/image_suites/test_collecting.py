@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PROGRAMS
-from expectations import ALONE, DRIVER, GOOD, GPU, INDEX
+
+from support.expectations import ALONE, DRIVER, GOOD, GPU, INDEX
+from support.project_copy import PROGRAMS
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

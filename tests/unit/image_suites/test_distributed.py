@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import stop_times
-from conftest import PROGRAMS
 from container import Ran
 from mpi import says_lost
 from nodes_job import Job
+
+from support.project_copy import PROGRAMS
 
 # As Open MPI 4.1.4 and Intel MPI said it, the latter's 2021.8 through the images' mpiexec-ssh.
 OPEN_MPI = """\

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from container import Container, Ran
 from expectation import ExpectationError, parse_expectation
-from expectations import ALONE, GOOD, GPU, INDEX
 
 from imgbuild.suites.results import Check
+from support.expectations import ALONE, GOOD, GPU, INDEX
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PROGRAMS
+
+from support.project_copy import PROGRAMS
 
 
 def _install(folder: Path, name: str, **files: str) -> None:

@@ -9,9 +9,10 @@ import pytest
 import test_gpu_runs as suite
 from container import Ran
 from expectation import parse_expectation
-from expectations import GPU
 from gpu_values import NAMES, digest, values, wrong_curve, wrong_step, wrong_sums, wrong_values
 from skip_reasons import NOT_PROVED, ONE_PROCESS, forbidden
+
+from support.expectations import GPU
 
 PLACE, CPU = "/job:localhost/device:GPU:{}", "/device:CPU:0"
 LENGTHS = (1000, 77)

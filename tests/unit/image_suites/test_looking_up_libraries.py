@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
 from library_rules import debian_package, unexplained
 from standard_library import may_be_missing, modules
 
 from imgbuild.matrix.images import Image
+from support.project_copy import ROOT
 
 SITE = "/opt/python/lib/python3.6/site-packages"
 NEEDED, SONAME, RPATH, RUNPATH = 1, 14, 15, 29

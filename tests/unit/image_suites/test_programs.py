@@ -11,8 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import PROGRAMS
 from container import Container
+
+from support.project_copy import PROGRAMS
 
 
 def _write(pointer: Any, value: int) -> int:

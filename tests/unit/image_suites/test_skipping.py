@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from expectations import A100, DRIVER, V100
 from gpu_machine import Needs, device_faults, unusable
 from skip_reasons import forbidden, no_import
+
+from support.expectations import A100, DRIVER, V100
 
 NEEDS = Needs("10.1", "418.39", "7.5", "3.5")
 K10 = {"name": "Tesla K10", "capability": "3.0"}

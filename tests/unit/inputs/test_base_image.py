@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from registry_server import Fault, RegistryServer, registry_server
 
 from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.core.settings import Settings
@@ -14,6 +13,7 @@ from imgbuild.inputs.upstream_files import fetch_layout, find_image
 from imgbuild.net.repository import INDEXES, Manifest
 from imgbuild.net.repository_client import RegistryClient
 from imgbuild.net.sites import Sites
+from support.registry_server import Fault, RegistryServer, registry_server
 
 LAYERS = (b"first layer", b"second layer")
 NOWHERE = "sha256:" + "0" * 64

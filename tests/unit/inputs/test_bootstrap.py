@@ -19,7 +19,7 @@ from imgbuild.inputs.bootstrap import (
     recipe_digest,
 )
 from imgbuild.matrix.images import Image
-from waiting import is_running, wait_for
+from support.waiting import is_running, wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "tf-2.2-cpu-debian"

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from faulty_server import Asked, FaultyServer, Reply, dripping
 
 from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.core.files import ContentStore, sha256
@@ -15,6 +14,7 @@ from imgbuild.core.settings import Mirror, Settings
 from imgbuild.core.sources import Source
 from imgbuild.inputs.download import fetch_all, prepare_downloads, show_progress
 from imgbuild.net.sites import Sites
+from support.faulty_server import Asked, FaultyServer, Reply, dripping
 
 BODY = bytes(range(256)) * 4000  # a megabyte: more than one chunk
 OTHER = BODY[:-1] + b"!"

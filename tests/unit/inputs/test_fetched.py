@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
 
 from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.files import ContentStore, sha256
@@ -34,6 +33,7 @@ from imgbuild.inputs.fetched import (
 from imgbuild.inputs.oci_layout import read_layout, write_layout
 from imgbuild.locks.lockfile import Lock
 from imgbuild.matrix.images import Image
+from support.project_copy import ROOT
 
 SETTINGS = Settings.model_validate(
     {

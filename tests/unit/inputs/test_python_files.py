@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_uv import write_fake_uv
 
 from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.core.settings import Settings
@@ -13,6 +12,7 @@ from imgbuild.locks.lockfile import HEADER
 from imgbuild.locks.requirements import index_environment
 from imgbuild.matrix.images import Image
 from imgbuild.net.sites import Sites
+from support.fake_uv import write_fake_uv
 
 HEAD = 'lock-version = "1.0"\ncreated-by = "uv"\nrequires-python = ">=3.6"\n'
 DEBIAN, UBUNTU = "tf-2.2-cpu-debian", "tf-2.2-cpu-ubuntu"

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+
+from support.project_copy import ROOT
 
 NOBODY = 65534
 

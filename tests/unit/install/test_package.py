@@ -15,10 +15,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from conftest import ROOT
-from project_copy import NO_ENGINE, copied
 
 from imgbuild.core.project import PARTS, Project
+from support.project_copy import NO_ENGINE, ROOT, copied
 
 FAMILY = "imgbuild/family/"
 REVISION_OF = """\

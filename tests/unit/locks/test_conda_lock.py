@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from bombs import BZ2, memory_below
-from faulty_server import FaultyServer, Reply
 
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.core.settings import Settings
@@ -21,6 +19,8 @@ from imgbuild.locks.conda import (
 )
 from imgbuild.matrix.components import CondaPython
 from imgbuild.net.sites import Sites
+from support.bombs import BZ2, memory_below
+from support.faulty_server import FaultyServer, Reply
 
 SHA, OTHER = "a" * 64, "b" * 64
 UP = "https://conda.example/main/linux-64"

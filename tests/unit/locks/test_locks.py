@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_uv import no_metadata, no_requirements, write_fake_uv
 
 from imgbuild.core.errors import CheckFailedError, InputError, MachineError
 from imgbuild.core.project import Project
@@ -31,6 +30,7 @@ from imgbuild.locks.resolver import call_uv
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.net.sites import Sites
+from support.fake_uv import no_metadata, no_requirements, write_fake_uv
 
 SHA = "a" * 64
 REQUEST = LockRequest("x.txt", "a test", "3.6", ("pip==21.3.1",), ("h5py<3",))

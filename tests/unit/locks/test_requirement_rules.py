@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
 from packaging.specifiers import SpecifierSet
 
 from imgbuild.locks.requirement_rules import (
@@ -23,7 +22,8 @@ from imgbuild.locks.requirement_rules import (
     parse_constraints,
     repair_line,
 )
-from requirement_cases import (
+from support.project_copy import ROOT
+from support.requirement_cases import (
     CONSTRAINTS,
     DIFFERING,
     FULFILLED,

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from fake_uv import no_metadata
-from hostile_package import IN_TREE, HostileIndex
 from uv import find_uv_bin
 
 from imgbuild.core.errors import CheckFailedError, InputError, MachineError
@@ -26,6 +24,8 @@ from imgbuild.locks.resolver import (
     lock_packages,
     parse_metadata,
 )
+from support.fake_uv import no_metadata
+from support.hostile_package import IN_TREE, HostileIndex
 
 TARGET = Target("3.6.15", "x86_64-manylinux2014")
 Known = Mapping[str, PackageMetadata]

@@ -7,9 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_wheel import FakeWheel
-from faulty_server import FaultyServer, Reply
-from offered_wheel import offer, run_command
 
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
@@ -18,8 +15,11 @@ from imgbuild.maintain.audit import audit_offline, list_artifacts, write_evidenc
 from imgbuild.maintain.compare import Artifact
 from imgbuild.matrix.evidence import Facts, WheelFacts, read_evidence
 from imgbuild.matrix.images import Image
+from support.fake_wheel import FakeWheel
+from support.faulty_server import FaultyServer, Reply
+from support.offered_wheel import offer, run_command
 
-pytest_plugins = ("audit_fixtures",)
+pytest_plugins = ("support.audit_fixtures",)
 PAGE = "/simple/tensorflow-gpu/"
 IMAGE = ("--tf", "2.2", "--gpu", "--stack", "ubuntu")
 

@@ -9,9 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from fake_engine import FakeEngine
-from project_copy import invoke
 from typer.testing import Result
 
 from imgbuild.build.context import image_locks
@@ -23,6 +20,8 @@ from imgbuild.maintain.cleanup import CleanupKind, find_garbage, remove_garbage
 from imgbuild.publish.upload import note_path
 from imgbuild.suites.container import CONTAINER_LABEL, machine_digest
 from imgbuild.suites.store import ReportStore
+from support.fake_engine import FakeEngine
+from support.project_copy import ROOT, invoke
 
 EPOCH = 1793491200
 NAME, REPOSITORY = "tf-2.2-cpu-debian", "imgbuild/tensorflow"

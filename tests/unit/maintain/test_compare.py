@@ -10,7 +10,7 @@ from imgbuild.maintain.compare import Artifact, Contradiction, compare, compare_
 from imgbuild.maintain.package_index import OfferedFile
 from imgbuild.matrix.evidence import WheelFacts
 
-pytest_plugins = ("audit_fixtures",)
+pytest_plugins = ("support.audit_fixtures",)
 SHA = "ab" * 32
 
 

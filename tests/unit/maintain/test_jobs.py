@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT
-from memory_registry import MemoryRegistry
-from project_copy import NO_ENGINE, ProjectCopy, command, copied, loaded
 
 from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.project import Project
@@ -33,6 +30,8 @@ from imgbuild.matrix.selection import Selection, select_images
 from imgbuild.matrix.tags import input_tag
 from imgbuild.net.repository_client import RegistryClient
 from imgbuild.plan.digest import InputReader, input_digest
+from support.memory_registry import MemoryRegistry
+from support.project_copy import NO_ENGINE, ROOT, ProjectCopy, command, copied, loaded
 
 ONE, TWO, GPU = "tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.2-gpu-ubuntu"
 WHERE = "registry.test/team/app"

@@ -10,10 +10,10 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from bombs import UNPACKED, memory_below
 
 from imgbuild.maintain import layer_files
 from imgbuild.maintain.layer_files import NOTHING, LayerFiles, file_differences, read_layers
+from support.bombs import UNPACKED, memory_below
 
 STATUS = """\
 Package: libc6

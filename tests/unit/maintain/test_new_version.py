@@ -5,12 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_uv import write_fake_uv
-from fake_wheel import CPU, FakeWheel
-from faulty_server import FaultyServer
-from hostile_package import HostileIndex
-from offered_wheel import offer, run_command
-from project_copy import NO_ENGINE, copied, loaded
 
 from imgbuild.build.source_metadata import MetadataReader
 from imgbuild.core.errors import InputError
@@ -21,9 +15,15 @@ from imgbuild.locks.lockfile import read_lock
 from imgbuild.locks.requirements import check_family, lock_family
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.new_row import new_row
-from releases import release_of
+from support.fake_uv import write_fake_uv
+from support.fake_wheel import CPU, FakeWheel
+from support.faulty_server import FaultyServer
+from support.hostile_package import HostileIndex
+from support.offered_wheel import offer, run_command
+from support.project_copy import NO_ENGINE, copied, loaded
+from support.releases import release_of
 
-pytest_plugins = ("audit_fixtures",)
+pytest_plugins = ("support.audit_fixtures",)
 OLD, NEW = release_of("2.3"), "2.3.99"
 Add = Callable[..., tuple[int, str]]
 

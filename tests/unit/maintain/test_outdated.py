@@ -6,14 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from memory_registry import MemoryRegistry
-from published_images import publish
 
 from imgbuild.core.project import Project
 from imgbuild.maintain import outdated
 from imgbuild.maintain.outdated import outdated_images
 from imgbuild.matrix.images import Image
 from imgbuild.scan.updates import Update, make_status
+from support.memory_registry import MemoryRegistry
+from support.published_images import publish
 
 NAMES = ("tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.6-cpu-debian", "tf-2.1-cpu-debian")
 

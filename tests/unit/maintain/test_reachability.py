@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from faulty_server import FaultyServer, Reply
-from registry_server import Fault, registry_server
 
 from imgbuild.core.project import Project
 from imgbuild.core.settings import Settings
@@ -21,8 +19,10 @@ from imgbuild.maintain.reachability import (
 from imgbuild.matrix.images import Image
 from imgbuild.net.http import LARGEST_ANSWER, HttpClient
 from imgbuild.net.sites import Sites
+from support.faulty_server import FaultyServer, Reply
+from support.registry_server import Fault, registry_server
 
-pytest_plugins = ("audit_fixtures",)
+pytest_plugins = ("support.audit_fixtures",)
 SHA = hashlib.sha256(b"content").hexdigest()
 
 

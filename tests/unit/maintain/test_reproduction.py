@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import EPOCH, EPOCH_SECONDS, INPUTS, NEW, SETTINGS, Bench
-from fake_engine import FakeEngine
-from project_copy import invoke, load_once
 from test_layer_files import STATUS, layer, pieces, saved
 
 from imgbuild.build.context import BuildContext, BuildOptions
@@ -32,6 +29,9 @@ from imgbuild.maintain.reproduction import RevisionReader, drop_unknown
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.changes import parts_label
+from support.bench import EPOCH, EPOCH_SECONDS, INPUTS, NEW, SETTINGS, Bench
+from support.fake_engine import FakeEngine
+from support.project_copy import invoke, load_once
 
 OLD_ID, NEW_ID = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
 TAG = "imgbuild/tensorflow:2.2-cpu"

@@ -9,10 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from bombs import UNPACKED, memory_below, replaced, understated
 from elftools.common.exceptions import ELFError
-from fake_wheel import CPU, GPU_11_2, FakeWheel
-from faulty_server import FaultyServer, Reply
 
 from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.settings import Settings
@@ -27,8 +24,11 @@ from imgbuild.maintain.wheels import PIECE, Library, compute_capabilities, read_
 from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.net.http import HttpClient
 from imgbuild.net.sites import Sites
+from support.bombs import UNPACKED, memory_below, replaced, understated
+from support.fake_wheel import CPU, GPU_11_2, FakeWheel
+from support.faulty_server import FaultyServer, Reply
 
-pytest_plugins = ("audit_fixtures",)
+pytest_plugins = ("support.audit_fixtures",)
 SHA = "ab" * 32
 NEVER_RUN = "import os\nis_cuda_build = os.abort()\n"
 

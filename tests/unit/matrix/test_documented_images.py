@@ -2,10 +2,9 @@
 
 import re
 
-from conftest import ROOT
-
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
+from support.project_copy import ROOT
 
 
 def test_a_pin_has_its_documented_version(images: dict[str, Image]) -> None:

@@ -15,7 +15,7 @@ from imgbuild.matrix import schema
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.schema import SCHEMA_NAME, schema_text
-from releases import release_of
+from support.releases import release_of
 
 Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]

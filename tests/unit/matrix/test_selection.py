@@ -10,7 +10,7 @@ from imgbuild.core.errors import InputError
 from imgbuild.matrix.known_names import parse_known_name
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import Selection, select_images
-from releases import release_of
+from support.releases import release_of
 
 DEBIAN = "debian"
 NAMED = Selection(names=("tf-2.2-cpu-debian",))

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from registry_server import LOGIN, Fault, RegistryServer, opened, registry_server
 
 from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.core.parallel import in_parallel
 from imgbuild.net.authorization import read_challenges
 from imgbuild.net.repository import digest_of
 from imgbuild.net.sites import Credentials
+from support.registry_server import LOGIN, Fault, RegistryServer, opened, registry_server
 
 TOKEN, OTHER = Fault(200, {}, b'{"token": "t1"}'), Fault(200, {}, b'{"access_token": "t2"}')
 SECRETS = ("pass-word-1", LOGIN.basic.removeprefix("Basic "), "t1", "t2", "identity-1")

@@ -11,8 +11,6 @@ from math import inf
 
 import pytest
 import requests
-from bombs import UNPACKED, memory_below
-from faulty_server import FaultyServer, Reply, dripping, faulty_server
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPResponse
 
@@ -20,6 +18,8 @@ from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.net.addresses import is_loopback, redact, resolve_redirect, same_site
 from imgbuild.net.http import HttpClient, RetryPolicy, TransientError, raise_transient
 from imgbuild.net.sites import Sites
+from support.bombs import UNPACKED, memory_below
+from support.faulty_server import FaultyServer, Reply, dripping, faulty_server
 
 QUICK = RetryPolicy(3, first_wait=0.0)
 

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from registry_server import opened
 
 from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.files import parse_strict_json
@@ -18,6 +17,7 @@ from imgbuild.net.repository import (
     split_reference,
 )
 from imgbuild.net.repository_client import connect
+from support.registry_server import opened
 
 
 @pytest.mark.parametrize(

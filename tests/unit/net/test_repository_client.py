@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from registry_server import ATTEMPTS, Fault, RegistryServer, opened, registry_server
 
 from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.core.parallel import in_parallel
@@ -19,6 +18,7 @@ from imgbuild.net.repository import (
     digest_of,
 )
 from imgbuild.net.repository_client import RegistryClient
+from support.registry_server import ATTEMPTS, Fault, RegistryServer, opened, registry_server
 
 ABSENT = "sha256:" + "0" * 64
 EMPTY = digest_of(b"{}")

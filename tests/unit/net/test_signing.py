@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_cosign import FakeCosign
 from pydantic import ValidationError
 
 from imgbuild.core.errors import CheckFailedError, InputError, MachineError
@@ -24,6 +23,7 @@ from imgbuild.net.signing import (
     read_trust,
     require_trusted,
 )
+from support.fake_cosign import FakeCosign
 
 KEY = {"verify": {"key": "/etc/cosign.pub"}}
 NAMED = {"identity": "me@example.org", "issuer": "https://issuer.example"}

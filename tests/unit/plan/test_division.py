@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from conftest import ROOT
 
 from imgbuild.core.project import Project
 from imgbuild.matrix.images import Image
 from imgbuild.plan.division import Work, divide, estimate_works, lower_bound, sum_seconds
+from support.project_copy import ROOT
 
 
 def _longest(parts: list[list[Work]]) -> float:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from checkout_copy import SETTINGS, Checkout, built_checkout
-from project_copy import imgbuild
-from socket_server import SocketServer, socket_server
 
 from imgbuild.core.project import Project
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.inputs import build_inputs as inputs
+from support.checkout_copy import SETTINGS, Checkout, built_checkout
+from support.project_copy import imgbuild
+from support.socket_server import SocketServer, socket_server
 
 #: What only a build, a test or a download needs, by the names of its top packages.
 HEAVY = ("docker", "requests", "urllib3", "rich", "pytest", "testinfra")

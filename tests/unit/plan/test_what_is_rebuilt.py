@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout_copy import BASE, Checkout, built_checkout
 
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
 from imgbuild.inputs import build_inputs as inputs
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputReader
+from support.checkout_copy import BASE, Checkout, built_checkout
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_engine import FakeEngine
 
 from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image, parts_of, resolve_image
 from imgbuild.publish.contents import check_contents, read_parts
 from imgbuild.suites.container import CONTAINER_LABEL, PROGRAM, ImageContents
+from support.fake_engine import FakeEngine
 
 OPEN_MPI = "mpirun (Open MPI) {}\n\nReport bugs to http://www.open-mpi.org/community/help/\n"
 INTEL_2021 = "Intel(R) MPI Library for Linux* OS, Version 2021.8 Build 20221129 (id: 339ec755a1)\n"

@@ -5,10 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from bench import NEW, Bench
-from memory_registry import MemoryRegistry
-from published_images import RECORD, publish
-from suite_results import changed
 
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.dockerfile.labels import STANDIN, TAKEN_WHEEL
@@ -22,6 +18,10 @@ from imgbuild.publish.extended_candidate import (
 from imgbuild.publish.record import read_published
 from imgbuild.suites.catalog import read_suites, suite_keys
 from imgbuild.suites.results import Check, Report, SuiteResult, suite_result
+from support.bench import NEW, Bench
+from support.memory_registry import MemoryRegistry
+from support.published_images import RECORD, publish
+from support.suite_results import changed
 
 ID, REFERENCE = "sha256:" + "1" * 64, "me/train:1"
 DIGEST = "sha256:" + "d" * 64

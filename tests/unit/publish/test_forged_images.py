@@ -4,8 +4,6 @@ import json
 from dataclasses import dataclass, replace
 
 import pytest
-from bench import EPOCH, EPOCH_SECONDS, NEW, OLD, Bench
-from memory_registry import MemoryRegistry
 
 from imgbuild.build.pull import PullSource
 from imgbuild.core.errors import CheckFailedError
@@ -14,6 +12,8 @@ from imgbuild.matrix.tags import input_tag
 from imgbuild.net.repository import OCI_MANIFEST
 from imgbuild.publish.candidate import approve
 from imgbuild.suites.store import ReportStore
+from support.bench import EPOCH, EPOCH_SECONDS, NEW, OLD, Bench
+from support.memory_registry import MemoryRegistry
 
 NOT_BUILT = "there is no record that this machine built it"
 LAYERS = ("sha256:" + "e" * 64,)

@@ -5,8 +5,6 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
-from memory_registry import MemoryRegistry
-from published_images import publish
 from test_verification import NAME, OTHER, Bench, before_issue
 
 from imgbuild.core.errors import CheckFailedError, InputError
@@ -17,6 +15,8 @@ from imgbuild.net.repository import OCI_MANIFEST
 from imgbuild.net.signing import RETIREMENT, Signer, Trust
 from imgbuild.publish.life_cycle import delete_tags, find_old, retire, tags_to_delete
 from imgbuild.publish.record import END_OF_LIFE, Record, read_published
+from support.memory_registry import MemoryRegistry
+from support.published_images import publish
 
 DAY = date(2026, 11, 25)
 #: The tag of a wheel that an earlier version stored.

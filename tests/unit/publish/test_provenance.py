@@ -6,9 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from memory_registry import MemoryRegistry
-from published_images import RECORD
-from suite_results import stored
 
 from imgbuild.core.files import file_sha256, sha256
 from imgbuild.core.project import Project
@@ -27,6 +24,9 @@ from imgbuild.publish.provenance import (
 from imgbuild.publish.signed_image import SignedImage, read_provenances
 from imgbuild.suites.catalog import read_suites
 from imgbuild.suites.results import attested_suites, suite_result
+from support.memory_registry import MemoryRegistry
+from support.published_images import RECORD
+from support.suite_results import stored
 
 SBOM, REVISION = "{}\n", "c" * 40
 OCI = "org.opencontainers.image"

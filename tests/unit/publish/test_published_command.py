@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from project_copy import command
-from published_images import RECORD, publish
-from registry_server import RegistryServer, registry_server
 from typer.testing import Result
 
 from imgbuild.cli.push_command import pushed_lines
 from imgbuild.core.errors import CheckFailedError
 from imgbuild.publish.image_push import PushedImage
 from imgbuild.publish.push import PushResult
+from support.project_copy import command
+from support.published_images import RECORD, publish
+from support.registry_server import RegistryServer, registry_server
 
 FIRST, SECOND = "2026-11-20T08:00:00Z", "2026-11-21T09:30:00Z"
 

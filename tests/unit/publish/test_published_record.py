@@ -6,8 +6,6 @@ from math import inf
 from typing import Any
 
 import pytest
-from memory_registry import MemoryRegistry
-from published_images import RECORD, publish
 
 from imgbuild.cli.published_command import published_json
 from imgbuild.matrix.tags import record_tag
@@ -23,6 +21,8 @@ from imgbuild.publish.record import (
     read_record,
 )
 from imgbuild.suites.results import suite_result
+from support.memory_registry import MemoryRegistry
+from support.published_images import RECORD, publish
 
 TAG, WHERE = RECORD.tag, "registry.test/app:1.record"
 

@@ -10,9 +10,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from memory_registry import MemoryRegistry, configuration_bytes
-from published_images import publish
-from suite_results import changed, stored
 
 from imgbuild.core.errors import CheckFailedError
 from imgbuild.engine.types import StoredImage
@@ -24,7 +21,10 @@ from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.image_push import Push, PushedImage
 from imgbuild.publish.record import Record, put_record, read_record
 from imgbuild.suites.results import suite_result
-from releases import release_of
+from support.memory_registry import MemoryRegistry, configuration_bytes
+from support.published_images import publish
+from support.releases import release_of
+from support.suite_results import changed, stored
 
 NAME = "tf-2.2-cpu-debian"
 STEM = f"{release_of('2.2')}-cpu-py36-debian12-openmpi4.1.4"

@@ -9,9 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from bench import Bench
-from fake_engine import FakeEngine
-from memory_registry import MemoryRegistry
 from test_push import MOVING, NAME, documents
 from test_push import Bench as Pushes
 
@@ -26,6 +23,9 @@ from imgbuild.matrix.images import Image
 from imgbuild.publish import push as push_module
 from imgbuild.publish.push import PushOptions, PushResult, push_all, push_images
 from imgbuild.suites.container import CONTAINER_LABEL, make_label
+from support.bench import Bench
+from support.fake_engine import FakeEngine
+from support.memory_registry import MemoryRegistry
 
 NAMES = (NAME, "tf-2.1-cpu-debian", "tf-2.0-cpu-debian")
 

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import Bench
-from suite_results import changed
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST, STANDIN, TAKEN_WHEEL
 from imgbuild.engine.types import StoredImage
@@ -17,6 +15,8 @@ from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.publish.candidate import Objection, approve, find_objections, refusals
 from imgbuild.suites.results import Check, SuiteResult, read_results, suite_result
 from imgbuild.suites.store import ReportStore
+from support.bench import Bench
+from support.suite_results import changed
 
 ID = "sha256:" + "1" * 64
 TOTAL = "sha256:" + "a" * 64

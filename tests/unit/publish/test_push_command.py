@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from fake_engine import FakeEngine
-from project_copy import command
 from test_extended_candidate import LABELS, REFERENCE
 
 from imgbuild.core.errors import InputError
@@ -13,6 +11,8 @@ from imgbuild.core.project import Project
 from imgbuild.engine.types import StoredImage
 from imgbuild.publish import push as push_module
 from imgbuild.publish.push import PushOptions, PushResult
+from support.fake_engine import FakeEngine
+from support.project_copy import command
 
 FAMILY, ID = "imgbuild/tensorflow:2.2-cpu", "sha256:" + "1" * 64
 TO = ("--to", "registry.test/team/train")

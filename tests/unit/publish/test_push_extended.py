@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from fake_cosign import FakeCosign
-from memory_registry import MemoryRegistry
 from test_extended_candidate import DIGEST, LABELS, REFERENCE
 from test_push import NAME, REPORT, id_of
 from test_push_races import PausedPush, WatchedTags, shared_signatures
@@ -31,6 +29,8 @@ from imgbuild.publish.provenance import (
 from imgbuild.publish.record import Record, put_record, read_published
 from imgbuild.publish.signed_image import read_provenances, record_differences
 from imgbuild.publish.verification import verify_image
+from support.fake_cosign import FakeCosign
+from support.memory_registry import MemoryRegistry
 
 FIRST, SECOND = "1-20261120.1", "1-20261120.2"
 BASE = f"registry.example.org/ml/tensorflow:2.2-cpu@{DIGEST}"

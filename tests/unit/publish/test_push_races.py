@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any, Self
 
 import pytest
-from memory_registry import MemoryRegistry
 from test_push import FIRST, NAME
 from test_push_signed import FakeSigner, SignedBench, provenance
 
 from imgbuild.core.errors import ImgbuildError, MachineError
 from imgbuild.matrix.images import Image
+from support.memory_registry import MemoryRegistry
 
 #: More requests than a push makes.
 MANY = 1000

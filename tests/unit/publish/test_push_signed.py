@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from memory_registry import MemoryRegistry
 from test_push import FIRST, MOVING, NAME, SECOND, Bench, id_of, place_image
 
 from imgbuild.core.errors import CheckFailedError
@@ -16,6 +15,7 @@ from imgbuild.net.repository import DOCKER_MANIFEST, Manifest
 from imgbuild.publish.image_push import Push
 from imgbuild.publish.provenance import BUILD_TYPE
 from imgbuild.publish.record import Record
+from support.memory_registry import MemoryRegistry
 
 
 @dataclass

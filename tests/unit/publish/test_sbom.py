@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from fake_engine import FakeEngine
 from packageurl import PackageURL
 
 from imgbuild.core.errors import CheckFailedError
@@ -23,6 +22,7 @@ from imgbuild.matrix.model import Matrix
 from imgbuild.plan.digest import SHORT, InputReader
 from imgbuild.publish import sbom
 from imgbuild.suites.container import PROGRAM, ImageContents
+from support.fake_engine import FakeEngine
 
 ID, CPU, CONDA = "sha256:id", "tf-2.2-cpu-debian", "tf-1.10-cpu-ubuntu"
 DEBIAN = "Debian GCC Maintainers <debian-gcc@lists.debian.org>"

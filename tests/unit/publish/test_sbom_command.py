@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-from fake_engine import FakeEngine
-from project_copy import command
 
 from imgbuild.build.context import image_locks
 from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.project import Project
 from imgbuild.core.user_folders import state_dir
 from imgbuild.engine.types import StoredImage
+from support.fake_engine import FakeEngine
+from support.project_copy import command
 
 
 @pytest.mark.parametrize(

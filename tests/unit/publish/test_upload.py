@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from fake_engine import FakeEngine
-from memory_registry import MemoryRegistry
 
 from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.engine.types import StoredImage
 from imgbuild.publish.upload import note_path, remove_left_tag, upload
+from support.fake_engine import FakeEngine
+from support.memory_registry import MemoryRegistry
 
 ID, NAME, REFERENCE = f"sha256:{'a' * 64}", "tf-2.2-cpu-debian", "registry.test/app:one"
 OWN, LOGIN = "imgbuild/tensorflow:2.2", r"docker login registry\.test"

@@ -6,11 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from fake_cosign import FakeCosign
-from fake_engine import FakeEngine
-from memory_registry import MemoryRegistry
-from published_images import RECORD
-from suite_results import stored
 
 from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.project import Project
@@ -27,6 +22,11 @@ from imgbuild.publish.record import Record, put_record
 from imgbuild.publish.signed_image import read_provenances, record_differences
 from imgbuild.publish.verification import VerifiedFact, verify_image
 from imgbuild.suites.results import Check, suite_result
+from support.fake_cosign import FakeCosign
+from support.fake_engine import FakeEngine
+from support.memory_registry import MemoryRegistry
+from support.published_images import RECORD
+from support.suite_results import stored
 
 NAME, OTHER = "tf-2.2-cpu-debian", "tf-2.1-cpu-debian"
 FIRST, SECOND = "20261120.1", "20261121.1"

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from project_copy import command
 
 import imgbuild.maintain.reproduction
 import imgbuild.suites.container
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.publish import verification
 from imgbuild.publish.verification import VerifiedFact
+from support.project_copy import command
 
 EXACT = f"registry.test/ml/tf@sha256:{'1' * 64}"
 TAGGED = "registry.test/ml/tf:2.2-cpu"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bombs import UNPACKED, memory_below, understated, zip_file
 
 from imgbuild.core.errors import CheckFailedError, InputError, MachineError
 from imgbuild.core.settings import Settings
@@ -29,6 +28,7 @@ from imgbuild.scan.findings import (
 )
 from imgbuild.scan.osv import Known, Package, ask, list_packages, read
 from imgbuild.scan.updates import Update, read_updates
+from support.bombs import UNPACKED, memory_below, understated, zip_file
 
 TODAY = date(2026, 11, 25)
 OPENSSL = Package("Debian:12", "openssl", "3.0.15-1~deb12u1")

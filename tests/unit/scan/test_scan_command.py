@@ -7,15 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from bombs import zip_file
-from conftest import ROOT
-from project_copy import NO_ENGINE, invoke
 from typer.testing import Result
 
 from imgbuild.cli import scan_command
 from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.scan.findings import Scan, SecurityFinding
 from imgbuild.scan.osv import Package
+from support.bombs import zip_file
+from support.project_copy import NO_ENGINE, ROOT, invoke
 
 OPENSSL = SecurityFinding("openssl", "openssl", "1", "2", "open")
 ACCEPTED = SecurityFinding("openssl", "openssl", "1", "2", "accepted until …", counts=False)

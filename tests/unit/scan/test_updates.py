@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from bench import Bench
 
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.dockerfile.stages import Dockerfile
@@ -11,6 +10,7 @@ from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.types import StoredImage
 from imgbuild.scan import updates
 from imgbuild.scan.updates import STATUS, find_updates, make_status, read_status, read_updates
+from support.bench import Bench
 
 BASE = f"docker-image://debian@sha256:{'a' * 64}"
 

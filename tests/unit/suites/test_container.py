@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from fake_engine import FakeContainer, FakeEngine, OfferingEngine
 
 from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.engine.types import LabelledObject, RunOptions, StoredImage
@@ -27,6 +26,7 @@ from imgbuild.suites.container import (
     remove_leftovers,
     suite_container,
 )
+from support.fake_engine import FakeContainer, FakeEngine, OfferingEngine
 
 OLD_CPU, OLD_GPU, NEW_GPU = "tf-1.12-cpu-ubuntu", "tf-1.12-gpu-ubuntu", "tf-1.14-gpu-ubuntu"
 STUB = b"\x7fELF stub"

@@ -1,15 +1,14 @@
 """``imgbuild test --image``: which image of the matrix it must be, by its label."""
 
 import pytest
-from bench import NEW, Bench
-from conftest import ROOT
-from fake_engine import FakeEngine
-from project_copy import command
 
 from imgbuild.cli.test_command import expected_target
 from imgbuild.core.errors import InputError
 from imgbuild.dockerfile.labels import ADDED, NAME
 from imgbuild.engine.types import StoredImage
+from support.bench import NEW, Bench
+from support.fake_engine import FakeEngine
+from support.project_copy import ROOT, command
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from suite_results import changed, stored
-from suite_samples import FAILED, HOROVOD, LATE, NO_GPU, PINS, SKIPS, SOME_GPU, report_of
 
 from imgbuild.core.errors import CheckFailedError
 from imgbuild.core.outcome import Outcome
 from imgbuild.suites.results import RUN_AGAIN, Check, SuiteResult, read_results, suite_result
 from imgbuild.suites.session import render_summary
 from imgbuild.suites.store import ReportStore
+from support.suite_results import changed, stored
+from support.suite_samples import FAILED, HOROVOD, LATE, NO_GPU, PINS, SKIPS, SOME_GPU, report_of
 
 SKIPPED = changed(PINS, passed=0, skipped=SKIPS)
 

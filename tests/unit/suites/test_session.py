@@ -13,9 +13,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from fake_engine import FakeEngine
-from suite_results import changed
-from suite_samples import FAILED, NO_GPU, PINS, SOME_GPU, report_of
 
 from imgbuild.cli.test_command import raise_failures
 from imgbuild.core.errors import CheckFailedError
@@ -26,6 +23,9 @@ from imgbuild.suites.results import Report, SuiteResult
 from imgbuild.suites.runner import TestSession
 from imgbuild.suites.session import TestRun, report_on, run_targets
 from imgbuild.suites.store import ReportStore
+from support.fake_engine import FakeEngine
+from support.suite_results import changed
+from support.suite_samples import FAILED, NO_GPU, PINS, SOME_GPU, report_of
 
 #: Runs suites in a target, in a session.
 Runs = Callable[[Callable[..., Report]], None]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_engine import FakeEngine, OfferingEngine
 
 from imgbuild.core.errors import CheckFailedError
 from imgbuild.core.outcome import Outcome
@@ -24,7 +23,8 @@ from imgbuild.suites.runner import (
     run_suites,
 )
 from imgbuild.suites.store import ReportStore
-from waiting import is_running, wait_for
+from support.fake_engine import FakeEngine, OfferingEngine
+from support.waiting import is_running, wait_for
 
 TARGET = TestTarget("tf-2.2-cpu-debian", "sha256:id", "x", "cpu", {"tensorflow": "2.2.0"})
 CONFTEST = """

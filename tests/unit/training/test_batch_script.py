@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from run_words import PROGRAM, PUSHED, ran
+from support.run_words import PROGRAM, PUSHED, ran
 
 #: Of the user, who may have no name in the image.
 NAMED = {f"APPTAINERENV_{name}": getpass.getuser() for name in ("USER", "LOGNAME")}

@@ -9,7 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from run_words import IMAGE, PROGRAM, printed
+
+from support.run_words import IMAGE, PROGRAM, printed
 
 #: The package has the schema of the Compose Specification.
 SPECIFICATION = files("check_jsonschema") / "builtin_schemas/vendor/compose-spec.json"

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import jsonschema
-from conftest import ROOT
-from run_words import IMAGE, ran
+
+from support.project_copy import ROOT
+from support.run_words import IMAGE, ran
 
 SCHEMA = ROOT / "tests/data/devcontainer/devContainer.base.schema.json"
 

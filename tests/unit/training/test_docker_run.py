@@ -9,11 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from run_words import IMAGE, PROGRAM, docker_lines, printed, ran
 
 from imgbuild.core.errors import MachineError
 from imgbuild.training.docker_run import run_job
 from imgbuild.training.training_job import TrainingJob
+from support.run_words import IMAGE, PROGRAM, docker_lines, printed, ran
 
 
 def test_every_command_can_be_pasted(tmp_path: Path) -> None:

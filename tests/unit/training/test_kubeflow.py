@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
-from closed_schema import faults, schema_of
-from conftest import ROOT
-from run_words import PROGRAM, PUSHED, ran
+
+from support.closed_schema import faults, schema_of
+from support.project_copy import ROOT
+from support.run_words import PROGRAM, PUSHED, ran
 
 DEFINITIONS = {
     kind: yaml.safe_load((ROOT / "tests/data/kubernetes" / f"{kind}s.yaml").read_text())

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from run_words import IMAGE, PROGRAM, PUSHED, docker_lines, printed, ran
 
 from imgbuild.cli import own_words
 from imgbuild.core.text import printable
+from support.run_words import IMAGE, PROGRAM, PUSHED, docker_lines, printed, ran
 
 SLURM, COMPOSE, MPIJOB, TFJOB = (
     ("--format", form) for form in ("slurm", "compose", "mpijob", "tfjob")

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_engine import FakeEngine
-from run_words import IMAGE, PROGRAM, ran
 
 from imgbuild.core.errors import CheckFailedError
 from imgbuild.engine.types import StoredImage
 from imgbuild.net.signing import Trust
 from imgbuild.suites.store import ReportStore
 from imgbuild.training.training_job import TrainingJob
+from support.fake_engine import FakeEngine
+from support.run_words import IMAGE, PROGRAM, ran
 
 ID, DIGEST = f"sha256:{'1' * 64}", f"registry.example.org/ml/tf@sha256:{'2' * 64}"
 Start = Callable[..., tuple[int, str]]

@@ -9,7 +9,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+
+from support.project_copy import ROOT
 
 DOCKER = """#!/bin/sh
 echo "$*" >> "$ASKED"

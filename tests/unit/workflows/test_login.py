@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+
+from support.project_copy import ROOT
 
 FAKE = r"""#!/bin/sh
 printf '%s %s\n' "$*" "$(cat)" >> "$ASKED"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from check_jsonschema import main as check_jsonschema  # type: ignore[import-untyped]
 from click.testing import CliRunner
-from conftest import ROOT
 
-from workflow_files import read_workflow
+from support.project_copy import ROOT
+from support.workflow_files import read_workflow
 
 PROGRAMS = Path(sys.executable).parent
 FILES = sorted((ROOT / ".github" / "workflows").iterdir())

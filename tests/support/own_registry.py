@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from debian_program import unpacked
-
 from imgbuild.core.process import dies_with_parent
-from waiting import wait_for
+from support.debian_program import unpacked
+from support.waiting import wait_for
 
 START_SECONDS = 30
 #: Below the ports that Linux gives to outgoing connections (ip_local_port_range starts at 32768),

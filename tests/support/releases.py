@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-MATRIX = Path(__file__).parents[1] / "matrix.yaml"
+MATRIX = Path(__file__).parents[2] / "matrix.yaml"
 
 
 def release_of(minor: str, stack: str = "debian") -> str:

@@ -1,8 +1,7 @@
 """Results of suites for tests: one of each kind."""
 
-from suite_results import changed
-
 from imgbuild.suites.results import Check, Report, SuiteResult, suite_result
+from support.suite_results import changed
 
 PINS = suite_result("pins", passed=3, seconds=1.5)
 HOROVOD = suite_result("horovod", passed=3, seconds=1.5)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from checkout import ROOT, Checkout
+from support.checkout import ROOT, Checkout
 
 #: A name of `Reader`: imgbuild of this checkout, in whatever folder it is typed.
 IMGBUILD = {r"^imgbuild\b": f"IMGBUILD_PROJECT={ROOT} {Path(sys.executable).parent}/imgbuild"}

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from copied_checkout import SOURCE, TEMPLATE
-
 from imgbuild.core.project import Project
 from imgbuild.engine.client import Engine
 from imgbuild.suites.container import CONTAINER_LABEL, machine_digest
+from support.copied_checkout import SOURCE, TEMPLATE
 
 ROOT = SOURCE
 #: Of several workers (pytest -n) each has names of its own.

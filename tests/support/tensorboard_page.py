@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import requests
-from browser import Browser
-from checkout import ROOT
 from png_pixels import pixels
 
-from waiting import wait_for
+from support.browser import Browser
+from support.checkout import ROOT
+from support.waiting import wait_for
 
 SCREENSHOTS = ROOT / "reports" / "screenshots"
 ALMOST_ALL = 0.9

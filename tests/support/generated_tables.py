@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import grimp
-from conftest import ROOT
 from pydantic import BaseModel
 from typer.main import get_command
 
@@ -20,6 +19,7 @@ from imgbuild.matrix.gpus import GENERATIONS, gpu_support
 from imgbuild.matrix.images import Image, all_images, planned_tags
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rules import parse_numbers
+from support.project_copy import ROOT
 
 #: The pages for people who use imgbuild.
 PAGES = [

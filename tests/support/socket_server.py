@@ -9,7 +9,7 @@ from pathlib import Path
 from socketserver import UnixStreamServer
 from urllib.parse import parse_qs, urlsplit
 
-from faulty_server import QuietHandler
+from support.faulty_server import QuietHandler
 
 
 @dataclass

@@ -7,14 +7,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from faulty_server import LoopbackServer, QuietHandler, serving
-from memory_registry import MemoryRegistry
-
 from imgbuild.net.authorization import FindCredentials
 from imgbuild.net.http import HttpClient, RetryPolicy
 from imgbuild.net.repository import parse_repository
 from imgbuild.net.repository_client import RegistryClient
 from imgbuild.net.sites import Credentials
+from support.faulty_server import LoopbackServer, QuietHandler, serving
+from support.memory_registry import MemoryRegistry
 
 PATH = "team/app"
 LOGIN = Credentials("user", "pass-word-1")

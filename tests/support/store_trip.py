@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from checkout import Checkout
-from network_namespace import forwarded
-from own_registry import own_registry
 
 from imgbuild.engine.client import Engine
+from support.checkout import Checkout
+from support.network_namespace import forwarded
+from support.own_registry import own_registry
 
 SETUP = Path(__file__).resolve().parents[2] / "build" / "setup" / "engine.sh"
 REPOSITORY = "ml/tensorflow"

@@ -25,7 +25,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
-from debian_program import debian_program
+
+from support.debian_program import debian_program
 
 ISSUER, IDENTITY = "https://issuer.test", "release@example.org"
 _OWN = "1.3.6.1.4.1.57264.1"  # of Fulcio's extensions

@@ -3,11 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from memory_registry import MemoryRegistry
-from suite_results import stored
-
 from imgbuild.publish.record import Record, put_record
 from imgbuild.suites.results import Check, suite_result
+from support.memory_registry import MemoryRegistry
+from support.suite_results import stored
 
 INPUT = "sha256:" + "1" * 64
 NO_DRIVER = Check(test="test_adds", message="no driver")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import requests
 
-from waiting import wait_for
+from support.waiting import wait_for
 
 SECONDS = 60
 WIDTH, HEIGHT = 1280, 900

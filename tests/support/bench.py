@@ -3,9 +3,7 @@
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import fake_engine
 import pytest
-from fake_engine import FakeEngine
 
 from imgbuild.build.context import BuildContext, BuildOptions
 from imgbuild.build.pull import PullSource
@@ -25,6 +23,8 @@ from imgbuild.plan.plan import PlanItem
 from imgbuild.suites.catalog import code_digest
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import Check, Report, suite_result
+from support import fake_engine
+from support.fake_engine import FakeEngine
 
 OLD, NEW = "tf-1.10-cpu-debian", "tf-2.2-cpu-debian"
 INPUTS = BuildInputs(

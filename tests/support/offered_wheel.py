@@ -2,11 +2,10 @@
 
 import hashlib
 
-from fake_wheel import FakeWheel
-from faulty_server import FaultyServer, Reply
-from project_copy import invoke
-
 from imgbuild.core.errors import ImgbuildError
+from support.fake_wheel import FakeWheel
+from support.faulty_server import FaultyServer, Reply
+from support.project_copy import invoke
 
 
 def run_command(index: FaultyServer, *words: str) -> tuple[int, str, str]:

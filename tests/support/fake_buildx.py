@@ -8,7 +8,7 @@ from typing import Any
 
 from imgbuild.engine.discovery import Buildx
 
-SAMPLES = Path(__file__).parent / "samples"
+SAMPLES = Path(__file__).parents[1] / "unit" / "engine" / "samples"
 IMAGE = "sha256:" + "a" * 64
 
 _HEAD = f"""#!{sys.executable}

@@ -4,10 +4,8 @@ import os
 import shlex
 from pathlib import Path
 
-from conftest import ROOT
-from project_copy import NO_ENGINE, invoke
-
 from imgbuild.core.errors import ImgbuildError
+from support.project_copy import NO_ENGINE, ROOT, invoke
 
 PROGRAM = ("--", "python", "train.py")
 #: No settings of this checkout, no engine.

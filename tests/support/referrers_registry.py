@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from debian_program import debian_program
-from own_registry import OwnRegistry, free_port
+from support.debian_program import debian_program
+from support.own_registry import OwnRegistry, free_port
 
 _SUITE, _GO = "trixie", "golang-1.24"
 _SERVER = """\

@@ -27,6 +27,7 @@ from imgbuild.matrix.model import Matrix
 
 #: The tests' own checkout.
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "tests" / "image" / "programs"
 
 #: Variables with which no engine is found.
 NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "HOME": "/dev/null"}
@@ -186,3 +187,10 @@ def command(*words: str, env: Mapping[str, str] | None = None) -> Result:
         raise result.exception
     assert result.exit_code == 0, result.output
     return result
+
+
+def with_images(folder: Path, project: Project) -> Path:
+    """Return the folder with what a matrix in it names: the keyrings."""
+    if not (folder / "images").exists():
+        (folder / "images").symlink_to(project.root / "images")
+    return folder

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from own_dockerd import OwnDockerd, own_dockerd
-
 from imgbuild.core.settings import EngineSettings
 from imgbuild.engine.discovery import find_buildx
+from support.own_dockerd import OwnDockerd, own_dockerd
 
 #: With a graph driver, BuildKit writes no archives that another engine loads.
 _STORE = "--feature=containerd-snapshotter=true"

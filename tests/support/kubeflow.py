@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from checkout import Checkout
+
+from support.checkout import Checkout
 
 NAMESPACE = "default"
 SSH_FILES = {"id_rsa": "key", "id_rsa.pub": "key.pub", "authorized_keys": "key.pub"}

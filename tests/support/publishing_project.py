@@ -13,11 +13,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from checkout import Checkout
-from copied_checkout import change_settings, copied_checkout, substitute_cpython, take_base, tiny
-
 from imgbuild.net.repository_client import RegistryClient, connect
-from releases import release_of
+from support.checkout import Checkout
+from support.copied_checkout import (
+    change_settings,
+    copied_checkout,
+    substitute_cpython,
+    take_base,
+    tiny,
+)
+from support.releases import release_of
 
 LOCAL = "imgbuild-publishing/tensorflow"
 REPOSITORY = "ml/tensorflow"

@@ -1,7 +1,6 @@
 """Needs of two images, the facts of their wheels, and an index that offers files."""
 
 import pytest
-from faulty_server import FaultyServer, Reply
 
 from imgbuild.maintain.audit import list_artifacts
 from imgbuild.maintain.compare import Artifact
@@ -9,6 +8,7 @@ from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.net.http import HttpClient, RetryPolicy
+from support.faulty_server import FaultyServer, Reply
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "broken"
+FOLDER = Path(__file__).parents[1] / "e2e" / "broken"
 KEYS = ("suite", "base", "fails", "says")
 SLOW = "# slow: yes"
 _HEADER = re.compile(r"# (?P<key>[a-z]+): (?P<value>.+)")

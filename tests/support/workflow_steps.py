@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workflow_files import read_workflow
+from support.workflow_files import read_workflow
 
 #: Like the real one, it takes away the variables of the workflow that it is not told to keep.
 SUDO = """\

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from small_disk import SmallDisk, small_disk
-
 from imgbuild.core.process import dies_with_parent
-from waiting import processes, wait_for
+from support.small_disk import SmallDisk, small_disk
+from support.waiting import processes, wait_for
 
 #: The size that the engine sees; memory is used only as it is written.
 ROOM = 12 << 30

@@ -11,15 +11,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkout import WORKER, Checkout
-from copied_checkout import SUITES, TEMPLATE, copied_checkout, substitute_cpython, tiny
-
 from imgbuild.core.files import is_locked
 from imgbuild.core.user_folders import cache_dir
 from imgbuild.dockerfile.labels import REPOSITORY as REPOSITORY_LABEL
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
 from imgbuild.suites.container import CONTAINER_LABEL
+from support.checkout import WORKER, Checkout
+from support.copied_checkout import SUITES, TEMPLATE, copied_checkout, substitute_cpython, tiny
 
 REPOSITORY = f"imgbuild-small-{WORKER}/tensorflow"
 #: What is built: two images, for faults between them, or the first alone.

@@ -4,9 +4,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fake_engine import FakeEngine
-from project_copy import ProjectCopy, copied
-
 from imgbuild.build.context import BuildContext, BuildOptions
 from imgbuild.core.project import Project
 from imgbuild.core.settings import Settings
@@ -18,6 +15,8 @@ from imgbuild.plan.changes import parts_label
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.results import suite_result
 from imgbuild.suites.store import ReportStore
+from support.fake_engine import FakeEngine
+from support.project_copy import ProjectCopy, copied
 
 BASE = "registry.example.org/debian@sha256:"
 SETTINGS = {"base": {"debian-12": {"from": "registry", "image": BASE + "a" * 64}}}

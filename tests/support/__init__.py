@@ -1,0 +1,1 @@
+"""Fakes, servers and fixtures that tests share."""
