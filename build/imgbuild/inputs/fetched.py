@@ -80,14 +80,21 @@ class Listing:
         made by `imgbuild fetch` is not.
         """
         layout = read_layout(self.base_folder(folder), verify_layer=False)
-        items = sorted((item.kind, item.name, item.sha256) for item in self.items)
-        named = [f"base image {self.layout}"]
+        store = ContentStore(folder)
+        contents = []
+        names = [f"base image {self.layout}"]
         for item in self.items:
-            if (index := _INDEX.fullmatch(item.name)) and item.kind is Kind.APT_LIST:
-                text = ContentStore(folder).path(item.sha256).read_text("utf-8", "replace")
-                named.append(f"{index[1]} of {(_DATE.findall(text) or ['no date'])[0]}")
-        digest = json_sha256([layout.digest, items])
-        return f"{self.image} sha256:{digest}: {', '.join(named)}"
+            contents.append((item.kind, item.name, item.sha256))
+            index = _INDEX.fullmatch(item.name)
+            if index and item.kind is Kind.APT_LIST:
+                text = store.path(item.sha256).read_text("utf-8", "replace")
+                line = _DATE.search(text)
+                date = line[1] if line else "no date"
+                names.append(f"{index[1]} of {date}")
+        contents.sort()
+        digest = json_sha256([layout.digest, contents])
+        listed = ", ".join(names)
+        return f"{self.image} sha256:{digest}: {listed}"
 
     def missing(self, store: ContentStore) -> tuple[Source, ...]:
         return tuple(item for item in self.items if not store.find(item.sha256, item.size))
@@ -98,8 +105,9 @@ def listing_path(folder: Path, image: str) -> Path:
 
 
 def write_listing(listing: Listing, folder: Path) -> None:
+    path = listing_path(folder, listing.image)
     text = json.dumps(asdict(listing), indent=1, sort_keys=True)
-    write_text(listing_path(folder, listing.image), text + "\n")
+    write_text(path, text + "\n")
 
 
 def read_listing(folder: Path, image: str) -> Listing | None:
@@ -113,8 +121,9 @@ def read_listing(folder: Path, image: str) -> Listing | None:
     try:
         return TypeAdapter(Listing).validate_json(path.read_bytes())
     except ValidationError as error:
+        reason = refusal_reason(error)
         raise InputError(
-            f"{path} is no listing of this imgbuild ({refusal_reason(error)}). Remove it and "
+            f"{path} is no listing of this imgbuild ({reason}). Remove it and "
             "run `imgbuild fetch` again: the files beside it are kept."
         ) from error
 
@@ -125,29 +134,44 @@ def fetch_request(image: Image, project: Project, settings: Settings) -> dict[st
     InputError: a lock is missing, or a conda package has no recorded sha256.
     """
     downloads = list_downloads(image, project.locks, settings).all
-    stages = install_stages(image, project, settings)
+    digests = {file.name: file.sha256 for file in downloads}
+    installed = []
+    for stage in install_stages(image, project, settings):
+        arguments = packages(stage)
+        installed.append([stage.parent, arguments])
+    base = settings.base_for(image.os_name, image.os.image)
     parts = {
-        "downloads": digest_contents({file.name: file.sha256 for file in downloads}),
+        "downloads": digest_contents(digests),
         "Horovod": image.horovod.sha256 if image.horovod else "",
         "glibc": image.os.glibc,
-        "packages": json.dumps([[stage.parent, packages(stage)] for stage in stages]),
-        BASE: settings.base_for(image.os_name, image.os.image).model_dump_json(exclude_none=True),
+        "packages": json.dumps(installed),
+        BASE: base.model_dump_json(exclude_none=True),
     }
-    if (mirror := settings.mirrors.get(image.os.distribution)) and mirror.snapshot:
+    mirror = settings.mirrors.get(image.os.distribution)
+    if mirror and mirror.snapshot:
         parts["snapshot"] = mirror.snapshot
     for title, lock in image.titled_locks.items():
         parts[title] = read_lock_text(project.locks / lock)
-    return {name: sha256(value.encode())[:_SHORT] for name, value in parts.items()}
+    request = {}
+    for name, value in parts.items():
+        digest = sha256(value.encode())
+        request[name] = digest[:_SHORT]
+    return request
 
 
 def install_stages(image: Image, project: Project, settings: Settings) -> tuple[Stage, ...]:
     """Return the stages that install packages; a local prefix has its own in place of CPython's."""
-    local = isinstance(settings.interpreter_for(image.version_of("python")), PrefixInterpreter)
+    interpreter = settings.interpreter_for(image.version_of("python"))
+    is_local = isinstance(interpreter, PrefixInterpreter)
     dockerfile = render_dockerfile(image, project.templates)
-    replaced = SUPPLIED | ({"cpython"} if local else set())
-    stages = [*needed_stages(dockerfile.stages, dockerfile.final.name, replaced).values()]
-    if local:
-        stages += Dockerfile(project.prefix_dockerfile.read_text("utf-8")).stages.values()
+    replaced = {*SUPPLIED}
+    if is_local:
+        replaced.add("cpython")
+    needed = needed_stages(dockerfile.stages, dockerfile.final.name, replaced)
+    stages = [*needed.values()]
+    if is_local:
+        text = project.prefix_dockerfile.read_text("utf-8")
+        stages += Dockerfile(text).stages.values()
     return tuple(stage for stage in stages if install_instruction(stage))
 
 
@@ -161,7 +185,9 @@ def install_instruction(stage: Stage) -> str:
 
 def packages(stage: Stage) -> str:
     """Return the arguments of ``apt/install``: packages, repositories, options."""
-    return " ".join(install_instruction(stage).partition(APT_INSTALL)[2].split())
+    instruction = install_instruction(stage)
+    arguments = instruction.partition(APT_INSTALL)[2]
+    return " ".join(arguments.split())
 
 
 def offline_contexts(listing: Listing, folder: Path, cache: Path) -> Mapping[str, Path]:
@@ -169,18 +195,24 @@ def offline_contexts(listing: Listing, folder: Path, cache: Path) -> Mapping[str
     contexts: dict[str, dict[str, str]] = {OFFLINE: {}}
     for item in listing.items:
         context, place = _PLACES[item.kind]
-        contexts.setdefault(context, {})[str(Path(place, item.name))] = item.sha256
+        files = contexts.setdefault(context, {})
+        path = Path(place, item.name)
+        files[str(path)] = item.sha256
     return {name: _context(name, files, folder, cache) for name, files in contexts.items()}
 
 
-def _context(name: str, files: Mapping[str, str], store: Path, cache: Path) -> Path:
+def _context(name: str, files: Mapping[str, str], fetched: Path, cache: Path) -> Path:
+    store = ContentStore(fetched)
+
     def make(folder: Path) -> None:
         for path, digest in files.items():
-            source, target = find_whole_file(ContentStore(store), digest), folder / path
+            source = find_whole_file(store, digest)
+            target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             link_or_copy(source, target)
 
-    final = cache / "contexts" / f"{name}-{digest_contents(files)[:16]}"
+    digest = digest_contents(files)
+    final = cache / "contexts" / f"{name}-{digest[:16]}"
     return store_content(final, files, make)
 
 
@@ -193,7 +225,8 @@ def offline_settings(
     """
     bases = dict(settings.base)
     for image in images:
-        if not settings.base_for(image.os_name, image.os.image).path:
+        choice = settings.base_for(image.os_name, image.os.image)
+        if not choice.path:
             path = listings[image.name].base_folder(folder)
             bases[image.os_name] = base_setting("layout", path=str(path))
     return settings.model_copy(update={"base": bases, "netrc": None})
@@ -208,9 +241,11 @@ def apply_known_bases(
     """
     bases = dict(inputs.bases)
     for image in images:
-        digest = listings[image.name].base.rpartition("@")[2]
+        listing = listings[image.name]
+        digest = listing.base.rpartition("@")[2]
         if digest:
-            bases[image.os_name] = replace(bases[image.os_name], digest=digest)
+            base = bases[image.os_name]
+            bases[image.os_name] = replace(base, digest=digest)
     return replace(inputs, bases=bases)
 
 
@@ -230,21 +265,26 @@ def _check_listing(folder: Path, image: Image, project: Project, settings: Setti
     if listing is None:
         raise InputError(f"{folder} holds nothing for {image.name}. {again}")
     request = fetch_request(image, project, settings)
-    changed = sorted({name for name, _ in request.items() ^ listing.request.items()})
-    if others := [name for name in changed if name != BASE]:
+    differing = {name for name, _ in request.items() ^ listing.request.items()}
+    differing.discard(BASE)
+    if differing:
+        changed = ", ".join(sorted(differing))
         raise InputError(
             f"{folder} was fetched for other inputs of {image.name} than this checkout and these "
-            f"settings have (changed: {', '.join(others)}). {again}"
+            f"settings have (changed: {changed}). {again}"
         )
     missing = listing.missing(ContentStore(folder))
     if missing:
-        first = f"{missing[0].name} ({missing[0].kind}, sha256 {missing[0].sha256})"
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise InputError(f"{folder} lacks {first}{more} of {image.name}. {again}")
+        first, *others = missing
+        lacking = f"{first.name} ({first.kind}, sha256 {first.sha256})"
+        if others:
+            lacking += f" and {len(others)} more"
+        raise InputError(f"{folder} lacks {lacking} of {image.name}. {again}")
     if not is_whole(listing.base_folder(folder)):
         what = f"base image base/{listing.layout} of {image.name} is missing or damaged"
         raise InputError(f"{folder}: the {what}. {again}")
-    if settings.base_for(image.os_name, image.os.image).path:
+    choice = settings.base_for(image.os_name, image.os.image)
+    if choice.path:
         listing = replace(listing, base="")
     _verify(listing, folder, image, project, settings)
     return listing
@@ -257,47 +297,87 @@ def _verify(
 
     Downloads are verified in the Dockerfile, by the sha256 of the matrix.
     """
-    path, store = listing_path(folder, image.name), ContentStore(folder)
-    base, choice = listing.base_folder(folder), settings.base_for(image.os_name, image.os.image)
+    _verify_base(listing, folder, image, settings)
+    _verify_items(listing, folder, image, project, settings)
+    _verify_signatures(listing, folder, image, project, settings)
+
+
+def _verify_base(listing: Listing, folder: Path, image: Image, settings: Settings) -> None:
+    base = listing.base_folder(folder)
+    choice = settings.base_for(image.os_name, image.os.image)
     pins = {listing.base, choice.image or ""} - {""}
-    named = choice.path or is_named(base, image.os_name)
-    if not named or not all(is_pinned(base, pin.rpartition("@")[2]) for pin in pins):
-        what = " and ".join(sorted(pins)) or "named as it was"
-        raise InputError(
-            f"{path}: the base image in {base} is not {what}. Fetch again, and copy the folder "
-            f"anew; if another base is meant, imgbuild.local.yaml can name it (base: "
-            f"{image.os_name})."
-        )
+    digests = [pin.rpartition("@")[2] for pin in pins]
+    is_meant = choice.path or is_named(base, image.os_name)
+    if is_meant and all(is_pinned(base, digest) for digest in digests):
+        return
+    path = listing_path(folder, image.name)
+    what = " and ".join(sorted(pins)) or "named as it was"
+    raise InputError(
+        f"{path}: the base image in {base} is not {what}. Fetch again, and copy the folder "
+        f"anew; if another base is meant, imgbuild.local.yaml can name it (base: "
+        f"{image.os_name})."
+    )
+
+
+def _verify_items(
+    listing: Listing, folder: Path, image: Image, project: Project, settings: Settings
+) -> None:
+    """Raise unless the checkout has the sha256 of each package, and mirrors are lines NAME URL."""
+    path = listing_path(folder, image.name)
+    store = ContentStore(folder)
     downloads = list_downloads(image, project.locks, settings).all
     known = {(file.name, file.sha256) for file in downloads}
-    locked = {image.horovod.sha256} if image.horovod else set[str]()
+    locked = set[str]()
+    if image.horovod:
+        locked.add(image.horovod.sha256)
     for name in image.lock_names:
-        for hashes in read_lock(project.locks / name).hashes.values():
+        lock = read_lock(project.locks / name)
+        for hashes in lock.hashes.values():
             locked.update(hashes)
     for item in listing.items:
-        conda = item.kind is Kind.CONDA and (item.name, item.sha256) not in known
-        if conda or (item.kind is Kind.PYTHON and item.sha256 not in locked):
+        is_known = True
+        if item.kind is Kind.CONDA:
+            is_known = (item.name, item.sha256) in known
+        elif item.kind is Kind.PYTHON:
+            is_known = item.sha256 in locked
+        if not is_known:
             raise InputError(f"{path}: {item.name} has a sha256 that images/locks do not have.")
         if item.kind is Kind.APT_MIRRORS:
-            _verify_mirrors(find_whole_file(store, item.sha256), path)
+            mirrors = find_whole_file(store, item.sha256)
+            _verify_mirrors(mirrors, path)
+
+
+def _verify_signatures(
+    listing: Listing, folder: Path, image: Image, project: Project, settings: Settings
+) -> None:
+    """Verify the packages of the system by the keyrings of this machine and the checkout."""
     keyrings = repository_keyrings(image.matrix, settings, project.keyrings)
     archive, package = KEYRINGS[image.os.distribution]
     mirror = settings.mirrors.get(image.os.distribution)
     if mirror and mirror.keyring:
         archive = Path(mirror.keyring)
-    present = {"gpgv": find_program("gpgv"), package: archive.is_file()}
-    if lacking := " ".join(name for name, is_present in present.items() if not is_present):
+    lacking = []
+    if not find_program("gpgv"):
+        lacking.append("gpgv")
+    if not archive.is_file():
+        lacking.append(package)
+    if lacking:
+        names = " ".join(lacking)
         raise MachineError(
-            f"The signatures in {folder} cannot be verified: this machine lacks {lacking}. Install "
-            f"with `sudo apt-get install -y {lacking}`."
+            f"The signatures in {folder} cannot be verified: this machine lacks {names}. Install "
+            f"with `sudo apt-get install -y {names}`."
         )
-    verify_packages(listing.items, store, [archive, *(keyrings.values() if image.apt_cuda else ())])
+    trusted = [archive]
+    if image.apt_cuda:
+        trusted += keyrings.values()
+    verify_packages(listing.items, ContentStore(folder), trusted)
 
 
 def _verify_mirrors(mirrors: Path, listing: Path) -> None:
     """Raise unless each line is NAME URL as settings admit it: the shell of a build reads it."""
     try:
-        for line in filter(None, mirrors.read_bytes().decode().split("\n")):
+        text = mirrors.read_bytes().decode()
+        for line in filter(None, text.split("\n")):
             name, url = line.split(" ")
             Settings.model_validate({"mirrors": {name: url}})
     except ValueError as error:

@@ -35,20 +35,25 @@ def write_layout(folder: Path, rootfs: Path, *, name: str, epoch: int) -> None:
 
     ``epoch`` is the time of creation, in seconds; ``name`` is that of `name_image`.
     """
-    created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    date = datetime.fromtimestamp(epoch, UTC)
+    created = date.strftime("%Y-%m-%dT%H:%M:%SZ")
+    diff_id = f"sha256:{file_sha256(rootfs)}"
+    step = {"created": created, "created_by": "imgbuild: root file system"}
     config = {
         "architecture": "amd64",
         "os": "linux",
         "created": created,
         "config": {"Env": [_PATH], "Cmd": ["bash"]},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{file_sha256(rootfs)}"]},
-        "history": [{"created": created, "created_by": "imgbuild: root file system"}],
+        "rootfs": {"type": "layers", "diff_ids": [diff_id]},
+        "history": [step],
     }
+    written_config = _write_blob(folder, _CONFIG, _json(config))
+    layer = _write_layer(folder, rootfs)
     manifest = {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
-        "config": _write_blob(folder, _CONFIG, _json(config)),
-        "layers": [_write_layer(folder, rootfs)],
+        "config": written_config,
+        "layers": [layer],
     }
     name_image(folder, _json(manifest), name)
 
@@ -59,20 +64,24 @@ def name_image(folder: Path, content: bytes, name: str) -> None:
     Its tag is ``name`` and the first 12 digits of its id.
     """
     manifest = parse_strict_json(content)
-    top = _write_blob(folder, manifest.get("mediaType", OCI_MANIFEST), content)
+    media_type = manifest.get("mediaType", OCI_MANIFEST)
+    top = _write_blob(folder, media_type, content)
     config, *layers = _blobs(manifest)
-    tag = f"{name}-{short_id(manifest['config']['digest'])}"
+    image_id = manifest["config"]["digest"]
+    tag = f"{name}-{short_id(image_id)}"
+    reference = f"{REPOSITORY}:{tag}"
     # The two names that a containerd store reads; `docker save` writes the same two. The first is
     # the normal form of a name without a registry, not a place that anything is fetched from.
     names = {
-        "io.containerd.image.name": f"docker.io/{REPOSITORY}:{tag}",
+        "io.containerd.image.name": f"docker.io/{reference}",
         "org.opencontainers.image.ref.name": tag,
     }
     index = {"schemaVersion": 2, "manifests": [{**top, "annotations": names}]}
-    docker = [{"Config": config, "RepoTags": [f"{REPOSITORY}:{tag}"], "Layers": layers}]
+    docker = [{"Config": config, "RepoTags": [reference], "Layers": layers}]
+    version = {"imageLayoutVersion": "1.0.0"}
     (folder / "index.json").write_bytes(_json(index))
     (folder / "manifest.json").write_bytes(_json(docker))
-    (folder / "oci-layout").write_bytes(_json({"imageLayoutVersion": "1.0.0"}))
+    (folder / "oci-layout").write_bytes(_json(version))
 
 
 def read_layout(folder: Path, *, verify_layer: bool = True, origin: str = LAYOUT) -> Base:
@@ -83,16 +92,17 @@ def read_layout(folder: Path, *, verify_layer: bool = True, origin: str = LAYOUT
     InputError: a file is missing, is not what its digest says, or names another image.
     """
     try:
-        (top,) = parse_strict_json((folder / "index.json").read_bytes())["manifests"]
+        top = _read_top(folder)
         _verify(folder, top)
-        manifest = parse_strict_json((folder / blob_path(top["digest"])).read_bytes())
+        manifest = _read_json(folder, blob_path(top["digest"]))
         layers = manifest["layers"] if verify_layer else ()
         for blob in (manifest["config"], *layers):
             _verify(folder, blob)
-        (docker,) = parse_strict_json((folder / "manifest.json").read_bytes())
-        if [docker["Config"], *docker["Layers"]] != _blobs(manifest):
+        (docker,) = _read_json(folder, "manifest.json")
+        named = [docker["Config"], *docker["Layers"]]
+        if named != _blobs(manifest):
             raise ValueError("manifest.json names another image")  # noqa: TRY301
-        parse_strict_json((folder / "oci-layout").read_bytes())
+        _read_json(folder, "oci-layout")
         (reference,) = docker["RepoTags"]
         image_id = manifest["config"]["digest"]
         return Base(reference, image_id, origin, folder, engine_ids=(image_id, top["digest"]))
@@ -112,21 +122,30 @@ def is_pinned(folder: Path, digest: str) -> bool:
 
     That is of its manifest, or of the list of platforms that names it and is kept as a blob.
     """
-    (top,) = parse_strict_json((folder / "index.json").read_bytes())["manifests"]
-    listed = folder / blob_path(digest)
-    if not listed.is_file() or not has_sha256(listed, digest.removeprefix("sha256:")):
+    top = _read_top(folder)
+    path = folder / blob_path(digest)
+    if not path.is_file() or not has_sha256(path, digest.removeprefix("sha256:")):
         return False
-    platforms = parse_strict_json(listed.read_bytes()).get("manifests", ())
-    return top["digest"] in {digest, *(platform["digest"] for platform in platforms)}
+    content = parse_strict_json(path.read_bytes())
+    platforms = content.get("manifests", ())
+    digests = {digest}
+    digests.update(platform["digest"] for platform in platforms)
+    return top["digest"] in digests
 
 
 def is_named(folder: Path, name: str) -> bool:
     """Return whether `name_image` named the whole layout: loaded, it moves no other tag."""
-    (top,) = parse_strict_json((folder / "index.json").read_bytes())["manifests"]
+    top = _read_top(folder)
+    manifest = folder / blob_path(top["digest"])
     with work_folder("names") as named:
-        name_image(named, (folder / blob_path(top["digest"])).read_bytes(), name)
-        files = [path.name for path in named.iterdir() if path.is_file()]
-        return all((folder / file).read_bytes() == (named / file).read_bytes() for file in files)
+        name_image(named, manifest.read_bytes(), name)
+        for expected in named.iterdir():
+            if not expected.is_file():
+                continue
+            path = folder / expected.name
+            if path.read_bytes() != expected.read_bytes():
+                return False
+    return True
 
 
 def write_archive(folder: Path, target: Path) -> None:
@@ -167,7 +186,20 @@ def write_blob(folder: Path, digest: str, content: bytes) -> None:
 
 
 def _blobs(manifest: Mapping[str, Any]) -> list[str]:
-    return [blob_path(blob["digest"]) for blob in (manifest["config"], *manifest["layers"])]
+    blobs = [manifest["config"], *manifest["layers"]]
+    return [blob_path(blob["digest"]) for blob in blobs]
+
+
+def _read_top(folder: Path) -> Any:  # noqa: ANN401 - as it is written
+    """Return the descriptor of the one manifest that ``index.json`` lists."""
+    index = _read_json(folder, "index.json")
+    (top,) = index["manifests"]
+    return top
+
+
+def _read_json(folder: Path, name: str) -> Any:  # noqa: ANN401 - as it is written
+    content = (folder / name).read_bytes()
+    return parse_strict_json(content)
 
 
 def _write_layer(folder: Path, rootfs: Path) -> dict[str, Any]:
@@ -183,7 +215,8 @@ def _write_layer(folder: Path, rootfs: Path) -> dict[str, Any]:
         gzip.GzipFile("", "wb", 6, out, mtime=0) as stream,
     ):
         shutil.copyfileobj(source, stream, 1 << 20)
-    digest, size = f"sha256:{file_sha256(packed)}", packed.stat().st_size
+    digest = f"sha256:{file_sha256(packed)}"
+    size = packed.stat().st_size
     packed.rename(folder / blob_path(digest))
     return {"mediaType": _LAYER, "digest": digest, "size": size}
 
@@ -195,7 +228,8 @@ def _write_blob(folder: Path, media_type: str, content: bytes) -> dict[str, Any]
 
 
 def _json(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return text.encode()
 
 
 def _verify(folder: Path, blob: Mapping[str, Any]) -> None:
