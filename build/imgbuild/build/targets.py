@@ -61,68 +61,87 @@ def stage_target(  # noqa: PLR0913 - likewise
     ``downloads`` are the folders of its downloads by named context; ``in_engine`` is whether the
     builder is the engine's own, and has its images.
     """
-    contexts = {**downloads} | ({"uv": inputs.uv} if inputs.uv else {})
+    folders = {**downloads}
+    if inputs.uv:
+        folders["uv"] = inputs.uv
     if image.apt_cuda and inputs.keyrings:
-        contexts["keyrings"] = inputs.keyrings
-    if dated := inputs.snapshots.get(image.os.distribution):
-        contexts.setdefault("offline", dated)
-    base = {"base": inputs.bases[image.os_name].context(in_engine=in_engine)}
+        folders["keyrings"] = inputs.keyrings
+    snapshot = inputs.snapshots.get(image.os.distribution)
+    if snapshot:
+        folders.setdefault("offline", snapshot)
+    base = inputs.bases[image.os_name]
+    contexts = {"base": base.context(in_engine=in_engine)}
+    for name, folder in folders.items():
+        contexts[name] = str(folder)
     target = BuildTarget(
         name=image.name,
         context=project.root / "images",
         dockerfile=dockerfile_path(image, project.dockerfiles),
-        contexts=base | {name: str(path) for name, path in contexts.items()},
+        contexts=contexts,
         args=inputs.downloads[image.name].arguments,
         secrets=inputs.secrets,
         target=stage,
     )
-    prefix = inputs.interpreters[image.version_of("python")].prefix
-    return _with_prefix(target, image, prefix, project) if prefix else target
+    interpreter = inputs.interpreters[image.version_of("python")]
+    if interpreter.prefix:
+        return _with_prefix(target, image, interpreter.prefix, project)
+    return target
 
 
 def _with_prefix(target: BuildTarget, image: Image, prefix: Path, project: Project) -> BuildTarget:
     """Return the target with a CPython of this machine in place of its stage `cpython`."""
-    version, known = image.version_of("python"), target.contexts
-    contexts = {name: known[name] for name in ("base", "offline") if name in known}
-    made = BuildTarget(
+    version = image.version_of("python")
+    minor = version.rpartition(".")[0]
+    contexts = {}
+    for name in ("base", "offline"):
+        if name in target.contexts:
+            contexts[name] = target.contexts[name]
+    contexts["prefix"] = str(prefix)
+    interpreter = BuildTarget(
         name=f"cpython-{version}-{image.os_name}",
         context=target.context,
         dockerfile=project.prefix_dockerfile,
-        contexts={**contexts, "prefix": str(prefix)},
-        args={"PYTHON": version.rpartition(".")[0]},
+        contexts=contexts,
+        args={"PYTHON": minor},
         secrets=target.secrets,
         output="",
     )
-    contexts = {**known, "cpython": f"target:{made.name}"}
-    return replace(target, contexts=contexts, needs=(made,))
+    contexts = {**target.contexts, "cpython": f"target:{interpreter.name}"}
+    return replace(target, contexts=contexts, needs=(interpreter,))
 
 
 def _make_labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mapping[str, str]:
     """Return the labels that the Dockerfile cannot know, such as that an input was substituted."""
-    base = inputs.bases[item.image.os_name]
-    interpreter = inputs.interpreters[item.image.version_of("python")]
+    image, digest = item.image, item.digest
+    base = inputs.bases[image.os_name]
+    base_name = base.reference.split("@")[0]
+    interpreter = inputs.interpreters[image.version_of("python")]
     labels = {
-        **text_labels(item.image),
-        INPUT_DIGEST: item.digest.total,
-        REPOSITORY: item.image.repository,
-        INPUT_PARTS: parts_label(item.digest),
-        BASE_NAME: base.reference.split("@")[0],
+        **text_labels(image),
+        INPUT_DIGEST: digest.total,
+        REPOSITORY: image.repository,
+        INPUT_PARTS: parts_label(digest),
+        BASE_NAME: base_name,
         BASE_DIGEST: base.digest or "",
         BASE: base.origin,
         CPYTHON: interpreter.origin,
     }
-    substituted = inputs.downloads[item.image.name].arguments
-    if substituted:
-        labels[SUBSTITUTES] = ", ".join(sorted(substituted))
-    if dated := inputs.snapshots.get(item.image.os.distribution):
-        labels[f"{SNAPSHOT}{item.image.os.distribution}"] = dated.name
+    downloads = inputs.downloads[image.name]
+    if downloads.arguments:
+        labels[SUBSTITUTES] = ", ".join(sorted(downloads.arguments))
+    distribution = image.os.distribution
+    snapshot = inputs.snapshots.get(distribution)
+    if snapshot:
+        labels[f"{SNAPSHOT}{distribution}"] = snapshot.name
     if inputs.standin:
         labels[STANDIN] = inputs.standin
     if revision:
         labels[f"{OCI}.revision"] = revision
-    server, home = map(os.environ.get, ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY"))
-    if server and home:  # whose workflow builds it, which may be a fork
-        source = f"{server}/{home}"
-        pages = {"source": source, "url": source, "documentation": f"{source}/tree/main/docs"}
-        labels |= {f"{OCI}.{name}": page for name, page in pages.items()}
+    server = os.environ.get("GITHUB_SERVER_URL")
+    repository = os.environ.get("GITHUB_REPOSITORY")
+    if server and repository:  # whose workflow builds it, which may be a fork
+        source = f"{server}/{repository}"
+        labels[f"{OCI}.source"] = source
+        labels[f"{OCI}.url"] = source
+        labels[f"{OCI}.documentation"] = f"{source}/tree/main/docs"
     return labels

@@ -81,7 +81,8 @@ Variables = dict[str, object]
 
 def epoch_seconds(image: Image) -> int:
     """Return the matrix's epoch in seconds, the SOURCE_DATE_EPOCH of every build."""
-    return calendar.timegm(time.strptime(image.matrix.epoch, "%Y-%m-%dT%H:%M:%SZ"))
+    date = time.strptime(image.matrix.epoch, "%Y-%m-%dT%H:%M:%SZ")
+    return calendar.timegm(date)
 
 
 def template_variables(image: Image, locks: Path) -> Variables:
@@ -93,28 +94,36 @@ def template_variables(image: Image, locks: Path) -> Variables:
     *layers, rest = package_layers(image, locks)
     # TensorFlow's own name of it: from 2.21 on Clang is no Ubuntu's.
     clang = "Clang" if admits(">=2.21", image.tensorflow) else "Ubuntu Clang"
-    programs = ["venv/python"] if image.python.origin == "apt" else []
-    programs += ["mpiexec-ssh"] if image.mpi.flavour == "intelmpi" else []
+    programs = []
+    if image.python.origin == "apt":
+        programs.append("venv/python")
+    if image.mpi.flavour == "intelmpi":
+        programs.append("mpiexec-ssh")
     # Another lock of builders makes other files of a source distribution: uv must not reuse them.
     build_lock = read_lock_text(locks / image.build_lock_name)
+    build_digest = sha256(build_lock.encode())
+    labels = []
+    for name, value in pin_labels(image).items():
+        labels.append(f'{name}="{value}"')
+    python = image.version_of("python")
     return {
         "image": image,
         "epoch": epoch_seconds(image),
         "prefix": PREFIX,
         "python_minor": minor,
         "site_packages": f"{PREFIX}/lib/python{minor}/site-packages",
-        "labels": [f'{name}="{value}"' for name, value in pin_labels(image).items()],
+        "labels": labels,
         "compilers": _compilers(image),
         "compiler_words": image.wheel.compiler.replace("clang-", f"{clang} "),
         "sources": image_sources(image),
-        "conda_packages": conda_packages(image.version_of("python"), image.python, locks),
+        "conda_packages": conda_packages(python, image.python, locks),
         "uv": image.matrix.uv,
         "init": json.dumps(INIT),
         **_environment(image),
         **_system_packages(image),
         **_cuda(image, layers),
         "own_programs": programs,
-        "uv_cache": f"imgbuild-uv-{sha256(build_lock.encode())[:8]}",
+        "uv_cache": f"imgbuild-uv-{build_digest[:8]}",
         "package_layers": layers,
         "other_packages": rest,
     }
@@ -122,14 +131,18 @@ def template_variables(image: Image, locks: Path) -> Variables:
 
 def _environment(image: Image) -> Variables:
     """Return where the programs are, and the environment of the image's processes."""
-    root = MPI_ROOT if image.mpi.origin == "index" else ""
+    root = mpi_path = ""
     path = [f"{PREFIX}/bin"]
-    if root:
+    if image.mpi.origin == "index":
+        root = MPI_ROOT
+        mpi_path = f"{root}/bin:"
         path.append(f"{root}/bin")
     if image.python.origin == "conda":
         path.append("/opt/miniconda/bin")
+    path += SYSTEM_PATH
+    path += USER_PATH
     environment = [
-        ("PATH", ":".join((*path, *SYSTEM_PATH, *USER_PATH))),
+        ("PATH", ":".join(path)),
         ("LANG", "C.UTF-8"),
         # Else pip tries to compile a newer release. Its constraints are in pip.conf.
         ("PIP_PREFER_BINARY", "1"),
@@ -142,29 +155,33 @@ def _environment(image: Image) -> Variables:
         environment += GPU_ENVIRONMENT
     if image.index_cuda:
         environment += PTX_CACHE
-    values = {"root": root, "driver": driver_cuda(image)}
-    return {
-        "mpi_root": root,
-        "mpi_path": f"{root}/bin:" if root else "",
-        "environment": [(name, value.format(**values)) for name, value in environment],
-    }
+    driver = driver_cuda(image)
+    formatted = []
+    for name, value in environment:
+        text = value.format(root=root, driver=driver)
+        formatted.append((name, text))
+    return {"mpi_root": root, "mpi_path": mpi_path, "environment": formatted}
 
 
 def _system_packages(image: Image) -> Variables:
     """Return the packages of the distribution, by the stage that installs them."""
     packages, mpi = image.os.packages, image.mpi
     git = f"git=1:{image.version_of('git')}-*"  # whatever the archive's revision
+    runtime = {*packages.runtime, git}
+    python_packages = image.python.packages if image.python.origin == "apt" else ()
+    cpython = {*packages.compiler, *packages.cpython}
+    cpython.discard("cmake")
     compiler = {*packages.compiler}
     if not (image.horovod and image.horovod.cmake):
-        compiler -= {"cmake"}
+        compiler.discard("cmake")
     variables: Variables = {
-        "os_packages": sorted({*packages.runtime, git}),
-        "python_packages": image.python.packages if image.python.origin == "apt" else (),
+        "os_packages": sorted(runtime),
+        "python_packages": python_packages,
         "mpi_packages": [],
         "mpi_build_packages": (),
         "mpi_without": (),
         "compiler_packages": sorted(compiler),
-        "cpython_packages": sorted({*packages.compiler, *packages.cpython} - {"cmake"}),
+        "cpython_packages": sorted(cpython),
     }
     if mpi.origin == "apt":
         variables["mpi_packages"] = sorted(mpi.runtime)
@@ -175,7 +192,9 @@ def _system_packages(image: Image) -> Variables:
 
 def nvidia_libraries(image: Image) -> list[str]:
     """Return the packages of cuDNN and NCCL for the image's CUDA of NVIDIA's repositories."""
-    cuda, cudnn, nccl = (image.version_of(name) for name in ("cuda", "cudnn", "nccl"))
+    cuda = image.version_of("cuda")
+    cudnn = image.version_of("cudnn")
+    nccl = image.version_of("nccl")
     return [f"libcudnn7={cudnn}-1+cuda{cuda}", f"libnccl2={nccl}-1+cuda{cuda}"]
 
 
@@ -190,26 +209,30 @@ def _cuda(image: Image, layers: Sequence[PackageLayer]) -> Variables:
         variables["capabilities"] = _join_capabilities(cuda.kernels)
     if image.apt_cuda is None:
         return variables
-    version, nccl = image.version_of("cuda"), image.version_of("nccl")
+    version = image.version_of("cuda")
+    nccl = image.version_of("nccl")
     runtime = {*image.apt_cuda.runtime, *nvidia_libraries(image), *image.os.packages.gpu}
     headers = f"libnccl-dev={nccl}-1+cuda{version}"
+    build = {*runtime, *image.apt_cuda.build, headers}
     repositories = []
     for name in NVIDIA_UPSTREAMS:
         site = image.matrix.upstreams[name]
         if site.keyring:  # as the matrix is loaded, each has one
-            repositories.append({"name": name, "url": site.url, "keyring": site.keyring.file})
+            repository = {"name": name, "url": site.url, "keyring": site.keyring.file}
+            repositories.append(repository)
     return {
         **variables,
         "cuda_version": version,
         "cuda_packages": sorted(runtime),
-        "cuda_build_packages": sorted({*runtime, *image.apt_cuda.build, headers}),
+        "cuda_build_packages": sorted(build),
         "nvidia_repositories": repositories,
         "capabilities": _join_capabilities(image.wheel.native),
     }
 
 
 def _join_capabilities(capabilities: Iterable[str]) -> str:
-    return ",".join(capability.replace(".", "") for capability in capabilities)
+    digits = [capability.replace(".", "") for capability in capabilities]
+    return ",".join(digits)
 
 
 def _compilers(image: Image) -> Variables:
@@ -217,13 +240,15 @@ def _compilers(image: Image) -> Variables:
 
     ``header`` says whether it needs gcc 4's std::function.
     """
-    suffix, header = "", False
+    suffix = ""
+    header = False
     if image.index_cuda:
         suffix = f"-{image.index_cuda.compiler}"
     else:
         release = minor_of(image.wheel.compiler)
-        if release.startswith("4.") and release in image.os.compilers:
-            suffix = f"-{release}"
-        elif release.startswith("4."):
-            header = True
+        if release.startswith("4."):
+            if release in image.os.compilers:
+                suffix = f"-{release}"
+            else:
+                header = True
     return {"cc": f"gcc{suffix}", "cxx": f"g++{suffix}", "header": header}
