@@ -63,7 +63,8 @@ class LockRequest:
 
     @property
     def target(self) -> Target:
-        return Target(self.python, self.platform, _parse_glibc(self.platform))
+        glibc = _parse_glibc(self.platform)
+        return Target(self.python, self.platform, glibc)
 
     @property
     def digest(self) -> str:
@@ -86,52 +87,36 @@ class LockFamily:
 def lock_family(matrix: Matrix, stack: str | None = None) -> LockFamily:
     """Return the locks of one stack, or of all; InputError if there is no such stack."""
     if stack not in {None, *matrix.stacks}:
-        raise InputError(f"No stack is called {stack!r}; there are: {', '.join(matrix.stacks)}.")
-    names = {
-        conda_lock_name(version)
-        for version, python in matrix.python.items()
-        if python.origin == "conda"
-    }
+        known = ", ".join(matrix.stacks)
+        raise InputError(f"No stack is called {stack!r}; there are: {known}.")
+    names = set[str]()
+    for version, python in matrix.python.items():
+        if python.origin == "conda":
+            names.add(conda_lock_name(version))
     requests: dict[str, LockRequest] = {}
     pythons: dict[str, CondaPython] = {}
     for image in all_images(matrix):
         names.update(image.lock_names)
         if stack in {None, image.stack}:
             # Images that share a lock share the request.
-            requests |= {request.file_name: request for request in lock_requests(image)}
+            for request in lock_requests(image):
+                requests[request.file_name] = request
             if isinstance(image.python, CondaPython):
-                pythons[image.version_of("python")] = image.python
+                version = image.version_of("python")
+                pythons[version] = image.python
     return LockFamily(tuple(requests.values()), pythons, frozenset(names))
 
 
 def lock_requests(image: Image) -> tuple[LockRequest, ...]:
     """Return the requests of one image's locks: packages, their build tools, MPI, CUDA."""
-    matrix, mpi, python = image.matrix, image.mpi, image.python_minor
-    keras = image.release.tf_keras
-    pins = [
-        f"{image.distribution}=={image.tensorflow}",
-        f"tensorboard=={image.version_of('tensorboard')}",
-    ]
-    pins += [f"tf-keras=={keras}"] if keras else []
-    requirements = _select_requirements(matrix.requirements, image)
-    packages = LockRequest(
-        image.lock_name,
-        title=f"TensorFlow {image.tensorflow}, Python {python}, {image.variant}",
-        python=python,
-        requirements=(*pins, *image.cuda_requirements, *requirements),
-        constraints=_select_requirements(matrix.constraints, image),
-        provided=tuple(image.provided),
-        # A Python of an archive runs on that system alone.
-        platform=uv_platform(image.os.glibc) if image.python.origin == "apt" else PLATFORM,
-        horovod=_horovod_requirements(image),
-    )
+    mpi, python = image.mpi, image.python_minor
     builders = LockRequest(
         image.build_lock_name,
         title=f"what builds source distributions, Python {python}",
         python=python,
-        requirements=_select_requirements(matrix.build_requirements, image),
+        requirements=_select_requirements(image.matrix.build_requirements, image),
     )
-    requests = [packages, builders]
+    requests = [_request_packages(image), builders]
     if image.mpi_lock_name and mpi.origin == "index":
         mpi_packages = LockRequest(
             image.mpi_lock_name,
@@ -143,14 +128,41 @@ def lock_requests(image: Image) -> tuple[LockRequest, ...]:
         )
         requests.append(mpi_packages)
     if image.cuda_lock_name and image.index_cuda:
+        cuda = image.version_of("cuda")
+        compiler = image.cuda_requirements[-1]
         headers = LockRequest(
             image.cuda_lock_name,
-            title=f"what is compiled for CUDA {image.version_of('cuda')}, Python {python}",
+            title=f"what is compiled for CUDA {cuda}, Python {python}",
             python=python,
-            requirements=(*image.index_cuda.headers, image.cuda_requirements[-1]),
+            requirements=(*image.index_cuda.headers, compiler),
         )
         requests.append(headers)
     return tuple(requests)
+
+
+def _request_packages(image: Image) -> LockRequest:
+    """Return the request of the packages that an image installs."""
+    matrix, python = image.matrix, image.python_minor
+    tensorboard = image.version_of("tensorboard")
+    keras = image.release.tf_keras
+    requirements = [f"{image.distribution}=={image.tensorflow}", f"tensorboard=={tensorboard}"]
+    if keras:
+        requirements.append(f"tf-keras=={keras}")
+    requirements += image.cuda_requirements
+    requirements += _select_requirements(matrix.requirements, image)
+    platform = PLATFORM
+    if image.python.origin == "apt":  # a Python of an archive runs on that system alone
+        platform = uv_platform(image.os.glibc)
+    return LockRequest(
+        image.lock_name,
+        title=f"TensorFlow {image.tensorflow}, Python {python}, {image.variant}",
+        python=python,
+        requirements=tuple(requirements),
+        constraints=_select_requirements(matrix.constraints, image),
+        provided=tuple(image.provided),
+        platform=platform,
+        horovod=_horovod_requirements(image),
+    )
 
 
 def check_family(family: LockFamily, folder: Path) -> list[str]:
@@ -160,11 +172,13 @@ def check_family(family: LockFamily, folder: Path) -> list[str]:
         problems += check_lock(request, folder)
     for path in find_stale_locks(family, folder):
         problems.append(f"{path.name}: belongs to no image of the matrix")
-    return problems + check_conda_locks(family.pythons, folder)
+    problems += check_conda_locks(family.pythons, folder)
+    return problems
 
 
 def find_stale_locks(family: LockFamily, folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.txt") if path.name not in family.names)
+    stale = [path for path in folder.glob("*.txt") if path.name not in family.names]
+    return sorted(stale)
 
 
 def check_lock(request: LockRequest, folder: Path) -> list[str]:
@@ -173,10 +187,10 @@ def check_lock(request: LockRequest, folder: Path) -> list[str]:
         lock = read_lock(folder / request.file_name, advice="")  # the list has its own
     except InputError as error:
         return [str(error)]
-    unmet = [f"{request.file_name}: {line}" for line in _find_unmet(request, lock)]
-    if unmet or lock.request_digest == request.digest:
-        return unmet
-    return [f"{request.file_name}: made for other requirements than the matrix has now"]
+    problems = [*_find_unmet(request, lock)]
+    if not problems and lock.request_digest != request.digest:
+        problems.append("made for other requirements than the matrix has now")
+    return [f"{request.file_name}: {problem}" for problem in problems]
 
 
 def _select_requirements(conditions: Iterable[Condition], image: Image) -> tuple[str, ...]:
@@ -185,14 +199,16 @@ def _select_requirements(conditions: Iterable[Condition], image: Image) -> tuple
 
 def _horovod_requirements(image: Image) -> tuple[str, ...]:
     """Return the packages of the matrix that Horovod requires, each in any version."""
-    required = [condition for condition in image.matrix.requirements if condition.horovod]
-    return tuple(_parse(text).name for text in _select_requirements(required, image))
+    conditions = [condition for condition in image.matrix.requirements if condition.horovod]
+    requirements = _select_requirements(conditions, image)
+    return tuple(_parse(text).name for text in requirements)
 
 
 def _find_unmet(request: LockRequest, lock: Lock) -> Iterator[str]:
     for text in (*request.requirements, *request.constraints):
         requirement = _parse(text)
-        name, version = requirement.name, lock.versions.get(canonicalize_name(requirement.name))
+        name = requirement.name
+        version = lock.versions.get(canonicalize_name(name))
         is_required = text in request.requirements
         if version is None:
             if is_required:
@@ -216,10 +232,11 @@ def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
     Locks of no image are removed. Return the changed paths, and a sentence on each conda channel
     that could not be read.
     """
-    environment, upgrade = index_environment(sites), scope == "upgrade"
-    requests = family.requests
+    environment = index_environment(sites)
+    upgrade = scope == "upgrade"
+    requests = [*family.requests]
     if scope == "stale":
-        requests = tuple(request for request in requests if check_lock(request, folder))
+        requests = [request for request in requests if check_lock(request, folder)]
 
     def resolve_text(request: LockRequest) -> str:
         log(f"resolving {request.file_name}")
@@ -233,13 +250,17 @@ def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
         )
 
     paths = [folder / request.file_name for request in requests]
-    texts = dict(zip(paths, in_parallel(resolve_text, requests, _AT_ONCE), strict=True))
+    resolved = in_parallel(resolve_text, requests, _AT_ONCE)
+    texts = dict(zip(paths, resolved, strict=True))
     unread = []
     for version, python in family.pythons.items():
         text, faults = resolve_conda(version, python, folder, sites, upgrade=upgrade)
-        texts[folder / conda_lock_name(version)] = text
+        path = folder / conda_lock_name(version)
+        texts[path] = text
         unread += faults
-    return write_texts(texts, find_stale_locks(family, folder)), unread
+    stale = find_stale_locks(family, folder)
+    changed = write_texts(texts, stale)
+    return changed, unread
 
 
 def resolve_lock(  # noqa: PLR0913 - which lock, and how
@@ -257,15 +278,18 @@ def resolve_lock(  # noqa: PLR0913 - which lock, and how
     runs in ``environment``, which may name another index.
     """
     known = folder / request.file_name
-    previous = known.read_text("utf-8") if known.exists() and not upgrade else ""
+    previous = ""
+    if known.exists() and not upgrade:
+        previous = known.read_text("utf-8")
+    # tf-keras asks for tensorflow, also beside tensorflow-cpu, which has the same files.
+    overrides = [f"{name}; sys_platform == 'never'\n" for name in request.provided]
+    options = ["--constraint", "constraints.txt", "--override", "overrides.txt", "requirements.in"]
+    if request.alone:
+        options.append("--no-deps")
     with work_folder("lock") as work:
         (work / "requirements.in").write_text("\n".join(request.requirements) + "\n")
         (work / "constraints.txt").write_text("\n".join(request.constraints) + "\n")
-        # tf-keras asks for tensorflow, also beside tensorflow-cpu, which has the same files.
-        never = (f"{name}; sys_platform == 'never'\n" for name in request.provided)
-        (work / "overrides.txt").write_text("".join(never))
-        options = ["--constraint", "constraints.txt", "--override", "overrides.txt"]
-        options += ["requirements.in", *(["--no-deps"] if request.alone else [])]
+        (work / "overrides.txt").write_text("".join(overrides))
         body, result = lock_packages(
             options,
             request.target,
@@ -283,7 +307,8 @@ def resolve_lock(  # noqa: PLR0913 - which lock, and how
     lock = parse_lock(text, request.file_name)
     requirements = read_requirements(lock, request.file_name, request.target)
     requirements = {**requirements, "horovod": request.horovod}
-    return add_dependents(text, _find_dependents(requirements, request.target))
+    dependents = _find_dependents(requirements, request.target)
+    return add_dependents(text, dependents)
 
 
 def _find_dependents(
@@ -305,22 +330,26 @@ def _find_dependents(
     for dependent, texts in requirements.items():
         for text in texts:
             required = _parse(text)
-            if not required.marker or required.marker.evaluate(environment):
-                accepted = dependents.setdefault(canonicalize_name(required.name), {})
-                accepted[dependent] = str(required.specifier & accepted.get(dependent, ""))
+            if required.marker and not required.marker.evaluate(environment):
+                continue
+            name = canonicalize_name(required.name)
+            accepted = dependents.setdefault(name, {})
+            versions = required.specifier & accepted.get(dependent, "")
+            accepted[dependent] = str(versions)
     return dependents
 
 
 def uv_platform(glibc: str) -> str:
     """Return what uv calls a system with this glibc: that of the newest wheels that run on it."""
     minor = int(glibc.partition(".")[2] or 0)
-    newest = max((known for known in _UV_GLIBCS if known <= minor), default=None)
-    return f"x86_64-manylinux_2_{newest}" if newest else PLATFORM
+    known = [glibc_minor for glibc_minor in _UV_GLIBCS if glibc_minor <= minor]
+    return f"x86_64-manylinux_2_{known[-1]}" if known else PLATFORM
 
 
 def _parse_glibc(platform: str) -> str:
     """Return the glibc of a platform of uv: 2.36 of ``x86_64-manylinux_2_36``."""
-    return platform.partition("manylinux_")[2].replace("_", ".") or Target.glibc
+    version = platform.partition("manylinux_")[2]
+    return version.replace("_", ".") or Target.glibc
 
 
 def index_environment(sites: "Sites") -> Mapping[str, str]:
@@ -335,4 +364,5 @@ def index_environment(sites: "Sites") -> Mapping[str, str]:
         "NETRC": sites.settings.netrc,
         "SSL_CERT_FILE": sites.settings.ca_bundle,
     }
-    return {**os.environ, **{name: value for name, value in variables.items() if value}}
+    chosen = {name: value for name, value in variables.items() if value}
+    return {**os.environ, **chosen}
