@@ -54,8 +54,10 @@ def lock_additions(  # noqa: PLR0913 - what, for which base, and how
     state = [base.packages, base.movable, base.companions]
     sorted_state = [sorted(versions.items()) for versions in state]
     digest = json_sha256([requested, base.python, base.platform, *sorted_state])
-    hint = "It is no lock; name another: --lock."
-    previous = read_user_file(path, f"--lock {path}", hint) if path.exists() else ""
+    previous = ""
+    if path.exists():
+        hint = "It is no lock; name another: --lock."
+        previous = read_user_file(path, f"--lock {path}", hint)
     if previous:  # also where it is not used: no other file is replaced
         lock = parse_lock(previous, path.name)
         if lock.request_digest == digest and not upgrade:
@@ -63,13 +65,16 @@ def lock_additions(  # noqa: PLR0913 - what, for which base, and how
     requests = [_parse_request(line, folder) for line in requested]
     _check_wheels(requests, base)
     # uv prefers the first version of a package that fits.
-    preferred = "".join(f"{name}=={base.packages[name]}\n" for name in base.movable)
+    pins = [f"{name}=={base.packages[name]}\n" for name in base.movable]
+    preferred = "".join(pins)
     if not upgrade:
         preferred += previous
     body = _resolve(requests, base, preferred, environment, read_metadata)
     text = HEADER.format(base=base.name, digest=digest) + body
-    text = _drop_base_packages(text, parse_lock(text, path.name), base)
-    text = _keep_given_files(text, parse_lock(text, path.name), requests)
+    lock = parse_lock(text, path.name)
+    text = _drop_base_packages(text, lock, base)
+    lock = parse_lock(text, path.name)
+    text = _keep_given_files(text, lock, requests)
     lock = parse_lock(text, path.name)
     write_text(path, text)
     return lock
@@ -88,12 +93,14 @@ class _Request(NamedTuple):
 
 
 def _parse_request(line: str, folder: Path) -> _Request:
+    constrains = line.startswith("-c ")
     text, *hashes = re.split(r" --hash[= ]sha256:", line.removeprefix("-c "))
     path = folder.absolute() / text
     if path.suffix != ".whl":
-        return _Request(Requirement(text), hashes, line.startswith("-c "))
+        return _Request(Requirement(text), hashes, constrains)
     name, version, _, _ = parse_wheel_filename(path.name)
-    return _Request(Requirement(f"{name}=={version}"), hashes, line.startswith("-c "), path)
+    requirement = Requirement(f"{name}=={version}")
+    return _Request(requirement, hashes, constrains, path)
 
 
 def _check_wheels(requests: Iterable[_Request], base: BaseImage) -> None:
@@ -106,13 +113,18 @@ def _check_wheels(requests: Iterable[_Request], base: BaseImage) -> None:
         there = base.packages.get(name)
         if not request.wheel or request.constrains or there is None:
             continue
-        version = str(request.requirement.specifier).removeprefix("==")
-        # 1.0+me also satisfies ==1.0.
-        stays = version == there or name not in base.movable
-        if name in base.added and version == there:
+        specifier = str(request.requirement.specifier)
+        version = specifier.removeprefix("==")
+        movable = name in base.movable
+        if version == there:
+            if name in base.added:
+                continue
+        elif movable:
             continue
-        if stays and SpecifierSet(f"=={there}").contains(version, prereleases=True):
-            way = ", or give it a version of its own" if name in base.movable else ""
+        # 1.0+me also satisfies ==1.0.
+        pin = SpecifierSet(f"=={there}")
+        if pin.contains(version, prereleases=True):
+            way = ", or give it a version of its own" if movable else ""
             raise InputError(
                 f"{request.wheel.name}: {base.name} has {name} {there}, which would stay as it is. "
                 f"Leave the wheel out{way}. Nothing was changed."
@@ -123,7 +135,8 @@ def _drop_base_packages(text: str, lock: Lock, base: BaseImage) -> str:
     """Return the lock without packages that the base has in the same version."""
     for name in lock.versions.keys() & base.movable.keys():
         if lock.versions[name] == base.packages[name]:
-            text = text.replace(f"{lock.entries[name]}\n", "")
+            entry = lock.entries[name]
+            text = text.replace(f"{entry}\n", "")
     return text
 
 
@@ -136,18 +149,26 @@ def _keep_given_files(text: str, lock: Lock, requests: Iterable[_Request]) -> st
     for request in requests:
         if request.hashes:
             package = canonicalize_name(request.requirement.name)
-            hashes.setdefault(package, set()).update(request.hashes)
+            given = hashes.setdefault(package, set())
+            given.update(request.hashes)
     for name in hashes.keys() & lock.entries.keys():
+        entry = lock.entries[name]
         kept = [digest for digest in lock.hashes[name] if digest in hashes[name]]
         if not kept:
             raise InputError(
                 f"{name} {lock.versions[name]}: no file of the index has a hash that is given for "
                 "it. Give hashes of this version, or no hash. Nothing was changed."
             )
-        head = lock.entries[name].partition(" \\\n")[0]
-        lines = (head, *(f"    --hash=sha256:{digest}" for digest in kept))
-        text = text.replace(lock.entries[name], " \\\n".join(lines))
+        pin = entry.partition(" \\\n")[0]
+        text = text.replace(entry, _write_entry(pin, kept))
     return text
+
+
+def _write_entry(pin: str, hashes: Iterable[str]) -> str:
+    """Return the lines of a lock for a package."""
+    lines = [pin]
+    lines += [f"    --hash=sha256:{digest}" for digest in hashes]
+    return " \\\n".join(lines)
 
 
 def _resolve(
@@ -159,11 +180,13 @@ def _resolve(
 ) -> str:
     """Return the lock that uv makes; InputError: the requests do not fit the base."""
     # The base is one made-up package that requires its packages: uv's words say who wants what.
-    name, stubs = canonicalize_name(re.sub("[/:@]", "-", base.name)), base.stubs
+    name = canonicalize_name(re.sub("[/:@]", "-", base.name))
+    stubs = base.stubs
     versions = {**base.packages, **stubs}
     pins = []
     for package, version in sorted(versions.items()):
-        pins.append(f"{package}{base.movable.get(package, f'=={version}')}")
+        accepted = base.movable.get(package, f"=={version}")
+        pins.append(f"{package}{accepted}")
     with work_folder("extend") as folder:
         wheels = [write_empty_wheel(folder, name, "1", pins)]
         wheels += [write_empty_wheel(folder, stub, stubs[stub]) for stub in stubs]
@@ -173,7 +196,10 @@ def _resolve(
         requirements, constraints = list[str](), list[str]()
         for request in requests:
             text = copies.get(request.requirement) or str(request.requirement)
-            (constraints if request.constrains else requirements).append(text)
+            if request.constrains:
+                constraints.append(text)
+            else:
+                requirements.append(text)
         companions = [
             package + bounds for package, bounds in base.companions.items() if package not in stubs
         ]
@@ -208,17 +234,23 @@ def _name_base(reason: str, name: str, base: BaseImage) -> str:
     own = re.escape(name)
     only = rf"only {own}(==\S+)? is available"
     said = re.sub(rf"{only} and | and {only}(?=,)|(all versions of )(?={own})", "", said)
-    said = re.sub(rf"\b{own}(==[^\s,]+)?", lambda _: base.name, said).strip()
+    said = re.sub(rf"\b{own}(==[^\s,]+)?", lambda _: base.name, said)
+    said = said.strip()
     said = re.sub(
         r"Because (.+?) depends on (.+?), we can conclude that \1 depend on \2\.",
         r"\1 depends on \2.",
         said,
     )
     named = []
-    for package, version in {**base.packages, **base.stubs}.items():
-        if re.search(rf"(?<![\w-]){re.escape(package)}(?![\w-])", said):
+    versions = {**base.packages, **base.stubs}
+    for package, version in versions.items():
+        word = re.escape(package)
+        if re.search(rf"(?<![\w-]){word}(?![\w-])", said):
             named.append(f"{package} {version}")
-    return f"{said} It has {', '.join(named)}." if named else said
+    if not named:
+        return said
+    listed = ", ".join(named)
+    return f"{said} It has {listed}."
 
 
 def _copy_wheel(folder: Path, request: _Request) -> str:
@@ -226,14 +258,17 @@ def _copy_wheel(folder: Path, request: _Request) -> str:
 
     InputError: the wheel has no metadata of its name, or requires a package by its address.
     """
-    name, path = request.requirement.name, request.wheel or Path()
-    version = str(request.requirement.specifier).removeprefix("==")
+    requirement, path = request.requirement, request.wheel or Path()
+    name = requirement.name
+    version = str(requirement.specifier).removeprefix("==")
     try:
-        metadata = parse_metadata(wheel_metadata(path), canonicalize_name(name), version)
+        text = wheel_metadata(path)
+        metadata = parse_metadata(text, canonicalize_name(name), version)
     except (*DAMAGED_ZIP, OSError, ValueError) as error:
         raise InputError(
             f"{path}: {error}. Build the wheel again, with requirements of the package index."
         ) from None
+    *_, python_tag, abi, platform = path.stem.split("-")
     return write_empty_wheel(
         folder,
         name,
@@ -241,16 +276,17 @@ def _copy_wheel(folder: Path, request: _Request) -> str:
         metadata.requires,
         python=metadata.python,
         extras=metadata.extras,
-        tags="-".join(path.stem.split("-")[-3:]),
+        tags=f"{python_tag}-{abi}-{platform}",
     )
 
 
 def _restore_wheel(text: str, request: _Request) -> str:
     """Return the lock with a user's wheel by its version and hash, in place of uv's copy of it."""
-    pin = str(request.requirement)
-    entry = re.compile(rf"^{re.escape(request.requirement.name)} @ (?:.*\\\n)*.*", re.MULTILINE)
-    lines = (pin, *(f"    --hash=sha256:{digest}" for digest in request.hashes))
-    return entry.sub(lambda _: " \\\n".join(lines), text)
+    requirement = request.requirement
+    name = re.escape(requirement.name)
+    copy = re.compile(rf"^{name} @ (?:.*\\\n)*.*", re.MULTILINE)
+    entry = _write_entry(str(requirement), request.hashes)
+    return copy.sub(lambda _: entry, text)
 
 
 def write_empty_wheel(  # noqa: PLR0913 - the metadata
@@ -271,10 +307,12 @@ def write_empty_wheel(  # noqa: PLR0913 - the metadata
     path, info = folder / f"{stem}-{tags}.whl", f"{stem}.dist-info"
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
     lines += [f"Requires-Dist: {requirement}" for requirement in requires]
-    lines += [f"Requires-Python: {python}"] if python else []
+    if python:
+        lines.append(f"Requires-Python: {python}")
     lines += [f"Provides-Extra: {extra}" for extra in extras]
+    metadata = "\n".join([*lines, ""])
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(f"{info}/METADATA", "\n".join([*lines, ""]))
+        archive.writestr(f"{info}/METADATA", metadata)
         archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         archive.writestr(f"{info}/RECORD", "")
     return f"{name} @ {path.as_uri()}"

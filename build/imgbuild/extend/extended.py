@@ -84,27 +84,33 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     paths = dict[str, Path]()
     if extension.downloads_apt:
         paths["apt-install"] = project.files / "apt" / "install"
-        paths |= {name: HERE / f"{name}.sh" for name in ("apt-download", "apt-install-files")}
+        for name in ("apt-download", "apt-install-files"):
+            paths[name] = HERE / f"{name}.sh"
     if extension.apt:
         labels[ADDED_APT] = " ".join(extension.apt)
     replaced = replaced_packages(lock, base)
     packages = ""
     if lock and lock.entries:
         packages = "".join(f"{entry}\n" for entry in lock.entries.values())
-        paths |= {"install": HERE / "install.sh", "same-paths": HERE / "same_paths.py"}
-        build_lock = project.locks / f"build-py{minor_of(base.python)}.txt"
+        paths["install"] = HERE / "install.sh"
+        paths["same-paths"] = HERE / "same_paths.py"
+        minor = minor_of(base.python)
+        build_lock = project.locks / f"build-py{minor}.txt"
         if build_lock.exists():
             paths["build.txt"] = build_lock
-        labels[ADDED] = _pins({**base.added, **lock.versions})
+        added = {**base.added, **lock.versions}
+        labels[ADDED] = _pins(added)
         if replaced:
             paths["remove"] = HERE / "remove.sh"
-            labels[REPLACED] = _pins({name: base.packages[name] for name in replaced})
+            versions = {name: base.packages[name] for name in replaced}
+            labels[REPLACED] = _pins(versions)
     files = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
     if packages:
         files["packages.txt"] = packages
         labels[ADDED_LOCK] = f"sha256:{sha256(packages.encode())}"
     environment = template_environment(HERE)
-    environment.filters |= {"quoted": _quote, "to_json": json.dumps}
+    environment.filters["quoted"] = _quote
+    environment.filters["to_json"] = json.dumps
     values: dict[str, Any] = {
         "extension": extension,
         "base": base,
@@ -119,22 +125,29 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     # `docker tag` has to give images these names before `docker build`.
     names = {base.id or base.reference: base.local_name}
     if extension.downloads_apt and archive:
-        pulled = archive.layout is None  # by its digest
-        name = archive.reference if pulled else local_name(archive.reference)
-        values["archive"] = names[archive.reference] = name
-    values["tags"] = [
-        (reference, name) for reference, name in names.items() if name.startswith(LOCAL)
-    ]
-    return environment.get_template("Dockerfile.j2").render(values).rstrip() + "\n"
+        name = archive.reference  # with its digest, by which it is pulled
+        if archive.layout:
+            name = local_name(name)
+        values["archive"] = name
+        names[archive.reference] = name
+    tags = [(reference, name) for reference, name in names.items() if name.startswith(LOCAL)]
+    values["tags"] = tags
+    template = environment.get_template("Dockerfile.j2")
+    text = template.render(values)
+    return text.rstrip() + "\n"
 
 
 def _pins(versions: Mapping[str, str]) -> str:
-    return " ".join(f"{name}=={version}" for name, version in versions.items())
+    pins = [f"{name}=={version}" for name, version in versions.items()]
+    return " ".join(pins)
 
 
 def replaced_packages(lock: Lock | None, base: BaseImage) -> list[str]:
     """Return the packages of the base that the lock has in other versions."""
-    return sorted(lock.versions.keys() & base.packages.keys()) if lock else []
+    if not lock:
+        return []
+    names = lock.versions.keys() & base.packages.keys()
+    return sorted(names)
 
 
 def suites_to_run(extension: Extension, lock: Lock | None, base: BaseImage) -> TestSet:
@@ -145,8 +158,10 @@ def suites_to_run(extension: Extension, lock: Lock | None, base: BaseImage) -> T
     """
     if not base.image:
         return "none"
+    if extension.test:
+        return extension.test
     replaced = base.changed or replaced_packages(lock, base)
-    return extension.test or ("all" if replaced else "short")
+    return "all" if replaced else "short"
 
 
 def _quote(value: str) -> str:
@@ -181,45 +196,33 @@ def build_extension(  # noqa: PLR0913 - what, and how it is built
     CheckFailedError: a step or a suite failed.
     """
     tag, engine = extension.tag or "", context.engine
-    name, stored = folder_name(tag), engine.need(base.id or base.reference, build_hint(base.image))
-    archive = (
-        provide_archive_base(base.name, base.system, context) if extension.downloads_apt else None
-    )
+    name = folder_name(tag)
+    stored = engine.need(base.id or base.reference, build_hint(base.image))
+    archive = None
+    if extension.downloads_apt:
+        archive = provide_archive_base(base.name, base.system, context)
     tests = suites_to_run(extension, lock, base)
+    family = base.image.name if base.image else ""
     made = set[str]()
     with (
-        image_locks([name], context.engine.host, context.state / "locks"),
+        image_locks([name], engine.host, context.state / "locks"),
         work_folder("dockerfile") as work,
         BuildDisplay([tag]) as display,
         temporary_name(stored.id, context) as base_name,
     ):
-        sources = [pair.partition(":")[0] for pair in extension.copied]
-        (work / "files").mkdir()
-        copy_build_files([*sources, *wheels], folder, work / "files")
+        _copy_sources(extension, wheels, folder, work / "files")
         contexts = {"base": _base_context(base, stored, base_name, work, context)}
-        if context.inputs.uv:
-            contexts["uv"] = str(context.inputs.uv)
         if distributions:
             contexts["distributions"] = str(distributions)
         if archive:
             in_engine = context.builders[0].builder is None
             contexts["archive"] = archive.context(in_engine=in_engine)
-        digests = dict(digest.split("@") for digest in stored.digests)
-        # The base's id if no registry has it.
-        base_digest = digests.get(split_reference(base.reference)[0], stored.id)
-        target = BuildTarget(
-            name,
-            work / "files",
-            work / "Dockerfile",
-            contexts=contexts,
-            labels={BASE_DIGEST: base_digest, TESTED: tests},
-            # BuildKit's cache knows neither the date nor any other secret.
-            uncached=_apt_stages(extension) if context.inputs.snapshots else (),
-            secrets=context.inputs.secrets,
-        )
+        labels = {BASE_DIGEST: _base_digest(base, stored), TESTED: tests}
+        target = _extension_build(name, work, extension, contexts, labels, context)
         image, project = context.images[0], context.project
         text = extension_dockerfile(extension, base, lock, wheels, image, project, archive=archive)
         target.dockerfile.write_text(text, encoding="utf-8")
+        show = partial(display.show_step, tag)
 
         def build(stage: str) -> str:
             try:
@@ -227,7 +230,7 @@ def build_extension(  # noqa: PLR0913 - what, and how it is built
                     context.builders[0],
                     replace(target, target=stage),
                     log=context.log_path(name),
-                    show=partial(display.show_step, tag),
+                    show=show,
                 )
             except BuildFailedError as error:
                 raise _conflict_error(error) or error from None
@@ -243,9 +246,9 @@ def build_extension(  # noqa: PLR0913 - what, and how it is built
                 expected = extended.expected
             if extension.user or base.user:
                 image_id = build(_FINAL)
-            size = image_size(engine.history(image_id)) - image_size(engine.history(stored.id))
+            size = image_size(engine.history(image_id))
+            size -= image_size(engine.history(stored.id))
             before = engine.inspect(tag)
-            family = base.image.name if base.image else ""
             unknown = _is_of_unknown_origin(stored.id, context)
             context.store.record_extension(image_id, family, report, expected, cached_base=unknown)
             engine.tag(image_id, tag)
@@ -257,12 +260,57 @@ def build_extension(  # noqa: PLR0913 - what, and how it is built
     return size, report
 
 
+def _copy_sources(extension: Extension, wheels: Sequence[str], folder: Path, target: Path) -> None:
+    """Copy what the Dockerfile copies, and the wheels that it installs, into a new folder."""
+    sources = [pair.partition(":")[0] for pair in extension.copied]
+    target.mkdir()
+    copy_build_files([*sources, *wheels], folder, target)
+
+
+def _extension_build(  # noqa: PLR0913, PLR0917 - what it is made of
+    name: str,
+    work: Path,
+    extension: Extension,
+    contexts: Mapping[str, str],
+    labels: Mapping[str, str],
+    context: BuildContext,
+) -> BuildTarget:
+    """Return the build of an extension from the folder ``work``, which holds its Dockerfile."""
+    inputs = context.inputs
+    if inputs.uv:
+        contexts = {**contexts, "uv": str(inputs.uv)}
+    uncached: tuple[str, ...] = ()
+    if inputs.snapshots:  # BuildKit's cache knows neither the date nor any other secret
+        uncached = _apt_stages(extension)
+    return BuildTarget(
+        name,
+        work / "files",
+        work / "Dockerfile",
+        contexts=contexts,
+        labels=labels,
+        uncached=uncached,
+        secrets=inputs.secrets,
+    )
+
+
+def _base_digest(base: BaseImage, stored: StoredImage) -> str:
+    """Return the digest of the base in its registry; its id if no registry has it."""
+    digests = {}
+    for reference in stored.digests:
+        repository, digest = reference.split("@")
+        digests[repository] = digest
+    repository, *_ = split_reference(base.reference)
+    return digests.get(repository, stored.id)
+
+
 def _is_of_unknown_origin(base_id: str, context: BuildContext) -> bool:
     """Return whether nothing says who made a base, or the base that it extends."""
     if before := context.store.extension(base_id):
         return before.cached_base
+    if context.store.was_made_here(base_id):
+        return False
     # With `verify` in the settings, a base from elsewhere has a trusted signature.
-    return not context.store.was_made_here(base_id) and read_trust(context.settings) is None
+    return read_trust(context.settings) is None
 
 
 def _apt_stages(extension: Extension) -> tuple[str, ...]:
@@ -314,10 +362,11 @@ def extension_target(  # noqa: PLR0913, PLR0917 - what, and what it is made of
     if not base.image:
         raise ValueError(f"{base.name} has no suites")
     added = lock.versions if lock else {}
-    packages = {**base.packages, **added}
     versions = {name: added[name] for name in requested if name in added}
     target = suite_target(base.image, image_id, context, tag)
-    expected = {**target.expected, "packages": packages, "requested": versions}
+    expected = {**target.expected}
+    expected["packages"] = {**base.packages, **added}
+    expected["requested"] = versions
     return replace(target, name=tag, expected=expected)
 
 
@@ -334,17 +383,20 @@ def _run_suites(
     Without ``every``, only the short set runs. CheckFailedError: one failed.
     """
     tag = target.name
-    suites = () if every else short_set(context.project.suites, target.expected)
+    suites: tuple[str, ...] = ()
+    if not every:
+        suites = short_set(context.project.suites, target.expected)
     remove_leftovers([tag], context.engine)
     session = replace(context.test_session, suites=suites, listener=display.show_state)
     # In a thread: an interrupt comes to this one, and stops the suites.
     tested = partial(report_on, session=session)
     (report,) = in_parallel(tested, [target], 1, stop=session.stop.set, grace=None)
     if not report.ok:
+        problems = "; ".join(report.problems)
+        folder = context.reports / folder_name(tag)
         raise CheckFailedError(
             f"{tag} was not tagged, because suites of {image.name} did not pass in it: "
-            f"{'; '.join(report.problems)}. Report: {context.reports / folder_name(tag)}/"
-            "report.json. --no-test tags it anyway."
+            f"{problems}. Report: {folder}/report.json. --no-test tags it anyway."
         )
     return report
 
@@ -366,7 +418,10 @@ def requested_names(lines: Iterable[str]) -> tuple[str, ...]:
         if text.startswith("-c "):
             continue
         if text.endswith(".whl"):
-            names.append(parse_wheel_filename(Path(text).name)[0])
+            file_name = Path(text).name
+            name, *_ = parse_wheel_filename(file_name)
         else:
-            names.append(canonicalize_name(Requirement(text).name))
+            requirement = Requirement(text)
+            name = canonicalize_name(requirement.name)
+        names.append(name)
     return tuple(dict.fromkeys(names))
