@@ -84,23 +84,34 @@ def prepare_inputs(images: Iterable[Image], settings: Settings, project: Project
     images, cache = tuple(images), cache_dir()
     matrix = images[0].matrix
     check_settings(settings, matrix)
-    dates = {name: mirror.snapshot for name, mirror in settings.mirrors.items() if mirror.snapshot}
-    linux = (platform.system(), platform.machine()) == ("Linux", "x86_64")
     systems = {image.os_name: image for image in images}
     pythons = {image.version_of("python"): image for image in images}
+    bases = {name: resolve_base(image, settings) for name, image in systems.items()}
+    interpreters = {}
+    for release, image in pythons.items():
+        interpreters[release] = _resolve_interpreter(image, settings, project)
+    uv = None
+    if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
+        uv = prepare_uv(cache)
+    secrets = _list_secrets(settings, cache)
+    downloads = {}
+    for image in images:
+        downloads[image.name] = list_downloads(image, project.locks, settings)
+    keyrings = _store_keyrings(matrix, settings, project.keyrings, cache)
+    snapshots = {}
+    for name, mirror in settings.mirrors.items():
+        if mirror.snapshot:
+            snapshots[name] = _store_date(mirror.snapshot, cache)
     return BuildInputs(
-        bases={name: resolve_base(image, settings) for name, image in systems.items()},
-        interpreters={
-            release: _resolve_interpreter(image, settings, project)
-            for release, image in pythons.items()
-        },
-        uv=prepare_uv(cache) if linux else None,
+        bases=bases,
+        interpreters=interpreters,
+        uv=uv,
         uv_version=version("uv"),
-        secrets=_list_secrets(settings, cache),
-        downloads={image.name: list_downloads(image, project.locks, settings) for image in images},
-        keyrings=_store_keyrings(matrix, settings, project.keyrings, cache),
+        secrets=secrets,
+        downloads=downloads,
+        keyrings=keyrings,
         standin=settings.standin.note if settings.standin else None,
-        snapshots={name: _store_date(date, cache) for name, date in dates.items()},
+        snapshots=snapshots,
     )
 
 
@@ -121,21 +132,23 @@ def check_names(settings: Settings, matrix: Matrix) -> None:
     for python in matrix.python.values():
         if python.origin == "conda":
             urls += python.packages
+    file_names = [file_name(url) for url in urls]
     dated = [name for name, mirror in settings.mirrors.items() if mirror.snapshot]
-    pairs = (
+    sections = (
         ("base", settings.base, matrix.operating_systems),
         ("cpython", settings.cpython, matrix.python),
         ("mirrors", settings.mirrors, matrix.upstreams),
         ("mirrors with a snapshot", dated, ["debian"]),
-        ("substitutes", settings.substitutes, [*map(file_name, urls)]),
+        ("substitutes", settings.substitutes, file_names),
     )
-    for section, named, known in pairs:
+    for section, named, known in sections:
         unknown = sorted({*named} - {*known})
         if unknown:
             option = " or --mirror" if section == "mirrors" else ""
+            lacking, present = ", ".join(unknown), ", ".join(known)
             raise InputError(
-                f"The settings{option}: {section}: the matrix has no {', '.join(unknown)}; "
-                f"there are: {', '.join(known)}."
+                f"The settings{option}: {section}: the matrix has no {lacking}; "
+                f"there are: {present}."
             )
 
 
@@ -143,10 +156,12 @@ def resolve_base(image: Image, settings: Settings) -> Base:
     """Return the base of an image; its digest is None if it is to be made and never was."""
     setting = settings.base_for(image.os_name, image.os.image)
     if setting.image:
-        return Base(setting.image, setting.image.rsplit("@", 1)[1], REGISTRY)
+        _, digest = setting.image.rsplit("@", 1)
+        return Base(setting.image, digest, REGISTRY)
     if setting.path:
         return read_layout(Path(setting.path), verify_layer=False)
-    return find_bootstrapped(image, settings) or Base("", None, BOOTSTRAPPED)
+    bootstrapped = find_bootstrapped(image, settings)
+    return bootstrapped or Base("", None, BOOTSTRAPPED)
 
 
 def _resolve_interpreter(image: Image, settings: Settings, project: Project) -> InterpreterInput:
@@ -161,23 +176,26 @@ def _resolve_interpreter(image: Image, settings: Settings, project: Project) -> 
 
 def list_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownloads:
     """Return what the image's Dockerfile mounts; a local interpreter needs no source."""
-    python, others = image.version_of("python"), settings.substitutes
+    python, substitutes = image.version_of("python"), settings.substitutes
     sources = image_sources(image)
     if isinstance(settings.interpreter_for(python), PrefixInterpreter):
         sources.pop("cpython", None)
-    contexts: dict[str, tuple[Source, ...]] = {}
-    for name, files in (
-        (FILES, [*sources.values()]),
-        (CONDA, conda_sources(python, image.python, locks)),
-    ):
-        if files:
-            own = (replace(file, sha256=others.get(file.name, file.sha256)) for file in files)
-            contexts[name] = tuple(own)
-    arguments = {
-        f"SHA256_{use.upper()}": others[source.name]
-        for use, source in sources.items()
-        if source.name in others
+    files = {
+        FILES: [*sources.values()],
+        CONDA: [*conda_sources(python, image.python, locks)],
     }
+    contexts: dict[str, tuple[Source, ...]] = {}
+    for name, listed in files.items():
+        own = []
+        for source in listed:
+            digest = substitutes.get(source.name, source.sha256)
+            own.append(replace(source, sha256=digest))
+        if own:
+            contexts[name] = tuple(own)
+    arguments = {}
+    for use, source in sources.items():
+        if source.name in substitutes:
+            arguments[f"SHA256_{use.upper()}"] = substitutes[source.name]
     return ImageDownloads(contexts, arguments)
 
 
@@ -188,23 +206,29 @@ def prepare_uv(cache: Path) -> Path:
     """
     import uv  # noqa: PLC0415 (only when a build is prepared)
 
+    release = version("uv")
     try:
         source = Path(uv.find_uv_bin())
     except FileNotFoundError as error:
         raise MachineError(
             "The Python package uv is installed without its program, which installs the packages "
-            f"of every image. Run `pip install --force-reinstall uv=={version('uv')}`."
+            f"of every image. Run `pip install --force-reinstall uv=={release}`."
         ) from error
     status = source.stat()
-    final = cache / "uv" / f"{version('uv')}-{status.st_size:x}-{status.st_mtime_ns:x}"
+    final = cache / "uv" / f"{release}-{status.st_size:x}-{status.st_mtime_ns:x}"
+
+    def store(folder: Path) -> None:
+        link_or_copy(source, folder / "uv")
 
     def is_whole(folder: Path) -> bool:
+        names = [path.name for path in folder.glob("*")]
+        if names != ["uv"]:
+            return False
         stored = folder / "uv"
-        alone = [path.name for path in folder.glob("*")] == ["uv"]
-        same = alone and (stored.samefile(source) or filecmp.cmp(stored, source, shallow=False))
+        same = stored.samefile(source) or filecmp.cmp(stored, source, shallow=False)
         return same and os.access(stored, os.X_OK)
 
-    return ensure_folder(final, lambda folder: link_or_copy(source, folder / "uv"), is_whole)
+    return ensure_folder(final, store, is_whole)
 
 
 def _list_secrets(settings: Settings, cache: Path) -> dict[str, Path]:
@@ -216,7 +240,8 @@ def _list_secrets(settings: Settings, cache: Path) -> dict[str, Path]:
         for name, mirror in sorted(settings.mirrors.items()):
             for archive, url in mirror.addresses(name).items():
                 text += f"{archive} {url}\n"
-        path = cache / "contexts" / f"upstreams-{sha256(text.encode())[:16]}.txt"
+        digest = sha256(text.encode())
+        path = cache / "contexts" / f"upstreams-{digest[:16]}.txt"
         write_text(path, text)
         secrets["upstreams"] = path
     return secrets
@@ -224,25 +249,35 @@ def _list_secrets(settings: Settings, cache: Path) -> dict[str, Path]:
 
 def _store_date(date: str, cache: Path) -> Path:
     """Return a folder that tells BuildKit the time of a snapshot: its cache knows no secret."""
-    final, files = cache / "contexts" / "snapshots" / date, {"snapshot": sha256(date.encode())}
-    return store_content(final, files, lambda folder: write_text(folder / "snapshot", date))
+    final = cache / "contexts" / "snapshots" / date
+    digest = sha256(date.encode())
+
+    def write(folder: Path) -> None:
+        write_text(folder / "snapshot", date)
+
+    return store_content(final, {"snapshot": digest}, write)
 
 
 def _list_secret_files(settings: Settings) -> dict[str, Path]:
-    named = {"ca": settings.ca_bundle, "netrc": settings.netrc}
-    files = {name: Path(path) for name, path in named.items() if path is not None}
-    ca = files.get("ca")
-    if ca and not _has_certificates(ca):
-        raise InputError(
-            f"The settings: ca_bundle {ca} is not a file of PEM certificates that you may read. "
-            "Correct it, or remove the line and run `imgbuild doctor --write`."
-        )
+    files = {}
+    if settings.ca_bundle is not None:
+        ca = Path(settings.ca_bundle)
+        if not _has_certificates(ca):
+            raise InputError(
+                f"The settings: ca_bundle {ca} is not a file of PEM certificates that you may "
+                "read. Correct it, or remove the line and run `imgbuild doctor --write`."
+            )
+        files["ca"] = ca
+    if settings.netrc is not None:
+        files["netrc"] = Path(settings.netrc)
     return files
 
 
 def _has_certificates(path: Path) -> bool:
     with suppress(OSError):  # in another user's folder
-        return path.is_file() and b"-----BEGIN CERTIFICATE-----" in path.read_bytes()
+        if path.is_file():
+            content = path.read_bytes()
+            return b"-----BEGIN CERTIFICATE-----" in content
     return False
 
 
@@ -253,7 +288,8 @@ def _list_mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]
         upstream = matrix.upstreams.get(name)
         if not mirror.keyring or not upstream:
             continue
-        where, path = f"The settings: mirrors.{name}", Path(mirror.keyring)
+        where = f"The settings: mirrors.{name}"
+        path = Path(mirror.keyring)
         if upstream.keyring is None and name not in KEYRINGS:
             raise InputError(
                 f"{where}: a keyring would not be used. Such a site is trusted by sha256."
@@ -276,7 +312,8 @@ def _list_mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]
 
 def repository_keyrings(matrix: Matrix, settings: Settings, own: Path) -> dict[str, Path]:
     """Return the keyrings in ``own``, those of mirrors in their places, by file name."""
-    return {path.name: path for path in own.glob("*.gpg")} | _list_mirror_keyrings(matrix, settings)
+    keyrings = {path.name: path for path in own.glob("*.gpg")}
+    return keyrings | _list_mirror_keyrings(matrix, settings)
 
 
 def _store_keyrings(matrix: Matrix, settings: Settings, own: Path, cache: Path) -> Path | None:
@@ -291,6 +328,9 @@ def _store_keyrings(matrix: Matrix, settings: Settings, own: Path, cache: Path) 
             shutil.copyfile(path, folder / name)
 
     # Its name is part of the input digest.
-    parts = [f"{name}\0".encode() + bytes.fromhex(digest) for name, digest in digests.items()]
-    final = cache / "contexts" / f"keyrings-{sha256(b''.join(parts))[:16]}"
+    content = b""
+    for name, digest in digests.items():
+        content += f"{name}\0".encode()
+        content += bytes.fromhex(digest)
+    final = cache / "contexts" / f"keyrings-{sha256(content)[:16]}"
     return store_content(final, digests, make)
