@@ -35,9 +35,10 @@ def find_listing(
     request = fetched.fetch_request(image, project, settings)
     if listing is None or listing.request != request:
         return None
-    whole = is_whole(listing.base_folder(folder))
+    if not is_whole(listing.base_folder(folder)):
+        return None
     missing = listing.missing(ContentStore(folder))
-    return listing if whole and all(item.url for item in missing) else None
+    return listing if all(item.url for item in missing) else None
 
 
 def plan_listing(
@@ -48,19 +49,23 @@ def plan_listing(
     CheckFailedError: an upstream has something else than what is pinned.
     MachineError: an upstream or the engine cannot be reached.
     """
-    base, bases = context.inputs.bases[image.os_name], folder / "base"
+    inputs, project = context.inputs, context.project
+    base = inputs.bases[image.os_name]
+    bases = folder / "base"
     provide_base(image, context.settings, base, context.engine, context.log)
     if base.layout:
+        reference = ""
         layout = _copy_layout(base.layout, base.reference, bases)
     else:
-        layout = upstream_files.fetch_layout(base.reference, image.os_name, bases, sites)
+        reference = base.reference
+        layout = upstream_files.fetch_layout(reference, image.os_name, bases, sites)
+    downloads = inputs.downloads[image.name]
     items = (
-        *context.inputs.downloads[image.name].all,
-        *upstream_files.python_items(image, context.project.locks, sites),
+        *downloads.all,
+        *upstream_files.python_items(image, project.locks, sites),
         *_plan_apt_items(image, folder, context),
     )
-    request = fetched.fetch_request(image, context.project, context.settings)
-    reference = "" if base.layout else base.reference
+    request = fetched.fetch_request(image, project, context.settings)
     listing = fetched.Listing(image.name, request, reference, layout.name, items)
     fetched.write_listing(listing, folder)
     return listing
@@ -70,7 +75,8 @@ def _copy_layout(layout: Path, reference: str, parent: Path) -> Path:
     def copy(folder: Path) -> None:
         shutil.copytree(layout, folder, dirs_exist_ok=True)
 
-    return ensure_folder(parent / reference.rpartition(":")[2], copy, is_whole)
+    tag = reference.rpartition(":")[2]
+    return ensure_folder(parent / tag, copy, is_whole)
 
 
 def _plan_apt_items(image: Image, store: Path, context: BuildContext) -> Iterable[Source]:
@@ -83,14 +89,11 @@ def _plan_apt_items(image: Image, store: Path, context: BuildContext) -> Iterabl
     with work_folder("apt") as folder:
         dockerfile = folder / "Dockerfile"
         rendered = render_dockerfile(image, context.project.templates)
-        dockerfile.write_text(
-            upstream_files.add_plans(rendered, stages, _APT_PLAN), encoding="utf-8"
-        )
-        target = replace(
-            stage_target(image, _APT_PLAN, context.inputs, {}, context.project),
-            dockerfile=dockerfile,
-            uncached=tuple(upstream_files.plan_name(stage) for stage in stages),
-        )
+        text = upstream_files.add_plans(rendered, stages, _APT_PLAN)
+        dockerfile.write_text(text, encoding="utf-8")
+        target = stage_target(image, _APT_PLAN, context.inputs, {}, context.project)
+        plans = tuple(upstream_files.plan_name(stage) for stage in stages)
+        target = replace(target, dockerfile=dockerfile, uncached=plans)
         export_stage(target, folder / "out", context, shown=True)
         items = upstream_files.apt_items(folder / "out", stages, ContentStore(store))
         return dict.fromkeys(items)
@@ -100,15 +103,18 @@ def fetch_files(
     listings: Sequence[fetched.Listing], sites: Sites, folder: Path, progress: "Progress"
 ) -> tuple[list[fetched.Listing], int]:
     """Fetch what the folder lacks; return the listings with all sizes, and how many files came."""
-    store, complete = ContentStore(folder), []
+    store = ContentStore(folder)
     missing: dict[str, Source] = {}
     for listing in listings:
-        missing |= {item.sha256: item for item in listing.missing(store)}
+        for item in listing.missing(store):
+            missing[item.sha256] = item
     fetch_all(missing.values(), store, sites, progress)
+    complete = []
     for listing in listings:
-        items = (
-            replace(item, size=store.path(item.sha256).stat().st_size) for item in listing.items
-        )
+        items = []
+        for item in listing.items:
+            status = store.path(item.sha256).stat()
+            items.append(replace(item, size=status.st_size))
         whole = replace(listing, items=tuple(items))
         fetched.write_listing(whole, folder)
         complete.append(whole)

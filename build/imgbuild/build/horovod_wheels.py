@@ -48,32 +48,48 @@ def wheel_key(image: Image, project: Project, inputs: BuildInputs) -> str | None
         return None
     packages = {name for name in dockerfile.stages if name.split("-")[0] == PACKAGES}
     stages = needed_stages(dockerfile.stages, STAGE, {*_KNOWN_OTHERWISE, *packages})
-    entries = read_lock(project.locks / image.lock_name).entries
-    text = "".join(stage.text for stage in stages.values())
-    files: set[str] = set()
-    for stage in stages.values():
-        paths = [path for path in stage.paths if path.startswith("files/")]
-        files.update(path.removeprefix("files/") for path in paths)
+    lock = read_lock(project.locks / image.lock_name)
+    instructions: dict[str, list[str]] = {}
+    files: dict[str, str] = {}
+    text = ""
+    for stage_name, stage in stages.items():
+        text += stage.text
+        instructions[stage_name] = _own_instructions(stage)
+        for path in stage.paths:
+            if path.startswith("files/"):
+                name = path.removeprefix("files/")
+                files[name] = _digest_files(project.files / name)
+    locks = {}
+    for name in image.lock_names:
+        if name in text:
+            locks[name] = _digest_files(project.locks / name)
+    names = (image.distribution, *BUILDERS)
+    entries = {name: lock.entries[name] for name in names if name in lock.entries}
+    mpi = [pin.sha256 for pin in image.pins if pin.component == "mpi"]
+    downloads = inputs.downloads[image.name]
     parts = {
-        "stages": {name: _own_instructions(stage) for name, stage in stages.items()},
-        "files": {name: _digest_files(project.files / name) for name in files},
-        "locks": {
-            name: _digest_files(project.locks / name) for name in image.lock_names if name in text
-        },
-        "packages": {n: entries[n] for n in (image.distribution, *BUILDERS) if n in entries},
+        "stages": instructions,
+        "files": files,
+        "locks": locks,
+        "packages": entries,
         "system": image.os_name,
         "python": image.python_minor,
-        "MPI": [pin.sha256 for pin in image.pins if pin.component == "mpi"],
-        "substitutes": dict(inputs.downloads[image.name].arguments),
+        "MPI": mpi,
+        "substitutes": dict(downloads.arguments),
         "stand-in": inputs.standin,
     }
-    return sha256(json.dumps(parts, sort_keys=True).encode())
+    content = json.dumps(parts, sort_keys=True)
+    return sha256(content.encode())
 
 
 def _own_instructions(stage: Stage) -> list[str]:
     """Return what the stage does, but for copies of packages: those that matter are known."""
     lines = stage.text.splitlines(keepends=True)
-    code = "".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    code = ""
+    for line in lines:
+        words = line.lstrip()
+        if words and not words.startswith("#"):
+            code += line
     instructions = re.findall(r"(?:.*\\\n)*.*\n", code)
     return [text for text in instructions if "COPY --link --from=packages" not in text]
 
@@ -81,9 +97,12 @@ def _own_instructions(stage: Stage) -> list[str]:
 def _digest_files(path: Path) -> str:
     """Return the sha256 over all files of a folder, or over one file."""
     digest = hashlib.sha256()
-    for file in [path] if path.is_file() else sorted(path.rglob("*")):
+    files = [path] if path.is_file() else sorted(path.rglob("*"))
+    for file in files:
         if file.is_file() and "__pycache__" not in file.parts:
-            digest.update(f"{file.name}\0".encode() + bytes.fromhex(file_sha256(file)))
+            content = file_sha256(file)
+            digest.update(f"{file.name}\0".encode())
+            digest.update(bytes.fromhex(content))
     return digest.hexdigest()
 
 
@@ -109,24 +128,34 @@ def _wheel_folder(key: str, cache: Path) -> Path:
 
 def _is_whole(folder: Path) -> bool:
     """Return whether the folder holds exactly one file, and that is a whole wheel."""
-    files = [*folder.iterdir()] if folder.is_dir() else []
-    return len(files) == 1 and wheel_file_name(files[0].read_bytes()) is not None
+    if not folder.is_dir():
+        return False
+    files = [*folder.iterdir()]
+    if len(files) != 1:
+        return False
+    wheel = files[0].read_bytes()
+    return wheel_file_name(wheel) is not None
 
 
 def wheel_file_name(wheel: bytes) -> str | None:
     """Return the file name of a wheel, by its metadata; None if it is damaged. Source: PEP 427."""
     try:
         with zipfile.ZipFile(BytesIO(wheel)) as archive:
-            if sum(file.file_size for file in archive.infolist()) > UNPACKED_LIMIT:
+            members = archive.infolist()
+            size = sum(member.file_size for member in members)
+            if size > UNPACKED_LIMIT:
                 return None
             (path,) = (name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
             text = read_member(archive, path, _TEXT_LIMIT).decode()
             tag = re.search(r"^Tag: (\S+)\s*$", text, re.MULTILINE)
-            for member in archive.infolist():
+            for member in members:
                 with open_member(archive, member) as stream:
                     while stream.read(_PIECE):  # the end compares its checksum
                         pass
     except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error):
         return None
-    name = f"{path.partition('.dist-info')[0]}-{tag[1]}.whl" if tag else ""
-    return name if name and Path(name).name == name else None
+    if not tag:
+        return None
+    stem = path.partition(".dist-info")[0]
+    name = f"{stem}-{tag[1]}.whl"
+    return name if Path(name).name == name else None
