@@ -10,7 +10,6 @@ from imgbuild.engine.types import (
     EngineVersion,
     LabelledObject,
     Layer,
-    RunOptions,
     StoredImage,
 )
 
@@ -24,7 +23,7 @@ class FakeContainer:
     image: str
     command: tuple[str, ...]
     labels: Mapping[str, str]
-    options: RunOptions
+    options: Mapping[str, object]
     copied: list[tuple[str, bytes]] = field(default_factory=list)
 
 
@@ -115,7 +114,7 @@ class FakeEngine(Engine):
         *,
         command: Sequence[str],
         labels: Mapping[str, str],
-        options: RunOptions = RunOptions(),  # noqa: B008 - frozen
+        **options: object,
     ) -> str:
         self.calls.append("start")
         found = self._need(image)

@@ -73,33 +73,48 @@ def bake_definition(target: BuildTarget, epoch: int | None = None) -> dict[str, 
     ``epoch`` is for every time stamp in the image (``SOURCE_DATE_EPOCH``), in seconds since 1970.
     """
     targets = sorted((target, *target.needs), key=lambda part: bake_name(part.name))
+    definitions = {}
+    for part in targets:
+        name = bake_name(part.name)
+        definitions[name] = _bake_target(part, epoch)
+    group = {"targets": [bake_name(target.name)]}
     return {
-        "group": {"default": {"targets": [bake_name(target.name)]}},
-        "target": {bake_name(part.name): _bake_target(part, epoch) for part in targets},
+        "group": {"default": group},
+        "target": definitions,
     }
 
 
 def _bake_target(target: BuildTarget, epoch: int | None) -> dict[str, object]:
-    stamp = {} if epoch is None else {"SOURCE_DATE_EPOCH": str(epoch)}
+    contexts = {}
+    for name, context in sorted(target.contexts.items()):
+        contexts[name] = _bake_context(context)
+    args = {**target.args}
+    if epoch is not None:
+        args["SOURCE_DATE_EPOCH"] = str(epoch)
+    secrets = [f"id={name},src={path}" for name, path in target.secrets.items()]
+    outputs = [target.output] if target.output else []
+    cache_from, cache_to = list[str](), list[str]()
+    if target.cache:
+        cache = f"type=registry,ref={target.cache}"
+        cache_from.append(cache)
+        cache_to.append(f"{cache},{_KEPT}")
     uncached = [*target.uncached]
     if uncached and target.target:  # else cached copies of earlier results can be exported
         uncached.append(target.target)
     keys: dict[str, object] = {
         "context": str(target.context.absolute()),
         "dockerfile": str(target.dockerfile.absolute()),
-        "contexts": {
-            name: _bake_context(context) for name, context in sorted(target.contexts.items())
-        },
-        "args": _escape_values({**target.args, **stamp}),
+        "contexts": contexts,
+        "args": _escape_values(args),
         "labels": _escape_values(target.labels),
-        "secret": [f"id={name},src={path}" for name, path in target.secrets.items()],
+        "secret": secrets,
         "target": target.target,
         "platforms": [IMAGE_PLATFORM],
-        "output": [target.output] if target.output else [],
+        "output": outputs,
         "no-cache-filter": uncached,
         "no-cache": target.anew,
-        "cache-from": [f"type=registry,ref={target.cache}"] if target.cache else [],
-        "cache-to": [f"type=registry,ref={target.cache},{_KEPT}"] if target.cache else [],
+        "cache-from": cache_from,
+        "cache-to": cache_to,
     }
     return {key: value for key, value in keys.items() if value}
 
@@ -107,16 +122,18 @@ def _bake_target(target: BuildTarget, epoch: int | None) -> dict[str, object]:
 def _bake_context(context: str) -> str:
     """Return a named context as bake knows it: another target goes by its bake name."""
     if context.startswith("target:"):
-        return f"target:{bake_name(context.removeprefix('target:'))}"
+        name = context.removeprefix("target:")
+        return f"target:{bake_name(name)}"
     return context
 
 
 def _escape_values(values: Mapping[str, str]) -> dict[str, str]:
     """Return the values so that bake does not evaluate ``${…}`` and ``%{…}`` in them."""
-    return {
-        key: value.replace("${", "$${").replace("%{", "%%{")
-        for key, value in sorted(values.items())
-    }
+    escaped = {}
+    for key, value in sorted(values.items()):
+        text = value.replace("${", "$${")
+        escaped[key] = text.replace("%{", "%%{")
+    return escaped
 
 
 def build_image(  # noqa: PLR0913 - what, and where its progress goes
@@ -145,8 +162,11 @@ def build_image(  # noqa: PLR0913 - what, and where its progress goes
     with work_folder("bake") as folder:
         metadata = folder / "metadata.json"
         steps = _build(buildx, target, folder, log, show, epoch, stopped)
-        images = json.loads(metadata.read_text(encoding="utf-8")) if metadata.is_file() else {}
-    image_id = images.get(bake_name(target.name), {}).get("containerimage.digest")
+        images = {}
+        if metadata.is_file():
+            images = json.loads(metadata.read_text(encoding="utf-8"))
+    image = images.get(bake_name(target.name), {})
+    image_id = image.get("containerimage.digest")
     if buildx.builder:  # the engine may use another id than the builder, which buildx reports
         image_id = steps.image_id
     if image_id is None:
@@ -170,7 +190,8 @@ def export_files(  # noqa: PLR0913 - likewise
     """
     target = replace(target, output=f"type=local,dest={files}")
     with work_folder("bake") as folder:
-        return _build(buildx, target, folder, log, show, epoch, stopped).work
+        steps = _build(buildx, target, folder, log, show, epoch, stopped)
+    return steps.work
 
 
 def forget_cache(buildx: Buildx, entries: str) -> None:
@@ -193,7 +214,8 @@ def _build(  # noqa: PLR0913, PLR0917 - likewise
     begun a step of this one.
     """
     definition = folder / "bake.json"
-    definition.write_text(json.dumps(bake_definition(target, epoch)), encoding="utf-8")
+    text = json.dumps(bake_definition(target, epoch))
+    definition.write_text(text, encoding="utf-8")
     command = [
         *(str(buildx.path), "bake", buildx.builder_option, "--progress=rawjson"),
         *(f"--file={definition}", f"--metadata-file={folder / 'metadata.json'}"),
@@ -212,7 +234,8 @@ def _build(  # noqa: PLR0913, PLR0917 - likewise
             if stopped():
                 break
             error = build_error(target.name, steps, log)
-            lost, fault = _LOST.match(error.cause), error.fault
+            fault = error.fault
+            lost = _LOST.match(error.cause)
             cause = ""
             if lost:
                 cause = lost[1]
@@ -256,4 +279,5 @@ def _follow(
 
 
 def _write(log: TextIO, text: str) -> None:
-    log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}\n")
+    now = datetime.now(UTC)
+    log.write(f"{now:%Y-%m-%dT%H:%M:%SZ} {text}\n")

@@ -21,9 +21,9 @@ from imgbuild.engine.faults import answered_error, engine_error, translate_error
 from imgbuild.engine.types import (
     IMAGE_PLATFORM,
     EngineVersion,
+    GpuRequest,
     LabelledObject,
     Layer,
-    RunOptions,
     StoredImage,
     engine_version,
     stored_image,
@@ -253,27 +253,36 @@ class Engine:
             ):
                 on_message(message)
 
-    def start(
+    def start(  # noqa: PLR0913 - how it runs
         self,
         image: str,
         *,
         command: Sequence[str],
         labels: Mapping[str, str],
-        options: RunOptions = RunOptions(),  # noqa: B008 - frozen
+        environment: Mapping[str, str] | None = None,
+        network: str | None = None,
+        shm_bytes: int | None = None,
+        gpus: GpuRequest | None = None,
     ) -> str:
+        """Start a container, and return its id.
+
+        ``network`` is an engine network, ``none`` or ``host``. ``shm_bytes`` is the size of
+        ``/dev/shm``: the engine's 64 MB is too small for MPI. ``gpus`` requests all of them, in the
+        way that the engine's version decides.
+        """
         from docker.types import DeviceRequest  # noqa: PLC0415
 
-        gpus = [DeviceRequest(**_GPUS[options.gpus])] if options.gpus else None
+        devices = [DeviceRequest(**_GPUS[gpus])] if gpus else None
         with self._api() as api:
             created = api.create_container(
                 image,
                 list(command),
                 labels=dict(labels),
-                environment=dict(options.environment),
+                environment=dict(environment or {}),
                 host_config=api.create_host_config(
-                    network_mode=options.network,
-                    shm_size=options.shm_bytes,
-                    device_requests=gpus,
+                    network_mode=network,
+                    shm_size=shm_bytes,
+                    device_requests=devices,
                 ),
             )
             container = str(created["Id"])

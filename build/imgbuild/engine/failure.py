@@ -138,17 +138,26 @@ class BuildFailedError(ImgbuildError):
         log: Path,
         fault: BuildFault | None = None,
     ) -> None:
-        place = f" in the step '{textwrap.shorten(step, STEP_WIDTH)}'" if step else ""
+        place = ""
+        if step:
+            shortened = textwrap.shorten(step, STEP_WIDTH)
+            place = f" in the step '{shortened}'"
         parts = [f"Building {target} failed{place}: {cause}."]
         if fault:
             parts.append(fault.advice)
         parts.append(f"The whole output is in {log}.")
         if tail:
-            parts.append("Its last lines:" + "".join(f"\n    {line}" for line in tail))
+            lines = [f"\n    {line}" for line in tail]
+            parts.append("Its last lines:" + "".join(lines))
         super().__init__(" ".join(parts))
-        self.step, self.cause, self.tail, self.log, self.fault = step, cause, tail, log, fault
-        of_machine = fault is not None and fault.of_machine
-        self.exit_code = MachineError.exit_code if of_machine else CheckFailedError.exit_code
+        self.step = step
+        self.cause = cause
+        self.tail = tail
+        self.log = log
+        self.fault = fault
+        self.exit_code = CheckFailedError.exit_code
+        if fault and fault.of_machine:
+            self.exit_code = MachineError.exit_code
 
 
 def build_error(target: str, steps: BuildSteps, log: Path) -> BuildFailedError:
@@ -156,20 +165,17 @@ def build_error(target: str, steps: BuildSteps, log: Path) -> BuildFailedError:
     errors = [text for text in steps.remarks if text.startswith(_ERROR)]
     crashes = [text for text in steps.remarks if text.startswith(_CRASH)]
     # The final word of a build that failed outside any step.
-    last = (errors or crashes or [*steps.remarks] or ["buildx said nothing"])[-1]
+    *_, last = errors or crashes or steps.remarks or ["buildx said nothing"]
     last = _TARGET_ERROR.sub("", last).removeprefix(_ERROR)
     step = steps.failed or Step(0, "", "failed", error=last)
     tail = tuple(step.tail)
     # Without the command that it quotes, which the step's name already shows.
     essence = step.error.rpartition("did not complete successfully: ")[2]
     essence = essence.removeprefix("failed to solve: ")
+    cause = " ".join(essence.split())
+    fault = find_fault([step.error, *tail[-LAST_LINES:], *errors])
     return BuildFailedError(
-        target,
-        step=step.name,
-        cause=" ".join(essence.split()).rstrip(".?!"),
-        tail=tail,
-        log=log,
-        fault=find_fault([step.error, *tail[-LAST_LINES:], *errors]),
+        target, step=step.name, cause=cause.rstrip(".?!"), tail=tail, log=log, fault=fault
     )
 
 
@@ -179,8 +185,10 @@ def find_fault(lines: Iterable[str]) -> BuildFault | None:
     Give it the failing step's error and its last lines only: an earlier retry that worked in the
     end would look like the fault.
     """
-    text = "\n".join(" ".join(line.lower().split()) for line in lines)
+    words = [line.lower().split() for line in lines]
+    text = "\n".join(map(" ".join, words))
     for fault in FAULTS:
-        if any(sign in text for sign in fault.signs.split("|")):
+        signs = fault.signs.split("|")
+        if any(sign in text for sign in signs):
             return fault
     return None

@@ -70,21 +70,6 @@ class LabelledObject(NamedTuple):
     created: int = 0
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """How a container is started, where the defaults do not fit.
-
-    ``network`` is an engine network, ``none`` or ``host``; ``gpus`` asks for all of them, in the
-    way that the engine's version decides; ``shm_bytes`` is the size of ``/dev/shm`` (the engine's
-    64 MB is too small for MPI).
-    """
-
-    environment: Mapping[str, str] = field(default_factory=dict)
-    network: str | None = None
-    shm_bytes: int | None = None
-    gpus: GpuRequest | None = None
-
-
 def engine_version(info: Answer) -> EngineVersion:
     """Return the answer of ``/info``."""
     status = {str(pair[0]): str(pair[1]) for pair in info.get("DriverStatus") or ()}

@@ -25,7 +25,6 @@ from imgbuild.core.process import TIMED_OUT, run
 from imgbuild.core.user_folders import state_dir
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import DEFAULT_HOST
-from imgbuild.engine.types import RunOptions
 from imgbuild.matrix.model import Variant
 
 #: Marks the containers and networks of test runs; the in-image suites hand the value on.
@@ -41,6 +40,8 @@ DRIVER_FOLDER = "usr/local/nvidia/lib64"
 #: Reads what is in an image, in a third of a second; a machine under load is given time.
 PROGRAM, PROGRAM_SECONDS = Path(__file__).with_name("image_program.py"), 120
 _PYTHON = 'exec "$(command -v python || command -v python3)" -c "$1"'
+#: Keeps a container running until it is removed.
+_SLEEP = ("sleep", "infinity")
 #: How each MPI says its version: "mpirun (Open MPI) 4.1.4"; "Intel(R) MPI Library for Linux* OS,
 #: Version 2018 Update 3 Build …" until 2019, "… Version 2021.8 Build …" since.
 _MPIRUN = {
@@ -144,17 +145,18 @@ def suite_container(
 
 def _start_container(target: TestTarget, engine: Engine) -> StartedContainer:
     """Start it with GPUs where the image can use them; a refusal is kept as the reason."""
-    start = partial(_start_sleeping, target.name, target.image_id, engine)
+    labels = {CONTAINER_LABEL: make_label(target.name)}
+    start = partial(engine.start, target.image_id, command=_SLEEP, labels=labels)
     if target.variant == "cpu":
-        return StartedContainer(start(RunOptions()))
+        return StartedContainer(start())
     refusal, gpus = "the engine offers none to containers", engine.version().gpus
     if gpus:
-        options = RunOptions(gpus=gpus, shm_bytes=SHARED_MEMORY)
         try:
-            return StartedContainer(start(options), offered=True)
+            container = start(gpus=gpus, shm_bytes=SHARED_MEMORY)
+            return StartedContainer(container, offered=True)
         except ImgbuildError as error:
             refusal = " ".join(str(error).split())
-    return StartedContainer(start(RunOptions()), refusal, offered=gpus is not None)
+    return StartedContainer(start(), refusal, offered=gpus is not None)
 
 
 def gpu_fingerprint(engine: Engine) -> str | None:
@@ -168,11 +170,6 @@ def gpu_fingerprint(engine: Engine) -> str | None:
         return ""
     listed = run(["nvidia-smi", "-L"], timeout=PROGRAM_SECONDS)  # with the parts of divided GPUs
     return sha256(f"{DRIVER_VERSION.read_text()}{listed.output}".encode()) if listed.ok else ""
-
-
-def _start_sleeping(name: str, image_id: str, engine: Engine, options: RunOptions) -> str:
-    labels = {CONTAINER_LABEL: make_label(name)}
-    return engine.start(image_id, command=["sleep", "infinity"], labels=labels, options=options)
 
 
 def _copy_stub(engine: Engine, container: str, export: ExportStub) -> None:
@@ -268,8 +265,13 @@ def ask_image(
     """
     require_docker_client()
     # No network, and no driver where the engine would lend one to every container.
-    options = RunOptions(network="none", environment={"NVIDIA_VISIBLE_DEVICES": "void"})
-    container = _start_sleeping(name, image_id, engine, options)
+    container = engine.start(
+        image_id,
+        command=_SLEEP,
+        labels={CONTAINER_LABEL: make_label(name)},
+        environment={"NVIDIA_VISIBLE_DEVICES": "void"},
+        network="none",
+    )
     text = program.read_text(encoding="utf-8")
     try:
         printed = docker_exec(engine.host, container, ["sh", "-c", _PYTHON, "sh", text])

@@ -18,7 +18,7 @@ from imgbuild.core.errors import CheckFailedError, InputError, MachineError
 from imgbuild.core.events import ImageState
 from imgbuild.core.project import Project, SettingsOptions
 from imgbuild.core.user_folders import state_dir
-from imgbuild.engine.types import RunOptions, StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.publish import push as push_module
 from imgbuild.publish.push import PushOptions, PushResult, push_all, push_images
@@ -126,7 +126,7 @@ def test_what_a_killed_test_left_is_removed_unless_it_is_a_plan(
     image_id = "sha256:" + "1" * 64
     bench.engine.stored[image_id] = StoredImage(image_id)
     label = {CONTAINER_LABEL: make_label(NAME)}
-    bench.engine.start(image_id, command=["sleep"], labels=label, options=RunOptions())
+    bench.engine.start(image_id, command=["sleep"], labels=label)
     monkeypatch.setattr(push_module, "open_context", opened)
     monkeypatch.setattr(push_module, "connect", lambda *_: MemoryRegistry())
     with pytest.raises(CheckFailedError, match=NAME):

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from imgbuild.core.errors import CheckFailedError, MachineError
-from imgbuild.engine.types import LabelledObject, RunOptions, StoredImage
+from imgbuild.engine.types import LabelledObject, StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.suites import container as container_module
 from imgbuild.suites.container import (
@@ -30,7 +30,8 @@ from support.fake_engine import FakeContainer, FakeEngine, OfferingEngine
 
 OLD_CPU, OLD_GPU, NEW_GPU = "tf-1.12-cpu-ubuntu", "tf-1.12-gpu-ubuntu", "tf-1.14-gpu-ubuntu"
 STUB = b"\x7fELF stub"
-GPUS, PLAIN = RunOptions(gpus="nvidia", shm_bytes=SHARED_MEMORY), RunOptions()
+GPUS: dict[str, object] = {"gpus": "nvidia", "shm_bytes": SHARED_MEMORY}
+PLAIN: dict[str, object] = {}
 NONE, REFUSED = (
     "the engine offers none to containers",
     "could not select device driver with capabilities: [[gpu]]",
@@ -40,10 +41,10 @@ NONE, REFUSED = (
 class Refusing(OfferingEngine):
     """An engine that offers GPUs and then does not give them."""
 
-    def start(self, image: str, *, options: RunOptions, **more: object) -> str:  # type: ignore[override]
-        if options.gpus:
+    def start(self, image: str, **options: object) -> str:
+        if options.get("gpus"):
             raise MachineError("could not select device driver\nwith capabilities: [[gpu]]")
-        return super().start(image, options=options, **more)  # type: ignore[arg-type]
+        return super().start(image, **options)  # type: ignore[arg-type]
 
 
 def _engine(kind: type[FakeEngine] = FakeEngine) -> FakeEngine:
@@ -84,7 +85,7 @@ def test_an_image_gets_gpus_or_the_reason_why_not_and_perhaps_a_stub(
     images: dict[str, Image],
     name: str,
     kind: type[FakeEngine],
-    expected: tuple[str | None, bool, RunOptions, int],
+    expected: tuple[str | None, bool, dict[str, object], int],
 ) -> None:
     started, container, said = _run(_target(images[name]), _engine(kind))
     found = (started.no_gpu, started.offered, container.options, len(container.copied))
