@@ -65,16 +65,19 @@ def digest_prefix(prefix: Path, version: str, dockerfile: Path, cache: Path) -> 
     files = sorted(_files(prefix, minor))
     states = [(name, os.lstat(f"{prefix}/{name}")) for name in files]
     touched = json_sha256([[n, s.st_mode, s.st_size, s.st_mtime_ns] for n, s in states])
-    stamp = cache / "cpython" / f"{version}-{sha256(str(prefix).encode())[:16]}.json"
+    place = sha256(str(prefix).encode())
+    stamp = cache / "cpython" / f"{version}-{place[:16]}.json"
     content = None
     with suppress(OSError, ValueError, KeyError, TypeError):
         stored = parse_json(stamp.read_bytes())
-        content = stored["content"] if stored["touched"] == touched else None
+        if stored["touched"] == touched:
+            content = stored["content"]
     if content is None:
         verify_prefix(prefix, version)
         content = json_sha256([_describe_file(prefix / name, name) for name in files])
         write_text(stamp, json.dumps({"touched": touched, "content": content}))
-    return f"sha256:{json_sha256([minor, content, file_sha256(dockerfile)])}"
+    digest = json_sha256([minor, content, file_sha256(dockerfile)])
+    return f"sha256:{digest}"
 
 
 def verify_prefix(prefix: Path, version: str) -> None:
@@ -83,12 +86,13 @@ def verify_prefix(prefix: Path, version: str) -> None:
     facts = probe(python)
     own = (f"{facts.prefix}/lib/python", f"{facts.prefix}/lib/libpython", *_SYSTEM_LIBRARIES)
     foreign = [library for library in facts.libraries if not library.startswith(own)]
-    faults = [
-        *([] if facts.version == version else [f"it is {facts.version}, not {version}"]),
-        *([] if facts.machine == "x86_64" else [f"it is for {facts.machine}, not x86_64"]),
-        *(f"it cannot import {name} ({why})" for name, why in facts.missing.items()),
-        *(f"it loads {library}, which no image has" for library in foreign),
-    ]
+    faults = []
+    if facts.version != version:
+        faults.append(f"it is {facts.version}, not {version}")
+    if facts.machine != "x86_64":
+        faults.append(f"it is for {facts.machine}, not x86_64")
+    faults += [f"it cannot import {name} ({why})" for name, why in facts.missing.items()]
+    faults += [f"it loads {library}, which no image has" for library in foreign]
     if faults:
         raise _unusable(python, "cannot be used: " + "; ".join(faults))
 
@@ -103,7 +107,8 @@ def find_prefixes(version: str) -> list[Path]:
     prefixes = []
     for prefix in candidates:
         with suppress(InputError):
-            if probe(_python(prefix, version)).version == version:
+            facts = probe(_python(prefix, version))
+            if facts.version == version:
                 prefixes.append(prefix)
     return prefixes
 

@@ -26,7 +26,8 @@ _FIELD = re.compile(r"^(Package|Version|Architecture|SHA256|Suite|Codename): (\S
 def gpgv(keyrings: Iterable[Path], *arguments: str) -> Finished:
     """Run gpgv; its output are GnuPG's status lines."""
     trust = [f"--keyring={keyring}" for keyring in keyrings]
-    return run(["gpgv", "--quiet", "--status-fd=1", *trust, *arguments], timeout=_GPGV_SECONDS)
+    command = ["gpgv", "--quiet", "--status-fd=1", *trust, *arguments]
+    return run(command, timeout=_GPGV_SECONDS)
 
 
 def find_whole_file(store: ContentStore, digest: str) -> Path:
@@ -57,7 +58,8 @@ def verify_packages(items: Sequence[Source], store: ContentStore, keys: Sequence
             if signature:
                 signed.add((f"{name}.gpg", signature.name))
             for digest, listed in _SIGNED_FILE.findall(text):
-                signed.add((f"{start}_{listed.replace('/', '_')}", digest))
+                file_name = listed.replace("/", "_")
+                signed.add((f"{start}_{file_name}", digest))
     for name, path in lists.items():
         if name.endswith("_Packages") and (name, path.name) in signed:
             signed |= _packages(path)
@@ -88,7 +90,8 @@ def _release(name: str, path: Path, signature: Path | None, keyrings: Sequence[P
         result = gpgv(keyrings, *map(str, files))
         # As apt: one good signature is enough, beside those of keys that are not known here.
         if "[GNUPG:] GOODSIG " not in result.output or "[GNUPG:] BADSIG " in result.output:
-            said = f"gpgv refuses its signature ({' '.join(result.errors.split())[-80:]})"
+            errors = " ".join(result.errors.split())
+            said = f"gpgv refuses its signature ({errors[-80:]})"
             raise _refusal(name, f"{said}; for a mirror with its own key, name its `keyring`")
         text = out.read_text(encoding="utf-8")
     fields = dict(_FIELD.findall(text))
@@ -105,6 +108,7 @@ def _packages(path: Path) -> frozenset[tuple[str, str]]:
     packages = set()
     for paragraph in path.read_text(encoding="utf-8").split("\n\n"):
         fields = dict(_FIELD.findall(paragraph))
-        name = "_".join(fields.get(key, "") for key in _NAMING).replace(":", "%3a")
-        packages.add((f"{name}.deb", fields.get("SHA256", "")))
+        name = "_".join(fields.get(key, "") for key in _NAMING)
+        file_name = name.replace(":", "%3a") + ".deb"
+        packages.add((file_name, fields.get("SHA256", "")))
     return frozenset(packages)

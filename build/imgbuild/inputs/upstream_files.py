@@ -73,22 +73,26 @@ def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Pa
     """Return the image ``NAME@sha256:DIGEST`` as a layout in ``parent``; raises as `find_image`."""
     client, manifest = find_image(reference, sites)
     document = manifest.document()
-    digests = {blob["digest"] for blob in (document["config"], *document["layers"])}
+    image_id = document["config"]["digest"]
+    digests = {image_id}
+    digests.update(layer["digest"] for layer in document["layers"])
     pinned = reference.rpartition("@")[2]
 
     def make(folder: Path) -> None:
         def fetch(digest: str) -> None:
-            write_blob(folder, digest, client.blob(digest))
+            content = client.blob(digest)
+            write_blob(folder, digest, content)
 
         in_parallel(fetch, [*digests], _CONNECTIONS, stop=client.close)
         name_image(folder, manifest.content, os_name)
         # What the digest of the reference is of: maybe a list of platforms.
-        write_blob(folder, pinned, _manifest(client, pinned, reference).content)
+        listed = _manifest(client, pinned, reference)
+        write_blob(folder, pinned, listed.content)
 
     def is_complete(folder: Path) -> bool:
         return is_whole(folder) and is_pinned(folder, pinned)
 
-    final = parent / f"{os_name}-{short_id(document['config']['digest'])}"
+    final = parent / f"{os_name}-{short_id(image_id)}"
     return ensure_folder(final, make, is_complete)
 
 
@@ -112,7 +116,8 @@ def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Source, ...]:
     target = Target(image.version_of("python"), uv_platform(glibc), glibc)
     files: list[Source] = []
     for name in image.lock_names:
-        files += lock_files(read_lock(locks / name), name, target, sites)
+        lock = read_lock(locks / name)
+        files += lock_files(lock, name, target, sites)
     if image.horovod_source:
         version, digest = image.horovod_source
         source = Lock("", {"horovod": version}, {"horovod": (digest,)})
@@ -182,11 +187,11 @@ def add_plans(dockerfile: Dockerfile, stages: Sequence[Stage], target: str) -> s
 
     Each plan is made where the packages would be installed, so apt decides as it will in the build.
     """
-    plans = "".join(
-        f"\nFROM {stage.parent} AS {plan_name(stage)}\n{_PLAIN_LISTS}{_planned(stage)}"
-        for stage in stages
-    )
-    copies = "".join(f"COPY --from={plan_name(stage)} /out /\n" for stage in stages)
+    plans = copies = ""
+    for stage in stages:
+        name = plan_name(stage)
+        plans += f"\nFROM {stage.parent} AS {name}\n{_PLAIN_LISTS}{_planned(stage)}"
+        copies += f"COPY --from={name} /out /\n"
     return f"{dockerfile.text}{plans}\nFROM scratch AS {target}\n{copies}"
 
 
@@ -209,9 +214,11 @@ def apt_items(out: Path, stages: Sequence[Stage], store: ContentStore) -> Iterat
     """
     for stage in stages:
         folder = out / stage.name
-        for line in (folder / "uris").read_text(encoding="utf-8").splitlines():
+        uris = (folder / "uris").read_text(encoding="utf-8")
+        for line in uris.splitlines():
             yield _package(line)
-        for path in sorted((folder / "lists").iterdir()):
+        lists = folder / "lists"
+        for path in sorted(lists.iterdir()):
             yield _stored(path, store, Kind.APT_LIST)
         yield _stored(folder / "upstreams", store, Kind.APT_MIRRORS)
 
@@ -223,10 +230,11 @@ def _package(line: str) -> Source:
             f"apt names a package without its sha256, so it cannot be fetched: {line!r}. The "
             "archive's lists must hold SHA256."
         )
-    return Source(match[2], match[1], match[4], int(match[3]), Kind.APT_PACKAGE)
+    url, name, size, digest = match.groups()
+    return Source(name, url, digest, int(size), Kind.APT_PACKAGE)
 
 
 def _stored(path: Path, store: ContentStore, kind: Kind) -> Source:
-    item = Source(path.name, "", file_sha256(path), path.stat().st_size, kind)
-    store.put(item.sha256, partial(shutil.copyfile, path))
-    return item
+    digest = file_sha256(path)
+    store.put(digest, partial(shutil.copyfile, path))
+    return Source(path.name, "", digest, path.stat().st_size, kind)
