@@ -68,9 +68,11 @@ def _kept_packages(image: Image) -> set[str]:
     names = {*KEPT, image.distribution, *image.provided}
     for condition in (*image.matrix.requirements, *image.matrix.constraints):
         if condition.keep and applies(condition, image):
-            names.add(canonicalize_name(_parse(condition.require).name))
+            required = _parse(condition.require)
+            names.add(canonicalize_name(required.name))
     for text in image.cuda_requirements:
-        names.add(canonicalize_name(_parse(text).name))
+        required = _parse(text)
+        names.add(canonicalize_name(required.name))
     return names
 
 
@@ -82,7 +84,8 @@ def _matrix_bounds(image: Image) -> dict[str, list[str]]:
         operators = {specifier.operator for specifier in required.specifier}
         if applies(constraint, image) and "==" not in operators:
             name = canonicalize_name(required.name)
-            bounds.setdefault(name, []).append(str(required.specifier))
+            accepted = bounds.setdefault(name, [])
+            accepted.append(str(required.specifier))
     return bounds
 
 
@@ -102,10 +105,13 @@ def applies(condition: Condition | Companion, image: Image) -> bool:
 
 def _join_bounds(accepted: Iterable[str]) -> str:
     """Return what all of these admit, without bounds that another one makes needless."""
-    bounds = {*SpecifierSet(",".join(filter(None, accepted)))}
+    text = ",".join(filter(None, accepted))
+    bounds = {*SpecifierSet(text)}
     lower = [bound for bound in bounds if bound.operator == ">="]
     upper = [bound for bound in bounds if bound.operator == "<"]
-    bounds -= {*sorted(lower, key=_version)[:-1], *sorted(upper, key=_version)[1:]}
+    lower.sort(key=_version)
+    upper.sort(key=_version)
+    bounds -= {*lower[:-1], *upper[1:]}
     ordered = sorted(bounds, key=lambda bound: (bound.operator != ">=", str(bound)))
     return ",".join(map(str, ordered))
 
@@ -141,12 +147,13 @@ def images_with_companion(name: str, image: Image) -> list[Image]:
 
     The one with the oldest TensorFlow is the first.
     """
-    images = [
-        other
-        for other in all_images(image.matrix)
-        if (other.stack, other.variant) == (image.stack, image.variant)
-        and companion_bounds(other, ()).get(name, NONE) != NONE
-    ]
+    images = []
+    for other in all_images(image.matrix):
+        if (other.stack, other.variant) != (image.stack, image.variant):
+            continue
+        bounds = companion_bounds(other, ())
+        if bounds.get(name, NONE) != NONE:
+            images.append(other)
     return sorted(images, key=lambda other: Version(other.tensorflow))
 
 
@@ -174,4 +181,5 @@ def render_constraints(image: Image, locks: Path) -> str:
         lines[name] = f"{name}{bounds}"
         if bounds == NONE and name not in OTHER_TENSORFLOWS:
             lines[name] += f"  # needs TensorFlow{_needed_tensorflow(name, image)}"
-    return _HEADER + "".join(f"{line}\n" for _, line in sorted(lines.items()))
+    ordered = [f"{line}\n" for _, line in sorted(lines.items())]
+    return _HEADER + "".join(ordered)
