@@ -42,7 +42,8 @@ def local_name(reference: str, image_id: str = "") -> str:
     if has_registry(reference):
         return reference
     repository, *rest = re.split("[:@]", reference, maxsplit=1)
-    tag = image_id.partition(":")[2] or "".join(rest).rpartition(":")[2] or "latest"
+    own_tag = "".join(rest).rpartition(":")[2]
+    tag = image_id.partition(":")[2] or own_tag or "latest"
     return f"{LOCAL}{repository}:{tag}"
 
 
@@ -120,6 +121,8 @@ def family_base(image: Image, project: Project) -> BaseImage:
     """Return an image of the matrix, which need not be built yet; InputError for a faulty lock."""
     packages = locked_packages(image, project.locks)
     local = [name for name in ("horovod", *image.provided) if name in packages]
+    bounds = package_bounds(image, project.locks)
+    companions = companion_bounds(image, packages)
     return BaseImage(
         name=image.name,
         reference=image.tags[0],
@@ -129,7 +132,7 @@ def family_base(image: Image, project: Project) -> BaseImage:
         packages=packages,
         local=local,
         image=image,
-        bounds={**package_bounds(image, project.locks), **companion_bounds(image, packages)},
+        bounds={**bounds, **companions},
     )
 
 
@@ -189,7 +192,8 @@ def inspect_base(reference: str, context: BuildContext) -> BaseImage:
         is not signed by whom the settings trust, or has instructions for builds on it.
     """
     engine, locks = context.engine, context.state / "locks"
-    if not (stored := engine.inspect(reference)):
+    stored = engine.inspect(reference)
+    if not stored:
         if has_registry(reference):
             context.log(f"pulling {reference}")
         engine.pull(reference)
@@ -201,11 +205,13 @@ def inspect_base(reference: str, context: BuildContext) -> BaseImage:
         made_here=context.store.was_made_here(stored.id),
         verified_by=context.store.verified_by(stored.id),
     )
-    _require_no_triggers(engine.configuration(stored.id), reference)
-    with image_locks([folder_name(reference)], context.engine.host, locks):
+    configuration = engine.configuration(stored.id)
+    _require_no_triggers(configuration, reference)
+    with image_locks([folder_name(reference)], engine.host, locks):
         remove_leftovers([reference], engine)
         contents = read_contents(reference, stored.id, engine)
-    packages, user = _require_packages(contents, reference), _require_user(stored.user, reference)
+    packages = _require_packages(contents, reference)
+    user = _require_user(stored.user, reference)
     for image in all_images(context.images[0].matrix):
         if image.name == stored.labels.get(NAME):
             base = family_base(image, context.project)
@@ -215,6 +221,9 @@ def inspect_base(reference: str, context: BuildContext) -> BaseImage:
             added = added_packages(stored.labels)
             if {**base.packages, **added} == packages:
                 return _extended_base(own, packages, added)
+    bounds = {}
+    if packages.keys() & {*TENSORFLOWS}:
+        bounds = other_tensorflows(packages)
     return BaseImage(
         name=reference,
         reference=reference,
@@ -225,7 +234,7 @@ def inspect_base(reference: str, context: BuildContext) -> BaseImage:
         local=packages,
         user=user,
         id=stored.id,
-        bounds=other_tensorflows(packages) if packages.keys() & {*TENSORFLOWS} else {},
+        bounds=bounds,
     )
 
 

@@ -146,10 +146,12 @@ class CondaPackages:
         if not self.python.contains(base.python):
             yield f"put aside: {self.file}: Python {self.python}: the image has {base.python}"
         if self.from_image:
-            yield f"{self.file}: {', '.join(self.from_image)}: {_image_parts(base)}"
+            names = ", ".join(self.from_image)
+            yield f"{self.file}: {names}: {_image_parts(base)}"
         if self.skipped:
+            names = ", ".join(self.skipped)
             what = count_text(len(self.skipped), "package")
-            yield f"{self.file}: {what} that only conda has, ignored: {', '.join(self.skipped)}"
+            yield f"{self.file}: {what} that only conda has, ignored: {names}"
         programs = [_PROGRAMS[name] for name in self.skipped if name in _PROGRAMS]
         if programs:
             options = " ".join(f"--apt {name}" for name in programs)
@@ -187,7 +189,8 @@ def read_conda_file(path: Path, python: str, check_line: Callable[[str], object]
 
 def _read_entries(path: Path) -> tuple[Document, list[tuple[Location, str]], dict[str, str]]:
     """Return the file, its entries by their location, and its variables; InputError: it is none."""
-    lines = read_user_file(path, largest=LARGEST).splitlines()
+    content = read_user_file(path, largest=LARGEST)
+    lines = content.splitlines()
     if is_conda_list("\n".join(lines)):
         marks: dict[Location, tuple[int, int]] = {(i,): (i + 1, 1) for i in range(len(lines))}
         listed = list[tuple[Location, str]]()
@@ -265,11 +268,14 @@ def _parse_entry(entry: str) -> tuple[str, str | None, str]:
     rest, build = match[2], ""
     if brackets := _BRACKETS.fullmatch(rest):
         values = {key[1]: key[2] or key[3] or key[4] or "" for key in _KEY.finditer(brackets[1])}
-        rest, build = values.get("version", ""), values.get("build", "")
+        rest = values.get("version", "")
+        build = values.get("build", "")
     elif rest.startswith("=*="):
         rest, build = "", rest[3:]
     version = _VERSION.fullmatch(rest)
-    return match[1], _pip_versions(rest), (version and version[4]) or build
+    if version and version[4]:
+        build = version[4]
+    return match[1], _pip_versions(rest), build
 
 
 def _pip_versions(text: str) -> str | None:
@@ -278,8 +284,9 @@ def _pip_versions(text: str) -> str | None:
         return ""
     if match := _VERSION.fullmatch(text):
         equals, version, star, build = match.groups()
-        exact = not star and (equals == "==" or build)
-        text = f"=={version}{'' if exact else '.*'}"
+        text = f"=={version}"
+        if star or not (equals == "==" or build):
+            text += ".*"
     try:
         return str(SpecifierSet(text))
     except InvalidSpecifier:
@@ -289,7 +296,9 @@ def _pip_versions(text: str) -> str | None:
 def _python_versions(versions: str) -> SpecifierSet:
     """Return the versions of Python that serve: for an exact one, all of its minor version."""
     exact = re.fullmatch(r"==([0-9]+\.[0-9]+)\.[0-9]+", versions)
-    return SpecifierSet(f"=={exact[1]}.*" if exact else versions)
+    if exact:
+        versions = f"=={exact[1]}.*"
+    return SpecifierSet(versions)
 
 
 def _drop_parts(packages: CondaPackages) -> list[RequirementLine]:
@@ -300,8 +309,10 @@ def _drop_parts(packages: CondaPackages) -> list[RequirementLine]:
     own = any(line.text.lower().startswith("opencv-") for line in packages.pip_lines)
     kept: dict[str, RequirementLine] = {}
     for line in packages.requirements:
-        if not (own and line.text.startswith(PIP_NAMES["opencv"])):
-            kept.setdefault(line.text.replace("_", "-"), line)
+        if own and line.text.startswith(PIP_NAMES["opencv"]):
+            continue
+        name = line.text.replace("_", "-")
+        kept.setdefault(name, line)
     return list(kept.values())
 
 
@@ -309,9 +320,12 @@ def _image_parts(base: BaseImage) -> str:
     """Return a sentence on the CUDA and the MPI of an image."""
     if not (image := base.image):
         return f"not installed; {base.name} keeps its own, if it has any"
-    parts = [image.mpi_name] if image.horovod else ["no MPI"]
+    mpi = image.mpi_name if image.horovod else "no MPI"
+    parts = [mpi]
     for component, title in (("cuda", "CUDA"), ("cudnn", "cuDNN"), ("nccl", "NCCL")):
         if image.cuda and component in image.keys:
-            parts.append(f"{title} {image.version_of(component)}")
-    has = f"{base.name} has {', '.join(parts)}"
+            version = image.version_of(component)
+            parts.append(f"{title} {version}")
+    listed = ", ".join(parts)
+    has = f"{base.name} has {listed}"
     return has if image.cuda else f"{has} and no CUDA (--gpu chooses an image for GPUs)"
