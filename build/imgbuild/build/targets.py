@@ -44,7 +44,8 @@ def image_target(  # noqa: PLR0913 - what is built, from what, and by whom
 ) -> BuildTarget:
     """Return what is built for ``item``, an image without any tag: see `stage_target`."""
     target = stage_target(item.image, None, inputs, downloads, project, in_engine=in_engine)
-    return replace(target, labels=_make_labels(item, inputs, revision))
+    labels = _make_labels(item, inputs, revision)
+    return replace(target, labels=labels)
 
 
 def stage_target(  # noqa: PLR0913 - likewise
@@ -73,12 +74,13 @@ def stage_target(  # noqa: PLR0913 - likewise
     contexts = {"base": base.context(in_engine=in_engine)}
     for name, folder in folders.items():
         contexts[name] = str(folder)
+    own_downloads = inputs.downloads[image.name]
     target = BuildTarget(
         name=image.name,
         context=project.root / "images",
         dockerfile=dockerfile_path(image, project.dockerfiles),
         contexts=contexts,
-        args=inputs.downloads[image.name].arguments,
+        args=own_downloads.arguments,
         secrets=inputs.secrets,
         target=stage,
     )
