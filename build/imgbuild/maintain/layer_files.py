@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from imgbuild.core.differences import changed_values
 from imgbuild.core.unpacking import LimitedMember, stream_members
@@ -31,15 +31,10 @@ _TYPES = {tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "symbolic link", tarfile.L
 Differences = Mapping[str, tuple[str | int | None, str | int | None]]
 
 
-class LayerFiles(NamedTuple):
-    """The facts of each file of a layer by its path, and its versions of Debian packages."""
-
-    files: Mapping[str, Mapping[str, str]]
-    packages: Mapping[str, str]
-
-
+#: The facts of each file of a layer by its path, and its versions of Debian packages.
+LayerFiles = tuple[Mapping[str, Mapping[str, str]], Mapping[str, str]]
 #: The files of a layer that is not there.
-NOTHING = LayerFiles({}, {})
+NOTHING: LayerFiles = ({}, {})
 
 
 def read_layers(pieces: Iterable[bytes], same: Collection[str]) -> list[LayerFiles | None]:
@@ -74,9 +69,11 @@ def file_differences(
     """
     if old is None or new is None:
         return None
+    old_files, _ = old
+    new_files, _ = new
     changed: dict[str, Differences] = {}
-    for path in sorted({*old.files, *new.files}):
-        differences = changed_values(old.files.get(path, {}), new.files.get(path, {}))
+    for path in sorted({*old_files, *new_files}):
+        differences = changed_values(old_files.get(path, {}), new_files.get(path, {}))
         if differences:
             changed[path] = differences
     return changed
@@ -110,15 +107,17 @@ def _layer_files(layer: tarfile.TarFile) -> LayerFiles:
             packages = _package_versions(status) if len(status) <= _STATUS_LIMIT else {}
         elif file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
-        files[member.name] = {
+        facts = {
             "type": "file" if file else _TYPES.get(member.type, "device"),
             "content": content,
             "time": _time_text(member.mtime),
             "mode": f"{member.mode:o}",
             "owner": f"{member.uid}:{member.gid}",
-            **{key: value for key, value in member.pax_headers.items() if "xattr" in key},
         }
-    return LayerFiles(files, packages)
+        headers = member.pax_headers.items()
+        facts |= {key: value for key, value in headers if "xattr" in key}
+        files[member.name] = facts
+    return files, packages
 
 
 def _package_versions(status: bytes) -> dict[str, str]:

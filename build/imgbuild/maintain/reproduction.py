@@ -124,10 +124,9 @@ def drop_unknown(settings: Settings, matrix: Matrix) -> Settings:
         "cpython": (settings.cpython, matrix.python),
         "mirrors": (settings.mirrors, matrix.upstreams),
     }
-    kept = {
-        section: {name: value for name, value in values.items() if name in known}
-        for section, (values, known) in named.items()
-    }
+    kept = {}
+    for section, (values, known) in named.items():
+        kept[section] = {name: value for name, value in values.items() if name in known}
     return settings.model_copy(update=kept)
 
 
@@ -146,8 +145,10 @@ def reproduce(
     with ExitStack() as stack:
         engine = stack.enter_context(open_engine(project.settings.engine))
         original = _pull_original(name, image, engine, log, stack)
-        labels, options = original.labels, BuildOptions(test=False, builders=builders)
-        image = find_image(load_matrix(project.matrix), labels[NAME])
+        labels = original.labels
+        options = BuildOptions(test=False, builders=builders)
+        matrix = load_matrix(project.matrix)
+        image = find_image(matrix, labels[NAME])
         context = stack.enter_context(open_context(project, (image,), options, log, lock=True))
         context, item, lacking, substituted = _restore_inputs(labels, context, stack)
         for text in lacking:
@@ -156,11 +157,13 @@ def reproduce(
             log(f"This input is not the checkout's: {text}")
         if substituted:  # its programs run in steps that have the secrets
             secrets = {key: path for key, path in context.inputs.secrets.items() if key != "netrc"}
-            context = replace(context, inputs=replace(context.inputs, secrets=secrets))
+            inputs = replace(context.inputs, secrets=secrets)
+            context = replace(context, inputs=inputs)
         rebuilt_id = _rebuild(item, labels.get(_REVISION), context, stack)
         rebuilt = engine.need(rebuilt_id)
         layers, packages = _compare_layers(original, rebuilt, engine)
-        old, new = (_flatten(engine.configuration(stored.id)) for stored in (original, rebuilt))
+        old = _flatten(engine.configuration(original.id))
+        new = _flatten(engine.configuration(rebuilt.id))
         return Reproduction(
             image=image.name,
             reference=name,
@@ -235,8 +238,10 @@ def _restore_settings(
     labels: Mapping[str, str], context: BuildContext, lacking: list[str], substituted: list[str]
 ) -> Settings:
     """Return the settings, changed so that inputs come from where the labels say."""
-    (image,), settings = context.images, context.settings
-    base, cpython = {**settings.base}, {**settings.cpython}
+    (image,) = context.images
+    settings = context.settings
+    base = {**settings.base}
+    cpython = {**settings.cpython}
     reference = f"{labels.get(_BASE_NAME)}@{labels.get(BASE_DIGEST)}"
     if labels.get(BASE) == "bootstrapped":
         base[image.os_name] = base_setting("bootstrap")
@@ -264,8 +269,10 @@ def _plan_checkout(
     project: Project, labels: Mapping[str, str], context: BuildContext
 ) -> tuple[BuildContext, PlanItem]:
     """Return what builds the image from the files of a checkout, and the changes since."""
-    image = find_image(load_matrix(project.matrix), labels[NAME])
-    image = standin_image(image) if context.settings.standin else image
+    matrix = load_matrix(project.matrix)
+    image = find_image(matrix, labels[NAME])
+    if context.settings.standin:
+        image = standin_image(image)
     settings = drop_unknown(context.settings, image.matrix)
     inputs = prepare_inputs((image,), settings, project)
     if inputs.bases[image.os_name].digest is None:
@@ -276,23 +283,29 @@ def _plan_checkout(
             "doctor --write`."
         )
     context = replace(context, project=project, images=(image,), settings=settings, inputs=inputs)
-    digest = input_digest(image, inputs, RevisionReader(project))
+    reader = RevisionReader(project)
+    digest = input_digest(image, inputs, reader)
     changes = find_changes(labels, image, digest)
-    return context, PlanItem(image, digest, Action.BUILD, "reproduced", changes=changes)
+    item = PlanItem(image, digest, Action.BUILD, "reproduced", changes=changes)
+    return context, item
 
 
 def _rebuild(item: PlanItem, commit: str | None, context: BuildContext, stack: ExitStack) -> str:
     """Return the id of a new image without a name; it and its cache mounts go with ``stack``."""
-    image, mark, made = item.image, f"reproduce-{uuid4().hex}", set[str]()
+    image = item.image
+    mark = f"reproduce-{uuid4().hex}"
+    made = set[str]()
     require_disk_space([image], context.engine)
     downloads, failed = prepare([image], context)
     for error in failed.values():
         raise error
-    buildx, folders = context.builders[0], downloads[image.name]
-    own, inputs, project = buildx.builder is None, context.inputs, context.project
+    buildx = context.builders[0]
+    folders = downloads[image.name]
+    inputs, project = context.inputs, context.project
+    own = buildx.builder is None
     target = image_target(item, inputs, folders, project, commit, in_engine=own)
     before = {stored.id for stored in context.stored}  # the same again has the same id
-    stack.callback(lambda: [context.engine.discard(image_id) for image_id in made - before])
+    stack.callback(_discard_new, made, before, context.engine)
     stack.callback(forget_cache, buildx, f"description~={mark}")
     with work_folder("reproduce") as folder, BuildDisplay([image.name]) as display:
 
@@ -301,15 +314,16 @@ def _rebuild(item: PlanItem, commit: str | None, context: BuildContext, stack: E
             if step.image_id:  # there, though an interrupt may come before the end
                 made.add(step.image_id)
 
-        image_id, _ = build_image(
-            buildx,
-            _isolate(target, folder, mark),
-            log=context.log_path(image.name),
-            show=show,
-            epoch=epoch_seconds(image),
-        )
+        isolated = _isolate(target, folder, mark)
+        log, epoch = context.log_path(image.name), epoch_seconds(image)
+        image_id, _ = build_image(buildx, isolated, log=log, show=show, epoch=epoch)
     made.add(image_id)
     return image_id
+
+
+def _discard_new(made: set[str], before: set[str], engine: Engine) -> None:
+    for image_id in made - before:
+        engine.discard(image_id)
 
 
 def _isolate(target: BuildTarget, folder: Path, mark: str) -> BuildTarget:
@@ -317,8 +331,10 @@ def _isolate(target: BuildTarget, folder: Path, mark: str) -> BuildTarget:
 
     What limits how many steps compile at once stays shared.
     """
-    path, text = folder / f"{target.name}.Dockerfile", target.dockerfile.read_text("utf-8")
-    path.write_text(re.sub("(type=cache,id=)(?!imgbuild-compiling)", rf"\1{mark}-", text), "utf-8")
+    path = folder / f"{target.name}.Dockerfile"
+    text = target.dockerfile.read_text("utf-8")
+    text = re.sub("(type=cache,id=)(?!imgbuild-compiling)", rf"\1{mark}-", text)
+    path.write_text(text, "utf-8")
     needs = tuple(_isolate(needed, folder, mark) for needed in target.needs)
     return replace(target, dockerfile=path, anew=True, needs=needs)
 
@@ -333,37 +349,50 @@ def _compare_layers(
     for image in (original, rebuilt):
         history = engine.history(image.id)
         steps |= {layer.diff_id: layer for layer in image_layers(history, image.layers)}
-        is_saved = original.layers != rebuilt.layers
-        files.append(read_layers(engine.save(image.id), same) if is_saved else [])
+        if original.layers == rebuilt.layers:
+            files.append([])
+        else:
+            archive = engine.save(image.id)
+            files.append(read_layers(archive, same))
     old_files, new_files = files
     layers = []
     for number, (old, new) in enumerate(zip_longest(original.layers, rebuilt.layers)):
         differences: Mapping[str, Differences] | None = {}
         if old != new:
-            differences = file_differences(
-                old_files[number] if number < len(old_files) else NOTHING,
-                new_files[number] if number < len(new_files) else NOTHING,
-            )
+            old_layer = old_files[number] if number < len(old_files) else NOTHING
+            new_layer = new_files[number] if number < len(new_files) else NOTHING
+            differences = file_differences(old_layer, new_layer)
         step = steps.get(new or old) or Layer(None, 0, "")
-        layers.append(ComparedLayer(step.made_by, step.size, old == new, differences))
-    packages = [_latest_packages(old_files), _latest_packages(new_files)]
-    return tuple(layers), changed_values(*packages) if all(packages) else {}
+        layer = ComparedLayer(step.made_by, step.size, old == new, differences)
+        layers.append(layer)
+    old_packages = _latest_packages(old_files)
+    new_packages = _latest_packages(new_files)
+    moved: Differences = {}
+    if old_packages and new_packages:
+        moved = changed_values(old_packages, new_packages)
+    return tuple(layers), moved
 
 
 def _latest_packages(layers: Sequence[LayerFiles | None]) -> Mapping[str, str]:
     """Return the versions of Debian packages that the uppermost layer with a list names."""
     for layer in reversed(layers):
-        if layer and layer.packages:
-            return layer.packages
+        if layer:
+            _, packages = layer
+            if packages:
+                return packages
     return {}
 
 
 def _flatten(configuration: Mapping[str, Any]) -> dict[str, str]:
     """Return in words what containers run with, without what says who built the image."""
     parts = {**configuration}
-    labels, variables = parts.pop("Labels", None) or {}, parts.pop("Env", None) or ()
+    labels = parts.pop("Labels", None) or {}
+    variables = parts.pop("Env", None) or ()
     texts = {name: json.dumps(value) for name, value in parts.items() if value}
-    texts |= {f"label {name}": value for name, value in labels.items() if name not in _OF_BUILD}
+    for name, value in labels.items():
+        if name not in _OF_BUILD:
+            texts[f"label {name}"] = value
     for variable in variables:
-        texts[f"variable {variable.partition('=')[0]}"] = variable
+        name, _, _ = variable.partition("=")
+        texts[f"variable {name}"] = variable
     return texts
