@@ -17,6 +17,7 @@ from imgbuild.core.parallel import background, in_parallel
 from imgbuild.locks.lockfile import Lock
 from imgbuild.maintain.compare import (
     Artifact,
+    ArtifactState,
     Contradiction,
     compare,
     compare_locks,
@@ -83,13 +84,15 @@ def write_evidence(path: Path, read: Iterable[Facts], artifacts: Sequence[Artifa
             new[digest] = facts
     if new == old:
         return False
-    sections: dict[str, dict[str, object]] = {"wheels": {}, "sdists": {}}
+    wheels: dict[str, object] = {}
+    sdists: dict[str, object] = {}
     for digest, facts in new.items():
-        section = "wheels" if isinstance(facts, WheelFacts) else "sdists"
-        sections[section][digest] = facts.model_dump(exclude={"sha256"})
+        section = wheels if isinstance(facts, WheelFacts) else sdists
+        section[digest] = facts.model_dump(exclude={"sha256"})
     day = datetime.now(UTC).date().isoformat()
-    document = {"schema": SCHEMA, "read": day, **sections}
-    write_text(path, json.dumps(document, indent=1, sort_keys=True) + "\n")
+    document = {"schema": SCHEMA, "read": day, "wheels": wheels, "sdists": sdists}
+    text = json.dumps(document, indent=1, sort_keys=True)
+    write_text(path, f"{text}\n")
     return True
 
 
@@ -104,7 +107,8 @@ def list_artifacts(images: Iterable[Image]) -> list[Artifact]:
             sources.setdefault(image.horovod_source[0], []).append(image)
     artifacts = [Artifact(*wheel, tuple(group)) for wheel, group in wheels.items()]
     for version, group in sources.items():
-        artifacts.append(Artifact(HOROVOD, version, python_tag="", images=tuple(group)))
+        artifact = Artifact(HOROVOD, version, python_tag="", images=tuple(group))
+        artifacts.append(artifact)
     return artifacts
 
 
@@ -118,13 +122,15 @@ def audit_offline(
         fitting = [facts for facts in evidence.values() if artifact.fits(facts.file)]
         locked = [facts for facts in fitting if facts.sha256 in hashes]
         if fitting:
-            known = replace(artifact, state="evidence", facts=(locked or fitting)[0])
+            best, *_ = locked or fitting
+            known = replace(artifact, state="evidence", facts=best)
             compared.append(_add_contradictions(known, locks))
         else:
             text = f"images/evidence.json has no {artifact.title}"
-            lacking = artifact.contradiction("evidence", text, _WRITE)
-            compared.append(replace(artifact, contradictions=(lacking,)))
-    return AuditResult(compared, _list_contradictions(compared), _count_locked(locks, ()))
+            compared.append(_contradict(artifact, "evidence", text, _WRITE))
+    contradictions = _list_contradictions(compared)
+    counts = _count_locked(locks, ())
+    return AuditResult(compared, contradictions, counts)
 
 
 def audit_online(  # noqa: PLR0913 - what is compared, and with what
@@ -152,12 +158,10 @@ def audit_online(  # noqa: PLR0913 - what is compared, and with what
         file = _newest_file(artifact, page)
         if file is None:
             text = f"the index has no {artifact.title}"
-            missing = artifact.contradiction("missing", text, "pin a version that is offered")
-            return replace(artifact, contradictions=(missing,))
+            return _contradict(artifact, "missing", text, "pin a version that is offered")
         if file.yanked:
             text = f"{file.name} was withdrawn: {file.yanked}"
-            yanked = artifact.contradiction("yanked", text, "pin another release")
-            artifact = replace(artifact, contradictions=(yanked,))
+            artifact = _contradict(artifact, "yanked", text, "pin another release")
         start = time.monotonic()
         try:
             if artifact.python_tag:
@@ -167,7 +171,9 @@ def audit_online(  # noqa: PLR0913 - what is compared, and with what
                 artifact = _read_source(artifact, file, client, download=download)
         except MachineError as error:
             return replace(artifact, state="unread", problem=str(error))
-        return _add_contradictions(replace(artifact, seconds=time.monotonic() - start), locks)
+        seconds = time.monotonic() - start
+        artifact = replace(artifact, seconds=seconds)
+        return _add_contradictions(artifact, locks)
 
     artifacts = in_parallel(read, artifacts, _WHEELS_AT_ONCE)
     inputs = checking.result()
@@ -177,24 +183,22 @@ def audit_online(  # noqa: PLR0913 - what is compared, and with what
         *compare_locks(locks, pages),
         *compare_inputs(inputs),
     )
-    return AuditResult(
-        artifacts,
-        contradictions,
-        locks=_count_locked(locks, pages),
-        inputs=inputs,
-        seconds=time.monotonic() - begin,
-    )
+    counts = _count_locked(locks, pages)
+    seconds = time.monotonic() - begin
+    return AuditResult(artifacts, contradictions, counts, inputs, seconds)
 
 
 def _read_pages(
     artifacts: Iterable[Artifact], locks: Mapping[str, Lock], client: HttpClient, sites: Sites
 ) -> dict[str, dict[str, OfferedFile]]:
     """Return the files of the artifacts' and the locks' projects, by project."""
-    index = find_index_url(sites)
-    names = {canonicalize_name(artifact.distribution) for artifact in artifacts}
-    projects = sorted(names.union(*(lock.versions for lock in locks.values())))
+    read = partial(read_project_page, client, find_index_url(sites))
+    names: set[str] = {canonicalize_name(artifact.distribution) for artifact in artifacts}
+    for lock in locks.values():
+        names.update(lock.versions)
+    projects = sorted(names)
     try:
-        pages = in_parallel(partial(read_project_page, client, index), projects, _PAGES_AT_ONCE)
+        pages = in_parallel(read, projects, _PAGES_AT_ONCE)
     except MachineError as error:
         raise MachineError(
             f"The Python package index cannot be read: {error} Set another one as "
@@ -241,13 +245,16 @@ def _read_source(
         name=artifact.distribution,
         version=artifact.version,
     )
-    verified = content and digest in artifact.hashes({})
-    return replace(
-        artifact,
-        state="verified" if verified else "offered",
-        facts=facts,
-        bytes_read=len(content),
-    )
+    state: ArtifactState = "offered"
+    if content and digest in artifact.hashes({}):
+        state = "verified"
+    return replace(artifact, state=state, facts=facts, bytes_read=len(content))
+
+
+def _contradict(artifact: Artifact, kind: str, evidence: str, change: str) -> Artifact:
+    """Return the artifact with this contradiction alone."""
+    contradiction = artifact.contradiction(kind, evidence, change)
+    return replace(artifact, contradictions=(contradiction,))
 
 
 def _add_contradictions(artifact: Artifact, locks: Mapping[str, Lock]) -> Artifact:
@@ -264,11 +271,12 @@ def _list_contradictions(artifacts: Iterable[Artifact]) -> tuple[Contradiction, 
 
 def _offered_pythons(artifact: Artifact, page: Collection[str]) -> tuple[WheelTag, ...]:
     """Return the Pythons that the release has wheels for, among those that the matrix may have."""
-
-    def is_offered(tag: WheelTag) -> bool:
-        return any(map(replace(artifact, python_tag=tag).fits, page))
-
-    return tuple(filter(is_offered, get_args(WheelTag)))
+    offered: list[WheelTag] = []
+    for tag in get_args(WheelTag):
+        wheel = replace(artifact, python_tag=tag)
+        if any(map(wheel.fits, page)):
+            offered.append(tag)
+    return tuple(offered)
 
 
 def _count_locked(locks: Mapping[str, Lock], projects: Iterable[str]) -> dict[str, int]:

@@ -171,9 +171,11 @@ def _find_leftovers(engine: Engine, state: Path, *, elsewhere: bool) -> Iterator
             if name.startswith(own_prefix):
                 why = "temporary name of a build that was killed"
                 yield Garbage(kind, name, why, partial(engine.untag, name), image="")
-    for note in sorted(note_path(state, engine, "*").parent.glob("*.json")):
+    notes = note_path(state, engine, "*").parent
+    for note in sorted(notes.glob("*.json")):
         why = "temporary tag of a push that was killed"
-        remove, since = partial(remove_left_tag, engine, note), int(note.stat().st_mtime)
+        remove = partial(remove_left_tag, engine, note)
+        since = int(note.stat().st_mtime)
         yield Garbage(kind, note.stem, why, remove, since=since, image=note.stem)
 
 
@@ -182,7 +184,8 @@ def _find_images(
 ) -> Iterator[Garbage]:
     was_to_test = ReportStore(state / "reports").was_to_test
     for image in engine.images(NAME):
-        names, name = our_tags(image), folder_name(image.labels[NAME])
+        names = our_tags(image)
+        name = folder_name(image.labels[NAME])
         family = image.labels.get(REPOSITORY, "").removeprefix(STANDIN_HOST)
         foreign = repository not in {None, family}
         # One with tags of others only is theirs now; an untagged one may await its tests.
@@ -212,7 +215,8 @@ def _find_work(state: Path, cache: Path) -> Iterator[Garbage]:
         for path in cache.glob("*/.*.tmp-*")
         if not is_locked(path.with_name(f"{path.name.rpartition('.tmp-')[0]}.lock"))
     ]
-    for path in sorted({*abandoned_work(state / "work"), *half_made, *_find_scratch_folders()}):
+    left = {*abandoned_work(state / "work"), *half_made, *_find_scratch_folders()}
+    for path in sorted(left):
         yield _garbage_of(str(path), "its process was killed", [path])
     logs = (state / "logs").glob("*.log")
     if old := [path for path in logs if path.stat().st_mtime < time.time() - OLD]:
@@ -227,7 +231,8 @@ def _garbage_of(name: str, why: str, paths: Sequence[Path]) -> Garbage:
         return not any(path.exists() for path in paths)
 
     since = int(min(path.lstat().st_mtime for path in paths))
-    return Garbage(CleanupKind.WORK, name, why, remove, sum(map(_disk_size, paths)), since)
+    size = sum(map(_disk_size, paths))
+    return Garbage(CleanupKind.WORK, name, why, remove, size, since)
 
 
 def _disk_size(path: Path) -> int:

@@ -70,15 +70,17 @@ class Artifact:
 
     def fits(self, file: str) -> bool:
         """Return whether a file is this version's, as a wheel for this Python on Linux x86-64."""
-        start = f"{canonicalize_name(self.distribution).replace('-', '_')}-{self.version}"
+        name = canonicalize_name(self.distribution).replace("-", "_")
+        start = f"{name}-{self.version}"
         if not self.python_tag:
             return file == f"{start}.tar.gz"
-        return file.startswith(f"{start}-") and any(
-            tag.interpreter == self.python_tag
-            and tag.platform.endswith("_x86_64")
-            and "linux" in tag.platform
-            for tag in file_tags(file)
-        )
+        if not file.startswith(f"{start}-"):
+            return False
+        for tag in file_tags(file):
+            is_ours = tag.platform.endswith("_x86_64") and "linux" in tag.platform
+            if is_ours and tag.interpreter == self.python_tag:
+                return True
+        return False
 
     def contradiction(self, kind: str, evidence: str, change: str) -> Contradiction:
         return Contradiction(kind, self.subject, self.place, evidence, change)
@@ -180,9 +182,9 @@ def _compare_variant(image: Image, facts: WheelFacts) -> Iterator[Contradiction]
         wrong = bool(facts.libraries or facts.cuda_build)
         expected = "without CUDA; there is none if tensorflow-cpu lacks this release"
     if wrong:
+        loaded = " ".join(facts.libraries) or "no GPU library"
         evidence = (
-            f"it loads {' '.join(facts.libraries) or 'no GPU library'}, and its build_info.py says "
-            f"is_cuda_build = {facts.cuda_build}"
+            f"it loads {loaded}, and its build_info.py says is_cuda_build = {facts.cuda_build}"
         )
         place = ("tensorflow", image.tensorflow, "distribution", image.variant)
         change = f"name the distribution that is built {expected}"
@@ -195,7 +197,8 @@ def _is_gpu(facts: WheelFacts) -> bool:
 
 def _compare_cudnn(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
     """Compare the major version of the stated cuDNN; rules judge the pin by the stated one."""
-    stated, loaded = image.release.cudnn, facts.version_of("cudnn") or "none"
+    stated = image.release.cudnn
+    loaded = facts.version_of("cudnn") or "none"
     if image.variant == "cpu" or not _is_gpu(facts) or stated is None:
         return
     if stated.split(".")[0] != loaded.split(".")[0]:
@@ -210,7 +213,8 @@ def compare_rules(artifacts: Sequence[Artifact]) -> Iterator[Contradiction]:
     matrix = artifacts[0].images[0].matrix
     fresh = {artifact.facts.sha256: artifact.facts for artifact in artifacts if artifact.facts}
     evidence = Evidence({**matrix.evidence.facts, **fresh})
-    for fault in find_rule_faults(matrix.with_evidence(evidence)):
+    audited = matrix.with_evidence(evidence)
+    for fault in find_rule_faults(audited):
         names, _, sentence = fault.message.rstrip(".").partition(": ")
         yield Contradiction("rule", names, fault.location, sentence, "change the pin")
 
@@ -238,8 +242,10 @@ def _compare_offered(
     """Yield the kind and the evidence if files of one release are gone, or were withdrawn."""
     gone = [sha256 for sha256 in hashes if sha256 not in offered]
     if gone:
-        count = f"{len(gone)} of {len(hashes)} files are no longer offered"
-        yield "gone", f"{count}: sha256 {gone[0]}" + (" …" if len(gone) > 1 else "")
+        text = f"{len(gone)} of {len(hashes)} files are no longer offered: sha256 {gone[0]}"
+        if len(gone) > 1:
+            text += " …"
+        yield "gone", text
     files = [offered[sha256] for sha256 in hashes if sha256 in offered]
     yanked = [file for file in files if file.yanked]
     if yanked:

@@ -87,20 +87,7 @@ def select_jobs(
     outdated: Mapping[str, str] = {}
     earlier: Mapping[str, float] = {}
     if options.missing:
-        from imgbuild.net.repository_client import connect  # noqa: PLC0415
-        from imgbuild.publish.record import (  # noqa: PLC0415 - brings requests
-            read_build_seconds,
-            read_input_tags,
-        )
-
-        with closing(connect(options.repository, settings, log, "--from")) as registry:
-            published = read_input_tags(registry)
-            # With --shard each job divides for itself, and later ones would find other times.
-            earlier = read_build_seconds(registry) if options.shards else {}
-            if options.outdated:
-                from imgbuild.maintain.outdated import outdated_images  # noqa: PLC0415
-
-                outdated = outdated_images(project, images, registry, log)
+        published, outdated, earlier = _ask_registry(project, images, options, log)
     if options.make_bases:
         with open_engine(settings.engine) as engine:
             settings = make_bases(images, settings, engine, log)
@@ -115,16 +102,44 @@ def select_jobs(
     jobs = _deal_out(candidates, project, options, earlier)
     shard_of: dict[str, str | None] = {}
     for job in jobs:
-        shard_of |= dict.fromkeys((image.name for image in job.images), job.shard)
+        for image in job.images:
+            shard_of[image.name] = job.shard
     built = [image for image in images if image.name in shard_of]
-    listed: list[dict[str, Any]] = []
+    listed = []
     for image in built:
-        name, shard = image.name, shard_of[image.name]
-        facts = {**_facts(image), "input_digest": digests[name], "reason": reasons[name]}
-        listed.append({**facts, "shard": shard} if shard else facts)
+        facts: dict[str, Any] = {**_facts(image)}
+        facts["input_digest"] = digests[image.name]
+        facts["reason"] = reasons[image.name]
+        if shard := shard_of[image.name]:
+            facts["shard"] = shard
+        listed.append(facts)
     if options.shard:  # a job an image, as every list without --shards
         jobs = [Job((image,)) for image in built]
     return listed, jobs
+
+
+def _ask_registry(
+    project: Project, images: tuple[Image, ...], options: JobOptions, log: Callable[[str], None]
+) -> tuple[Container[str], Mapping[str, str], Mapping[str, float]]:
+    """Return the published tags of inputs, the reasons of outdated images, seconds of builds."""
+    from imgbuild.net.repository_client import connect  # noqa: PLC0415
+    from imgbuild.publish.record import (  # noqa: PLC0415 - brings requests
+        read_build_seconds,
+        read_input_tags,
+    )
+
+    outdated: Mapping[str, str] = {}
+    earlier: Mapping[str, float] = {}
+    with closing(connect(options.repository, project.settings, log, "--from")) as registry:
+        published = read_input_tags(registry)
+        if options.shards:
+            # With --shard each job divides for itself, and later ones would find other times.
+            earlier = read_build_seconds(registry)
+        if options.outdated:
+            from imgbuild.maintain.outdated import outdated_images  # noqa: PLC0415
+
+            outdated = outdated_images(project, images, registry, log)
+    return published, outdated, earlier
 
 
 def _require_bases(inputs: BuildInputs) -> None:
@@ -151,7 +166,8 @@ def _digests(
 
     InputError: a Dockerfile or lock is missing or not the current one.
     """
-    reader, digests = InputReader(project), dict[str, str | None]()
+    reader = InputReader(project)
+    digests: dict[str, str | None] = {}
     for image in images:
         digest = input_digest(image, inputs, reader)
         is_made = inputs.bases[image.os_name].digest is not None
@@ -167,7 +183,8 @@ def _deal_out(
     if count is None:
         return [Job((image,)) for image in images]
     jobs = []
-    for index, shard in enumerate(divide_images(images, project, count, earlier), 1):
+    shards = divide_images(images, project, count, earlier)
+    for index, shard in enumerate(shards, 1):
         if number in {None, index}:
             jobs.append(Job(shard, f"{index}/{count}"))
     return jobs
@@ -182,10 +199,12 @@ def divide_images(
     """
     order = {image.name: number for number, image in enumerate(images)}
     shards = []
-    for part in divide(estimate_works(images, project, earlier), count):
+    works = estimate_works(images, project, earlier)
+    for part in divide(works, count):
         if part:
             numbers = sorted(order[work.name] for work in part)
-            shards.append(tuple(images[number] for number in numbers))
+            shard = tuple(images[number] for number in numbers)
+            shards.append(shard)
     return sorted(shards, key=lambda shard: order[shard[0].name])
 
 
@@ -194,8 +213,9 @@ def parse_shard(text: str) -> tuple[int, int]:
 
     InputError: it is no such pair, or the number is greater than the count.
     """
-    match = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text, re.ASCII)
-    number, count = (int(match[1]), int(match[2])) if match else (0, 0)
+    number = count = 0
+    if match := re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text, re.ASCII):
+        number, count = map(int, match.groups())
     if not 1 <= number <= count <= MOST_SHARDS:
         raise InputError(
             f"--shard {text!r}: give NUMBER/COUNT, the number from 1 to the count and the count at "
@@ -215,15 +235,15 @@ def github_text(jobs: Sequence[Job]) -> str:
             f'{GITHUB_JOBS} (docs.github.com, "Actions limits"). Put several images into a job '
             "with --shards N, or select fewer."
         )
-    entries = [
-        {
-            **({"shard": job.shard} if job.shard else _facts(job.images[0])),
-            "images": job.names,
-            "names": job.options,
-            "gpu": job.has_gpu,
-        }
-        for job in jobs
-    ]
+    entries = []
+    for job in jobs:
+        entry: dict[str, object] = {**_facts(job.images[0])}
+        if job.shard:
+            entry = {"shard": job.shard}
+        entry["images"] = job.names
+        entry["names"] = job.options
+        entry["gpu"] = job.has_gpu
+        entries.append(entry)
     return json.dumps({"include": entries}, separators=(",", ":"))
 
 
@@ -239,7 +259,9 @@ def gitlab_text(jobs: Sequence[Job]) -> str:
     pipeline: dict[str, Any] = {}
     for job in jobs:
         # "images 1/4" would be taken for the first of four equal jobs, and shown grouped with them.
-        title = f"shard {job.shard.replace('/', ' of ')}" if job.shard else job.names
+        title = job.names
+        if job.shard:
+            title = f"shard {job.shard.replace('/', ' of ')}"
         variables = {
             "IMGBUILD_IMAGES": job.names,
             "IMGBUILD_NAMES": job.options,

@@ -47,10 +47,12 @@ def add_version(
     def page(name: str) -> Page:
         return read_project_page(client, index, name)
 
-    beside = {"tensorboard": _newest_release("tensorboard", row.version, page("tensorboard"))}
+    tensorboard = _newest_release("tensorboard", row.version, page("tensorboard"))
+    beside = {"tensorboard": tensorboard}
     if row.release.tf_keras:
         beside["tf_keras"] = _newest_release("tf-keras", row.version, page("tf-keras"))
-    text = row.text(beside, _find_distributions(row, page))
+    distributions = _find_distributions(row, page)
+    text = row.text(beside, distributions)
     with work_folder("add") as folder:
         copy = _copy_project(project, folder)
         copy.matrix.write_text(text, encoding="utf-8")
@@ -66,11 +68,14 @@ def add_version(
             )
         if unread:
             raise MachineError(f"{' '.join(unread)} Nothing was changed.")
-        _read_wheels(copy, _select_images(matrix, row), sites, log)
+        images = _select_images(matrix, row)
+        _read_wheels(copy, images, sites, log)
         matrix = load_matrix(copy.matrix)  # with the facts of its wheels
         rendered = render_all(all_images(matrix), copy.templates, copy.dockerfiles)
-        write_all(rendered | readme_texts(copy.root, matrix), copy.dockerfiles)
-        changed = write_texts(*_find_differences(copy, project))
+        rendered |= readme_texts(copy.root, matrix)
+        write_all(rendered, copy.dockerfiles)
+        texts, gone = _find_differences(copy, project)
+        changed = write_texts(texts, gone)
     return changed, _select_images(matrix, row)
 
 
@@ -95,7 +100,8 @@ def _list_releases(project: str, page: Page) -> Iterator[str]:
             name, version, *_ = parse_wheel_filename(file.name)
         except ValueError:  # also of a version with thousands of digits
             continue
-        if name == canonicalize_name(project) and not version.is_prerelease and not file.yanked:
+        is_final = not version.is_prerelease and not file.yanked
+        if is_final and name == canonicalize_name(project):
             yield ".".join(map(str, version.release))
 
 
@@ -119,22 +125,23 @@ def _no_wheel(row: NewRow, names: Iterable[str], page: Callable[[str], Page]) ->
     known = set[str]()
     for name in names:
         known.update(_list_releases(name, page(name)))
-    nearest = sorted(
-        (release for release in known if minor_of(release) == minor), key=parse_numbers
-    )
+    same_minor = [release for release in known if minor_of(release) == minor]
+    same_minor.sort(key=parse_numbers)
+    nearest = ", ".join(same_minor) or "nothing"
     return InputError(
         f"The package index has no wheel of TensorFlow {row.version} for {row.wheel_tag} "
-        f"on Linux x86-64, as {' or '.join(names)}. It has of {minor}: "
-        f"{', '.join(nearest) or 'nothing'}."
+        f"on Linux x86-64, as {' or '.join(names)}. It has of {minor}: {nearest}."
     )
 
 
 def _copy_project(project: Project, folder: Path) -> Project:
     copy = Project(folder / "checkout")
     shutil.copytree(project.root / "images", copy.root / "images")
-    for page in (page for page in PAGES if (project.root / page).is_file()):
-        (copy.root / page).parent.mkdir(exist_ok=True)
-        shutil.copy(project.root / page, copy.root / page)
+    for page in PAGES:
+        source, target = project.root / page, copy.root / page
+        if source.is_file():
+            target.parent.mkdir(exist_ok=True)
+            shutil.copy(source, target)
     return copy
 
 
@@ -147,14 +154,17 @@ def _read_wheels(copy: Project, images: tuple[Image, ...], sites: Sites, log: Lo
     if result.unread:
         raise MachineError(f"{' '.join(result.unread)} Nothing was changed.")
     facts = {facts.sha256: facts for facts in result.facts}
-    locks = {image.lock_name: read_lock(copy.locks / image.lock_name) for image in images}
+    locks = {}
+    for image in images:
+        locks[image.lock_name] = read_lock(copy.locks / image.lock_name)
     compared = audit_offline(artifacts, locks, facts)
     contradictions = [*result.contradictions, *compared.contradictions]
     if contradictions:
         sentences = [f"{item.subject}: {item.evidence}." for item in contradictions]
         text = " ".join(dict.fromkeys(sentences))
         raise CheckFailedError(f"{text} Nothing was changed.")
-    write_evidence(copy.evidence, result.facts, list_artifacts(all_images(matrix)))
+    needed = list_artifacts(all_images(matrix))
+    write_evidence(copy.evidence, result.facts, needed)
 
 
 def _find_differences(copy: Project, project: Project) -> tuple[dict[Path, str], list[Path]]:
@@ -162,9 +172,14 @@ def _find_differences(copy: Project, project: Project) -> tuple[dict[Path, str],
     texts = {}
     for new in copy.root.rglob("*"):
         old = project.root / new.relative_to(copy.root)
-        if new.is_file() and not (old.is_file() and old.read_bytes() == new.read_bytes()):
+        if not new.is_file():
+            continue
+        is_same = old.is_file() and old.read_bytes() == new.read_bytes()
+        if not is_same:
             texts[old] = new.read_text(encoding="utf-8")
-    paths = (*project.locks.rglob("*"), *project.dockerfiles.rglob("*"))
-    files = [path for path in paths if path.is_file()]
-    gone = [path for path in files if not (copy.root / path.relative_to(project.root)).is_file()]
+    gone = []
+    for path in (*project.locks.rglob("*"), *project.dockerfiles.rglob("*")):
+        copied = copy.root / path.relative_to(project.root)
+        if path.is_file() and not copied.is_file():
+            gone.append(path)
     return texts, gone

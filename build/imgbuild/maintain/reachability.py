@@ -74,19 +74,23 @@ def _conda_inputs(image: Image, project: Project) -> Iterator[OtherInput]:
     version = image.version_of("python")
     packages = conda_packages(version, image.python, project.locks)
     for index, (url, sha256) in enumerate(packages.items()):
-        name = url.rsplit("/", 1)[1].removesuffix(".tar.bz2")
-        yield OtherInput(name, url, sha256, ("python", version, "packages", index))
+        _, file = url.rsplit("/", 1)
+        name = file.removesuffix(".tar.bz2")
+        place = ("python", version, "packages", index)
+        yield OtherInput(name, url, sha256, place)
 
 
 def _repository_inputs(image: Image, project: Project, settings: Settings) -> Iterator[OtherInput]:
     """Yield the signed index of each repository that the image installs from."""
-    upstreams, system = image.matrix.upstream_urls, image.os
+    upstreams = image.matrix.upstream_urls
+    system = image.os
     if system.distribution == "ubuntu" and "ubuntu" in upstreams:
         url = f"{upstreams['ubuntu'].rstrip('/')}/dists/{system.suite}/InRelease"
         place: Location = ("upstreams", "ubuntu", "url")
         yield OtherInput(f"ubuntu {system.suite}", url, sha256=None, place=place, signed=True)
     for name in NVIDIA_UPSTREAMS if image.apt_cuda else ():
-        key, mirror = image.matrix.upstreams[name].keyring, settings.mirrors.get(name)
+        key = image.matrix.upstreams[name].keyring
+        mirror = settings.mirrors.get(name)
         if key and name in upstreams:
             url = f"{upstreams[name].rstrip('/')}/{system.nvidia}/x86_64/InRelease"
             own = mirror.keyring if mirror else None
@@ -117,10 +121,12 @@ def check_input(client: HttpClient, sites: Sites, download: bool, item: OtherInp
 def _check_base(item: OtherInput, sites: Sites) -> OtherInput:
     """Check that a registry has a base image under its digest; layers are not read."""
     try:
-        size = sum(find_image(item.url, sites)[1].sizes()[1:]) / 1e6
+        _, manifest = find_image(item.url, sites)
+        _, *layers = manifest.sizes()
     except CheckFailedError as error:
         return replace(item, state="differs", detail=str(error))
-    return replace(item, state="verified", detail=f"manifest right, {size:.0f} MB of layers")
+    detail = f"manifest right, {sum(layers) / 1e6:.0f} MB of layers"
+    return replace(item, state="verified", detail=detail)
 
 
 def _check_index(client: HttpClient, item: OtherInput, keyring: Path) -> OtherInput:
@@ -134,11 +140,13 @@ def _check_index(client: HttpClient, item: OtherInput, keyring: Path) -> OtherIn
 
 def _check_file(client: HttpClient, item: OtherInput, *, whole: bool) -> OtherInput:
     """Check that a file answers; ``whole`` compares its content."""
-    with client.stream("GET", item.url, {} if whole else {"Range": "bytes=0-0"}) as response:
+    headers = {} if whole else {"Range": "bytes=0-0"}
+    with client.stream("GET", item.url, headers) as response:
         if not response.ok:
             return replace(item, detail=f"{response.status_code} {response.reason}")
         if not whole:
-            return replace(item, state="reachable" if item.sha256 or item.signed else "unlocked")
+            is_pinned = item.sha256 or item.signed
+            return replace(item, state="reachable" if is_pinned else "unlocked")
         digest = hashlib.file_digest(response.raw, "sha256").hexdigest()
         item = replace(item, bytes_read=response.raw.tell())
     if item.sha256 == digest:
@@ -159,7 +167,8 @@ def verify_signature(content: bytes, keyring: Path) -> tuple[State, str]:
         return "reachable", "its signature was not checked: gpgv is not installed"
     if result.ok:
         return "verified", "signature right"
-    return "differs", f"a signature that gpgv refuses: {' '.join(result.errors.split())[-80:]}"
+    errors = " ".join(result.errors.split())
+    return "differs", f"a signature that gpgv refuses: {errors[-80:]}"
 
 
 def compare_inputs(inputs: Iterable[OtherInput]) -> Iterator[Contradiction]:

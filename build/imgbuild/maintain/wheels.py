@@ -92,12 +92,12 @@ class Library:
         #: The libraries without which it cannot be loaded.
         self.needed = {tag.needed for tag in sections[".dynamic"].iter_tags("DT_NEEDED")}
         #: Address and size of the symbols that it defines for others.
-        self.exported = {
-            symbol.name: (symbol["st_value"], symbol["st_size"])
-            for symbol in sections[".dynsym"].iter_symbols()
-            if symbol["st_shndx"] != "SHN_UNDEF"
-        }
-        versions = [version.decode() for version in _GLIBC.findall(sections[".dynstr"].data())]
+        self.exported: dict[str, tuple[int, int]] = {}
+        for symbol in sections[".dynsym"].iter_symbols():
+            if symbol["st_shndx"] != "SHN_UNDEF":
+                self.exported[symbol.name] = (symbol["st_value"], symbol["st_size"])
+        names = sections[".dynstr"].data()
+        versions = [version.decode() for version in _GLIBC.findall(names)]
         #: The newest C library version that its symbols ask for, such as ``2.17``.
         self.glibc = max(versions, key=Version, default="0")
 
@@ -130,7 +130,8 @@ def read_wheel(
     try:
         with zipfile.ZipFile(io.BufferedReader(remote, BLOCK)) as wheel:
             known = {"sha256": sha256, "file": file, "size": remote.size, "pythons": pythons}
-            facts = WheelFacts.model_validate({**known, **_read_facts(wheel)})
+            known |= _read_facts(wheel)
+            facts = WheelFacts.model_validate(known)
         if facts.libraries and not facts.capabilities:
             return facts.model_copy(update={"capabilities": _read_capabilities(remote)})
     except (*_DAMAGE, ELFError) as error:
@@ -143,9 +144,12 @@ def _read_facts(wheel: zipfile.ZipFile) -> dict[str, Any]:
     metadata = message_from_bytes(_read_text(wheel, ".dist-info/METADATA"))
     tags = message_from_bytes(_read_text(wheel, ".dist-info/WHEEL"))
     built = _read_build_info(wheel)
-    library = Library(read_member(wheel, _find_member(wheel, *_FRAMEWORK), _LIBRARY_LIMIT))
+    framework = _find_member(wheel, *_FRAMEWORK)
+    library = Library(read_member(wheel, framework, _LIBRARY_LIMIT))
     libraries, loading = _find_gpu_libraries(wheel, library)
     cuda_build = built.get("is_cuda_build")
+    cuda = str(built.get("cuda_version", ""))
+    capabilities = built.get("cuda_compute_capabilities", ())
     return {
         "name": str(metadata["Name"]),
         "version": str(metadata["Version"]),
@@ -153,8 +157,8 @@ def _read_facts(wheel: zipfile.ZipFile) -> dict[str, Any]:
         "libraries": tuple(sorted(libraries)),
         "loading": loading if libraries else "none",
         "cuda_build": cuda_build if isinstance(cuda_build, bool) else None,
-        "cuda": _cuda_release(libraries, str(built.get("cuda_version", ""))),
-        "capabilities": tuple(map(str, built.get("cuda_compute_capabilities", ()))),
+        "cuda": _cuda_release(libraries, cuda),
+        "capabilities": tuple(map(str, capabilities)),
         "compiler": _read_compiler(wheel, library),
         "cxx11_abi": _detect_cxx11_abi(library),
         "glibc": library.glibc,
@@ -180,15 +184,21 @@ def compute_capabilities(library: IO[bytes]) -> tuple[str, ...]:
 
     ValueError: the library is larger than any of TensorFlow.
     """
-    native, ptx, end, size = set[int](), set[int](), b"", 0
+    native, ptx = set[int](), set[int]()
+    end, size = b"", 0
     while piece := library.read(PIECE):
         size += len(piece)
         if size > _STREAM_LIMIT:
             raise ValueError(f"{_INTERNAL[0]} unpacks to more than {_STREAM_LIMIT:,} bytes")
         for entry in _ENTRY.finditer(end + piece):
-            (ptx if entry[1] == b"\1" else native).add(entry[2][0])
+            kind = ptx if entry[1] == b"\1" else native
+            kind.add(entry[2][0])
         end = piece[1 - _ENTRY_BYTES :]
-    return tuple(f"{'compute' if sm in ptx else 'sm'}_{sm}" for sm in sorted(native | ptx))
+    capabilities = []
+    for number in sorted(native | ptx):
+        prefix = "compute" if number in ptx else "sm"
+        capabilities.append(f"{prefix}_{number}")
+    return tuple(capabilities)
 
 
 def _find_member(wheel: zipfile.ZipFile, *ends: str) -> str:
@@ -213,8 +223,9 @@ def _find_gpu_libraries(wheel: zipfile.ZipFile, library: Library) -> tuple[set[s
         return {name for name in names if _GPU_SONAME.fullmatch(name)}, "needed"
     versions = {}
     for handle in handles:
-        name = _OPENED.get(handle[1], handle[1].lower())
-        numbers = [text for text in library.strings_of(handle[0]) if _VERSION.fullmatch(text)]
+        function, title = handle.group(0, 1)
+        name = _OPENED.get(title, title.lower())
+        numbers = [text for text in library.strings_of(function) if _VERSION.fullmatch(text)]
         if name in _GPU.split("|") and numbers:
             versions[name] = numbers[0]
     # A CPU build has the driver's name, that of 2.9 TensorRT's too, and opens neither.
@@ -232,7 +243,9 @@ def _cuda_release(libraries: set[str], said: str) -> str:
     versions = [name.removeprefix(start) for name in libraries if name.startswith(start)]
     loaded = versions[0] if versions else ""
     recent = loaded and Version(loaded) >= Version("11")
-    return said if recent and _VERSION.fullmatch(said) else loaded
+    if recent and _VERSION.fullmatch(said):
+        return said
+    return loaded
 
 
 def _read_sonames(wheel: zipfile.ZipFile) -> set[str]:
@@ -252,10 +265,11 @@ def _read_sonames(wheel: zipfile.ZipFile) -> set[str]:
 def _read_compiler(wheel: zipfile.ZipFile, library: Library) -> str:
     """Return the compiler that TensorFlow reports, such as ``7.3.1`` or ``clang-17.0.2``."""
     if _COMPILER not in library.exported:
-        if constant := _COMPILER_CONSTANT.search(
-            read_member(wheel, _find_member(wheel, _SESSION), _LIBRARY_LIMIT)
-        ):
-            return ("clang-" if constant[1] else "") + constant[2].decode()
+        session = _find_member(wheel, _SESSION)
+        content = read_member(wheel, session, _LIBRARY_LIMIT)
+        if constant := _COMPILER_CONSTANT.search(content):
+            version = constant[2].decode()
+            return f"clang-{version}" if constant[1] else version
         raise LookupError("_pywrap_tf_session.so names no compiler")
     for text in library.strings_of(_COMPILER):
         if match := _COMPILER_VERSION.fullmatch(text):
@@ -280,8 +294,9 @@ def _read_build_info(wheel: zipfile.ZipFile) -> dict[str, Any]:
 
     From 2.4 on the mapping is ``collections.OrderedDict([…])``.
     """
-    exists = any(name.endswith(_BUILD_INFO) for name in wheel.namelist())
-    source = _read_text(wheel, _BUILD_INFO).decode("utf-8", "replace") if exists else ""
+    source = ""
+    if any(name.endswith(_BUILD_INFO) for name in wheel.namelist()):
+        source = _read_text(wheel, _BUILD_INFO).decode("utf-8", "replace")
     values = {}
     line = re.compile(r"^(\w+) = (?:collections\.OrderedDict)?(.+)$", re.MULTILINE)
     for key, text in line.findall(source):
