@@ -67,7 +67,9 @@ def load_matrix(path: Path) -> Matrix:
         faults += _find_alias_faults(matrix)
         faults += _find_upstream_faults(matrix, project.keyrings)
     if matrix is None or faults:
-        raise InputError(f"{document.reject(faults)}{version_note(path.parent)}")
+        error = document.reject(faults)
+        note = version_note(path.parent)
+        raise InputError(f"{error}{note}")
     return matrix
 
 
@@ -85,7 +87,8 @@ def _find_broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 -
         for at, value in _find_names(document, pattern):
             without = pattern[-1] == "horovod" and value == NONE
             if f"{prefix}{value}" not in known and not without:
-                listed = ", ".join(name for name in known if name.startswith(prefix)) or "none"
+                names = [name for name in known if name.startswith(prefix)]
+                listed = ", ".join(names) or "none"
                 message = f"no {kind} {prefix + value!r} in the matrix; there are: {listed}"
                 yield Fault(at, message)
 
@@ -107,9 +110,11 @@ def _find_values(
     if not pattern:
         yield at, value
     elif isinstance(value, dict | list):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            if pattern[0] in {"*", key}:
-                yield from _find_values(inner, pattern[1:], (*at, key))
+        first, rest = pattern[0], pattern[1:]
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in items:
+            if first in {"*", key}:
+                yield from _find_values(inner, rest, (*at, key))
 
 
 def _find_image_faults(matrix: Matrix) -> Iterator[Fault]:
@@ -124,14 +129,16 @@ def _find_image_faults(matrix: Matrix) -> Iterator[Fault]:
             except LookupError as error:
                 yield Fault(("images", index), f"{error} (for the {variant} variant)")
                 continue
-            if first.setdefault(name, index) != index or variant in row.variants[:place]:
+            is_repeated = variant in row.variants[:place]
+            if first.setdefault(name, index) != index or is_repeated:
                 message = f"{name} is already image {first[name] + 1} of the list"
                 yield Fault(("images", index), message)
 
 
 def _find_default_faults(matrix: Matrix) -> Iterator[Fault]:
     """Yield the default TensorFlow if no row has it, neither as its minor nor as its release."""
-    version, releases = matrix.defaults.tensorflow, [row.tensorflow for row in matrix.images]
+    version = matrix.defaults.tensorflow
+    releases = [row.tensorflow for row in matrix.images]
     minors = dict.fromkeys(map(minor_of, releases))
     if version and version not in {*releases, *minors}:
         listed = ", ".join(minors)
@@ -146,7 +153,8 @@ def _find_upstream_faults(matrix: Matrix, keyrings: Path) -> Iterator[Fault]:
         if matrix.operating_systems[name].nvidia is None:
             message = f"missing key 'nvidia', NVIDIA's name of {name}: it has GPU images"
             yield Fault(("operating_systems", name), message)
-    for name in dict.fromkeys(NVIDIA.values()) if systems else ():
+    needed = dict.fromkeys(NVIDIA.values()) if systems else {}
+    for name in needed:
         upstream = matrix.upstreams.get(name)
         if upstream is None or upstream.url is None or upstream.keyring is None:
             message = f"upstreams.{name} needs a url and a keyring: there are GPU images"
@@ -172,5 +180,6 @@ def _find_alias_faults(matrix: Matrix) -> Iterator[Fault]:
     seen = {image.name: image.name for image in all_images(matrix)}
     for name, aliases in matrix.aliases.items():
         for index, alias in enumerate(aliases):
-            if (owner := seen.setdefault(normalize_alias(alias), name)) != name:
+            owner = seen.setdefault(normalize_alias(alias), name)
+            if owner != name:
                 yield Fault(("aliases", name, index), f"{alias!r} is {owner} already")

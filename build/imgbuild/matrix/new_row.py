@@ -60,7 +60,9 @@ class NewRow:
         """The cuDNN that the nearest GPU wheel was compiled with; None for a CPU row."""
         releases = self.matrix.tensorflow.items()
         known = {name: release.cudnn for name, release in releases if release.cudnn}
-        return known[_nearest(known, self.version)] if "gpu" in self.variants and known else None
+        if "gpu" not in self.variants or not known:
+            return None
+        return known[_nearest(known, self.version)]
 
     @property
     def horovod(self) -> str:
@@ -87,29 +89,30 @@ class NewRow:
         document = read_document(self.path)
         lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
         old, new = self.like.tensorflow, self.version
+        named = re.compile(rf"\btensorflow: {re.escape(old)}(?![\d.])")
         edits: list[tuple[slice, str]] = []
         for number, row in enumerate(self.matrix.images):
             place = _lines_of(lines, document.marks, ("images", number))
             text = "".join(lines[place])
-            changed = re.sub(
-                rf"\btensorflow: {re.escape(old)}(?![\d.])", f"tensorflow: {new}", text
-            )
+            changed = named.sub(f"tensorflow: {new}", text)
             if self._is_replaced(row):
                 edits.append((place, changed))
             elif row is self.like and not self.replaces:
-                edits.append((slice(place.stop, place.stop), self._copy_row(changed)))
+                after = slice(place.stop, place.stop)
+                edits.append((after, self._copy_row(changed)))
         if new not in self.matrix.tensorflow:
             before = _nearest(self.matrix.tensorflow, new)
             place = _lines_of(lines, document.marks, ("tensorflow", before))
             at = place.stop if parse_numbers(before) < parse_numbers(new) else place.start
-            edits.append((slice(at, at), self._release(beside, distributions)))
+            release = self._release(beside, distributions)
+            edits.append((slice(at, at), release))
         kept = {row.tensorflow for row in self.matrix.images if not self._is_replaced(row)}
         if self.replaces and old not in kept:
-            edits.append((_lines_of(lines, document.marks, ("tensorflow", old)), ""))
+            place = _lines_of(lines, document.marks, ("tensorflow", old))
+            edits.append((place, ""))
         # From the end, and what is replaced before what is put in front of it.
-        for place, text in sorted(
-            edits, key=lambda edit: (edit[0].start, edit[0].stop), reverse=True
-        ):
+        edits.sort(key=lambda edit: (edit[0].start, edit[0].stop), reverse=True)
+        for place, text in edits:
             lines[place] = [text]
         return "".join(lines)
 
@@ -118,7 +121,8 @@ class NewRow:
         return self.replaces and same
 
     def _copy_row(self, row: str) -> str:
-        row = re.sub(r"variants: \[[^]]*\]", f"variants: [{', '.join(self.variants)}]", row)
+        variants = ", ".join(self.variants)
+        row = re.sub(r"variants: \[[^]]*\]", f"variants: [{variants}]", row)
         if self.horovod != self.like.horovod.version:
             row = re.sub(r"horovod: (\{[^}]*\}|[^,}\s]+)", f"horovod: {self.horovod}", row)
         return _BUDGET.sub("", row)
@@ -138,8 +142,11 @@ def new_row(
     InputError: the stack has it, or a newer one of its minor version, or there is no such stack.
     """
     stack = stack or matrix.defaults.stack
-    usual = (row for row in matrix.images if row.mpi is None and not row.without_horovod)
-    rows = [row for row in usual if row.stack == stack]
+    rows = []
+    for row in matrix.images:
+        is_usual = row.mpi is None and not row.without_horovod
+        if is_usual and row.stack == stack:
+            rows.append(row)
     if not rows:
         listed = ", ".join(matrix.stacks)
         raise InputError(f"--stack {stack!r}: no such stack with a row. There are: {listed}.")
@@ -153,7 +160,8 @@ def new_row(
             "stack has one release of each minor version: change its row by hand if you want the "
             "older one."
         )
-    like = by_version[same[0] if same else _nearest(by_version, version)]
+    nearest = same[0] if same else _nearest(by_version, version)
+    like = by_version[nearest]
     if same and variants and {*variants} != {*like.variants}:
         raise InputError(
             f"TensorFlow {version} takes the place of {like.tensorflow} on {stack}, with its "
@@ -165,7 +173,9 @@ def new_row(
 def _nearest(versions: Mapping[str, object], version: str) -> str:
     """Return the next older release, else the oldest."""
     older = [known for known in versions if parse_numbers(known) < parse_numbers(version)]
-    return max(older, key=parse_numbers) if older else min(versions, key=parse_numbers)
+    if older:
+        return max(older, key=parse_numbers)
+    return min(versions, key=parse_numbers)
 
 
 def _lines_of(
@@ -174,6 +184,7 @@ def _lines_of(
     """Return the lines of an entry of a list or a table, without comments before the next one."""
     start, column = marks[entry]
     if isinstance(entry[-1], int):  # behind the hyphen
-        column = len(lines[start - 1]) - len(lines[start - 1].lstrip()) + 1
+        line = lines[start - 1]
+        column = len(line) - len(line.lstrip()) + 1
     inside = takewhile(lambda line: line[:column].isspace() and line.strip(), lines[start:])
     return slice(start - 1, start + len([*inside]))

@@ -63,7 +63,8 @@ def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]
                 "An image's name, as argument or with --name, cannot be combined with --tf, --cpu, "
                 "--gpu, --stack, --mpi or --all."
             )
-        names = {find_image(matrix, name).name for name in dict.fromkeys(selection.names)}
+        named = [find_image(matrix, name) for name in dict.fromkeys(selection.names)]
+        names = {image.name for image in named}
         return tuple(image for image in images if image.name in names)
     _check_options(images, matrix, selection)
     return _match_images(images, matrix, selection)
@@ -80,8 +81,9 @@ def _check_options(images: tuple["Image", ...], matrix: "Matrix", selection: Sel
             message = f"--tf {version!r}: no such TensorFlow in the matrix"
             raise InputError(f"{message}. Nearest: {nearest}; `imgbuild list` has them all.")
     flavours = sorted({image.mpi.flavour for image in images})
-    options = ((selection.stack, "--stack", [*matrix.stacks]), (selection.mpi, "--mpi", flavours))
-    for value, option, known in options:
+    stack_option = (selection.stack, "--stack", [*matrix.stacks])
+    mpi_option = (selection.mpi, "--mpi", flavours)
+    for value, option, known in (stack_option, mpi_option):
         if value is not None and value not in known:
             raise InputError(f"{option} {value!r}: there is none; give {' or '.join(known)}.")
 
@@ -106,16 +108,15 @@ def _match_images(
     variants: Sequence[str | None] = ["cpu"] * selection.cpu + ["gpu"] * selection.gpu
     names: set[str] = set()
     for version, variant in product(versions, variants or [None]):
-        of_version = [
-            image for image in images if version in {None, LATEST, image.minor, image.tensorflow}
-        ]
-        fitting = [
-            image
-            for image in of_version
-            if variant in {None, image.variant}
-            and selection.stack in {None, image.stack}
-            and selection.mpi in {None, image.mpi.flavour}
-        ]
+        of_version = []
+        fitting = []
+        for image in images:
+            if version not in {None, LATEST, image.minor, image.tensorflow}:
+                continue
+            of_version.append(image)
+            has_options = _has_options(image, selection)
+            if has_options and variant in {None, image.variant}:
+                fitting.append(image)
         if not fitting:
             raise _no_image_error(selection, version, variant, of_version)
         if version == LATEST:
@@ -124,6 +125,12 @@ def _match_images(
             fitting = default_image(fitting)
         names.update(image.name for image in fitting)
     return tuple(image for image in images if image.name in names)
+
+
+def _has_options(image: "Image", selection: Selection) -> bool:
+    """Return whether an image has the selected stack and MPI."""
+    has_stack = selection.stack in {None, image.stack}
+    return has_stack and selection.mpi in {None, image.mpi.flavour}
 
 
 def newest_images(images: Sequence["Image"]) -> list["Image"]:
@@ -156,12 +163,13 @@ def _no_image_error(
     """Return the error: it names what there is of the version, or of which kinds any image is."""
     pairs = (("", variant), ("stack ", selection.stack), ("mpi ", selection.mpi))
     options = " ".join(f"--{option}{value}" for option, value in pairs if value)
-    kinds = (
-        image.name if version not in {None, LATEST} else image.name.split("-", 2)[2]
-        for image in images
-    )
-    message = f"No image of TensorFlow {version}" if version not in {None, LATEST} else "No image"
-    return InputError(f"{message} fits {options}. There are: {', '.join(dict.fromkeys(kinds))}.")
+    message = f"No image of TensorFlow {version}"
+    kinds = [image.name for image in images]
+    if version in {None, LATEST}:
+        message = "No image"
+        kinds = [name.split("-", 2)[2] for name in kinds]
+    listed = ", ".join(dict.fromkeys(kinds))
+    return InputError(f"{message} fits {options}. There are: {listed}.")
 
 
 def find_image(matrix: "Matrix", text: str) -> "Image":
@@ -180,7 +188,8 @@ def find_image(matrix: "Matrix", text: str) -> "Image":
             return image
         if normalize_alias(text) in map(normalize_alias, image.aliases):
             return image
-    short_form, known = _SHORT.fullmatch(text), parse_known_name(text)
+    short_form = _SHORT.fullmatch(text)
+    known = parse_known_name(text)
     version, variant = short_form.groups() if short_form else known or ("", None)
     minors = {LATEST, *(image.minor for image in family)}
     if short_form or version in minors:
@@ -195,8 +204,9 @@ def find_image(matrix: "Matrix", text: str) -> "Image":
     if known:  # of another version: first the images whose version is nearest
         images = [image for image in family if variant in {None, image.variant}]
         minor = _nearest(version, [image.minor for image in images])[0]
-        first = default_image([image for image in images if image.minor == minor])[0].name
-        nearest = [first, *(name for name in nearest if name != first)]
+        (default,) = default_image([image for image in images if image.minor == minor])
+        others = [name for name in nearest if name != default.name]
+        nearest = [default.name, *others]
     raise InputError(
         f"{text!r}: no such image in the matrix. Most similar: {', '.join(nearest)}; "
         "`imgbuild list` has them all."
