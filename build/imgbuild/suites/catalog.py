@@ -81,11 +81,12 @@ def read_suites(folder: Path) -> tuple[Suite, ...]:
     # A suite may use all other files, except documentation and what Python leaves.
     others = {path for path in folder.rglob("*") if path.suffix not in {".md", ".pyc"}}
     others.difference_update(files)
-    shared = sorted(
-        f"{path.relative_to(folder)}\0{_sha256(path.read_bytes())}"
-        for path in others
-        if path.is_file()
-    )
+    shared = []
+    for path in others:
+        if path.is_file():
+            content = _sha256(path.read_bytes())
+            shared.append(f"{path.relative_to(folder)}\0{content}")
+    shared.sort()
     digest = _sha256("\n".join(shared).encode())
     return tuple(_read_suite(file, digest) for file in files)
 
@@ -93,15 +94,18 @@ def read_suites(folder: Path) -> tuple[Suite, ...]:
 def _read_suite(file: Path, shared: str) -> Suite:
     data = file.read_bytes()
     text = data.decode("utf-8")
-    proves, needs, since = _PROVES.match(text), _NEEDS.search(text), _SINCE.search(text)
+    proves = _PROVES.match(text)
+    needs = _NEEDS.search(text)
+    since = _SINCE.search(text)
     if needs and needs["text"] is None:
         line = text.count("\n", 0, needs.start()) + 1
         raise InputError(f"{file}:{line}: NEEDS must be a text in quotes.")
+    code = f"{shared}\0{_sha256(data)}"
     return Suite(
         name=file.stem.removeprefix(PREFIX),
         proves=proves[1] if proves else "",
         needs=needs["text"] if needs else None,
-        code=_sha256(f"{shared}\0{_sha256(data)}".encode()),
+        code=_sha256(code.encode()),
         since=since[1] if since else "0",
         with_mpi=_WITH_MPI.search(text) is not None,
         of_extensions=_OF_EXTENSIONS.search(text) is not None,
@@ -140,8 +144,10 @@ def group_suites(folder: Path, names: Sequence[str]) -> list[tuple[str, ...]]:
         text = (folder / f"{PREFIX}{name}.py").read_text("utf-8")
         if match := _LASTS.search(text):
             seconds[name] = int(match[1])
+    groups = []
     short = tuple(name for name in names if name not in seconds)
-    groups = [short] if short else []
+    if short:
+        groups.append(short)
     long = sorted(seconds, key=lambda name: seconds[name], reverse=True)
     return [*groups, *((name,) for name in long)]
 
@@ -152,11 +158,16 @@ def suite_keys(suites: Iterable[Suite], expected: Mapping[str, Any]) -> dict[str
     That is the suite's code, what all suites share, and what is expected of the image.
     """
     text = json.dumps(expected, sort_keys=True)
-    return {suite.name: _sha256(f"{suite.code}\0{text}".encode()) for suite in suites}
+    keys = {}
+    for suite in suites:
+        whole = f"{suite.code}\0{text}"
+        keys[suite.name] = _sha256(whole.encode())
+    return keys
 
 
 def code_digest(folder: Path) -> str:
-    return _sha256("\n".join(suite.code for suite in read_suites(folder)).encode())
+    codes = [suite.code for suite in read_suites(folder)]
+    return _sha256("\n".join(codes).encode())
 
 
 def _sha256(data: bytes) -> str:

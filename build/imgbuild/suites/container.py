@@ -149,7 +149,8 @@ def _start_container(target: TestTarget, engine: Engine) -> StartedContainer:
     start = partial(engine.start, target.image_id, command=_SLEEP, labels=labels)
     if target.variant == "cpu":
         return StartedContainer(start())
-    refusal, gpus = "the engine offers none to containers", engine.version().gpus
+    refusal = "the engine offers none to containers"
+    gpus = engine.version().gpus
     if gpus:
         try:
             container = start(gpus=gpus, shm_bytes=SHARED_MEMORY)
@@ -166,10 +167,14 @@ def gpu_fingerprint(engine: Engine) -> str | None:
     """
     if engine.version().gpus is None:
         return None
-    if not (engine.host or DEFAULT_HOST).startswith("unix://") or not DRIVER_VERSION.is_file():
+    host = engine.host or DEFAULT_HOST
+    if not host.startswith("unix://") or not DRIVER_VERSION.is_file():
         return ""
     listed = run(["nvidia-smi", "-L"], timeout=PROGRAM_SECONDS)  # with the parts of divided GPUs
-    return sha256(f"{DRIVER_VERSION.read_text()}{listed.output}".encode()) if listed.ok else ""
+    if not listed.ok:
+        return ""
+    text = f"{DRIVER_VERSION.read_text()}{listed.output}"
+    return sha256(text.encode())
 
 
 def _copy_stub(engine: Engine, container: str, export: ExportStub) -> None:
@@ -295,7 +300,9 @@ def ask_image(
 
 def docker_exec(host: str | None, container: str, command: Sequence[str]) -> str:
     """Return what a command prints in a container, run by the docker client as the suites' are."""
-    environment = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
+    environment = dict(os.environ)
+    if host:
+        environment["DOCKER_HOST"] = host
     ran = run(["docker", "exec", container, *command], timeout=PROGRAM_SECONDS, env=environment)
     if ran.code == TIMED_OUT:
         raise CheckFailedError(

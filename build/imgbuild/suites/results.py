@@ -71,7 +71,8 @@ class Check(BaseModel):
             message = takewhile(lambda line: not line.startswith("assert "), lines)
             lines = [line.removeprefix(_ASSERTED) for line in message]
         lines = [*takewhile(lambda line: line != _COMMAND, lines)]
-        first, errors = "".join(lines[:1]), [line for line in lines if "error" in line.lower()]
+        first = "".join(lines[:1])
+        errors = [line for line in lines if "error" in line.lower()]
         if errors and errors[-1] not in first:
             lines = [shorten(first, REASON_LENGTH // 2), "…", errors[-1]]
         lines = [*takewhile(lambda line: not line.startswith(_OUTPUT), lines)]
@@ -222,14 +223,16 @@ def suite_byproducts(
     results: Mapping[str, SuiteResult], codes: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Return what a provenance says of suites: their results, and the sha256 of their code."""
-    return [
-        {
+    byproducts = []
+    for suite, result in sorted(results.items()):
+        code = codes[suite].removeprefix("sha256:")
+        byproduct = {
             "name": f"{_BYPRODUCT}{suite}",
-            "digest": {"sha256": codes[suite].removeprefix("sha256:")},
+            "digest": {"sha256": code},
             "annotations": result.as_json(),
         }
-        for suite, result in sorted(results.items())
-    ]
+        byproducts.append(byproduct)
+    return byproducts
 
 
 def attested_suites(predicates: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -284,7 +287,9 @@ class Report:
     def problems(self) -> list[str]:
         """Why it may not be tagged: a sentence per suite, and what to do if only time ran out."""
         lines = [f"{suite.suite}: {suite.problem}" for suite in self.suites if not suite.ok]
-        return [*lines, *([RUN_AGAIN] if self.verdict is Outcome.TIMED_OUT else [])]
+        if self.verdict is Outcome.TIMED_OUT:
+            lines.append(RUN_AGAIN)
+        return lines
 
     @property
     def lacks_gpu(self) -> bool:

@@ -102,7 +102,8 @@ class CheckStream:
         self.expected += event.get("checks", 0)
         self.finished = self.finished or "ended" in event
         if "outcome" in event:
-            check = Check(test=strip_container(event["test"]), message=event.get("message", ""))
+            test = strip_container(event["test"])
+            check = Check(test=test, message=event.get("message", ""))
             self._add(event["suite"], event["outcome"], check, event["seconds"])
         if event.get("begins", self.suite) != self.suite:
             self.suite = event["begins"]
@@ -176,7 +177,8 @@ def run_suites(target: TestTarget, suites: tuple[str, ...], session: TestSession
         work_folder("suites") as folder,
     ):
         expect = folder / "expect.json"
-        expect.write_text(json.dumps(target.expected), encoding="utf-8")
+        expected = json.dumps(target.expected)
+        expect.write_text(expected, encoding="utf-8")
         command = _pytest_command(target, session, container, expect)
 
         def run_group(group: tuple[str, ...]) -> list[SuiteResult]:
@@ -247,17 +249,14 @@ def _run_group(
     """Run suites in one pytest when there is a slot; return its exit code as `call_pytest`."""
     name = group[0]
     tests = [str(session.project.suites / f"{PREFIX}{suite}.py") for suite in group]
+    whole_command = [*command, f"--junitxml={folder / name}.xml", *tests]
+    files = (folder / f"{name}.txt", folder / name)
+    host, stop = session.engine.host, session.stop
     code = None
     with session.slots:
-        if not session.stop.is_set():
-            code = call_pytest(
-                [*command, f"--junitxml={folder / name}.xml", *tests],
-                session.engine.host,
-                (folder / f"{name}.txt", folder / name),
-                stream.read,
-                session.stop,
-            )
-    if session.stop.is_set():
+        if not stop.is_set():
+            code = call_pytest(whole_command, host, files, stream.read, stop)
+    if stop.is_set():
         raise CancelledError
     return code
 
@@ -287,18 +286,18 @@ def call_pytest(
     """
     end = time.monotonic() + TIMEOUT_SECONDS
     code: int | None = None
+    output_path, results_path = files
     with (
-        files[0].open("w", encoding="utf-8") as output,
-        files[1].open("w", encoding="utf-8") as results,
-        files[1].open(encoding="utf-8", errors="replace") as written,
+        output_path.open("w", encoding="utf-8") as output,
+        results_path.open("w", encoding="utf-8") as results,
+        results_path.open(encoding="utf-8", errors="replace") as written,
     ):
-        environment = {
-            **os.environ,
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            VARIABLE: str(results.fileno()),
-            **({"DOCKER_HOST": host} if host else {}),
-        }
+        environment = dict(os.environ)
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+        environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        environment[VARIABLE] = str(results.fileno())
+        if host:
+            environment["DOCKER_HOST"] = host
         # SIGTERM goes to pytest alone: it needs its docker clients to remove what there is.
         with process.start(
             command,

@@ -69,8 +69,10 @@ class ReportStore:
         """
         results = self._current(image_id, keys)
         lacking = results.get(NEEDS_GPU)
-        if gpus is not None and lacking and lacking.skipped and gpus != (lacking.gpus or None):
-            del results[NEEDS_GPU]
+        if gpus is not None and lacking and lacking.skipped:
+            is_same = gpus == (lacking.gpus or None)
+            if not is_same:
+                del results[NEEDS_GPU]
         return {suite: result for suite, result in results.items() if result.ok}
 
     def verdict(
@@ -80,8 +82,10 @@ class ReportStore:
         results = self._current(image_id, keys)
         if any(result.verdict == Outcome.FAILED for result in results.values()):
             return Outcome.FAILED
-        whole = self.passed(image_id, keys, gpus=gpus).keys() == keys.keys()
-        return Outcome.PASSED if keys and whole else Outcome.UNKNOWN
+        passed = self.passed(image_id, keys, gpus=gpus)
+        if keys and passed.keys() == keys.keys():
+            return Outcome.PASSED
+        return Outcome.UNKNOWN
 
     def was_to_test(self, image_id: str) -> bool:
         """Return whether this machine was to test the image, even if its file is damaged."""
@@ -94,12 +98,13 @@ class ReportStore:
         out, so their suites run again.
         """
         entries = self._read(image_id).get("suites")
-        results = read_results(entries) if isinstance(entries, dict) else {}
-        return {
-            suite: result
-            for suite, result in results.items()
-            if result.found is None or result.signed_by
-        }
+        if not isinstance(entries, dict):
+            return {}
+        results = read_results(entries)
+        for suite, result in [*results.items()]:
+            if result.found is not None and not result.signed_by:
+                del results[suite]
+        return results
 
     def import_results(  # noqa: PLR0913 - what was found, and of whom
         self,
@@ -118,11 +123,14 @@ class ReportStore:
         that this machine is to test the image, and if so, ``built`` it, with how much work.
         """
         origin = {"found": found, "signed_by": signed_by}
-        theirs = {suite: result.model_copy(update=origin) for suite, result in results.items()}
-        made: dict[str, object] = {"built": True, "seconds": seconds} if built else {}
+        kept = {suite: result.model_copy(update=origin) for suite, result in results.items()}
+        kept |= self.results(image_id)
+        made: dict[str, object] = {}
+        if built:
+            made = {"built": True, "seconds": seconds}
         if signed_by:
             made["signed_by"] = signed_by
-        self._write(image_id, {**theirs, **self.results(image_id)}, **made)
+        self._write(image_id, kept, **made)
 
     def was_built_here(self, image_id: str) -> bool:
         """Return whether this machine is known to have built the image: labels can be forged."""
@@ -167,8 +175,9 @@ class ReportStore:
 
     def extension(self, image_id: str) -> "RecordedExtension | None":
         """Return what `record_extension` kept of an image; None if that is nothing."""
+        recorded = self._read(image_id).get("extension")
         try:
-            return _EXTENSION.validate_python(self._read(image_id).get("extension"))
+            return _EXTENSION.validate_python(recorded)
         except ValueError:
             return None
 
@@ -201,15 +210,17 @@ class ReportStore:
     def work_seconds(self, image_id: str) -> float:
         """Return the sum of the times of the steps that built the image here; 0 if unknown."""
         seconds = self._read(image_id).get("seconds")
-        return seconds if isinstance(seconds, float) and 0 <= seconds < LONGEST else 0.0
+        if isinstance(seconds, float) and 0 <= seconds < LONGEST:
+            return seconds
+        return 0.0
 
     def _current(self, image_id: str, keys: Mapping[str, str]) -> dict[str, SuiteResult]:
         """Return the results of suites in the form that the keys are of."""
-        return {
-            suite: result
-            for suite, result in self.results(image_id).items()
-            if result.before and result.key == keys.get(suite)
-        }
+        current = self.results(image_id)
+        for suite, result in [*current.items()]:
+            if not result.before or result.key != keys.get(suite):
+                del current[suite]
+        return current
 
     def _read(self, image_id: str) -> dict[str, Any]:
         try:
@@ -221,7 +232,9 @@ class ReportStore:
     def _write(self, image_id: str, results: Mapping[str, SuiteResult], **made: object) -> None:
         suites = {suite: result.as_json() for suite, result in results.items()}
         document = {**self._read(image_id), "image_id": image_id, **made, "suites": suites}
-        write_text(self._path(image_id), json.dumps(document, indent=2) + "\n")
+        text = json.dumps(document, indent=2)
+        write_text(self._path(image_id), f"{text}\n")
 
     def _path(self, image_id: str) -> Path:
-        return self.folder / f"{image_id.removeprefix('sha256:')}.json"
+        name = image_id.removeprefix("sha256:")
+        return self.folder / f"{name}.json"
