@@ -57,9 +57,13 @@ def describe_changes(changes: Iterable[Change]) -> str:
         else:
             groups.append(f"{change.input} {change.arrow}")
     for lock, (first, *more) in packages.items():
-        groups.append(f"{lock}: {first}" + (f" (+{len(more)} more)" if more else ""))
+        group = f"{lock}: {first}"
+        if more:
+            group += f" (+{len(more)} more)"
+        groups.append(group)
     if stages:
-        groups.append(f"Dockerfile: stage{'s' if len(stages) > 1 else ''} {', '.join(stages)}")
+        word = "stages" if len(stages) > 1 else "stage"
+        groups.append(f"Dockerfile: {word} {', '.join(stages)}")
     return "; ".join(groups)
 
 
@@ -91,14 +95,17 @@ def _compare_parts(old: Mapping[str, str] | None, new: Mapping[str, str]) -> Ite
     for name in sorted({*old, *new}, key=lambda name: (name.startswith(STAGE), name)):
         # A lock's layers follow from its packages; the stage that mounts another one is named, too.
         packages = name.endswith(PACKAGES) and not name.startswith(STAGE)
-        if packages or name.startswith(f"locks/{FOLDER}/") or old.get(name) == new.get(name):
+        if packages or name.startswith(f"locks/{FOLDER}/"):
+            continue
+        if old.get(name) == new.get(name):
             continue
         # Of a lock, its packages; none of them differ where only hashes or comments do.
         before = _parse_packages(old.get(name + PACKAGES, ""))
         after = _parse_packages(new.get(name + PACKAGES, ""))
         changed = [*_compare(before, after, f"{name}: ")]
-        # A download is named without its context.
-        shown = DOWNLOAD + name.rpartition("/")[2] if name.startswith(DOWNLOAD) else name
+        shown = name
+        if name.startswith(DOWNLOAD):  # without its context
+            shown = DOWNLOAD + name.rpartition("/")[2]
         yield from changed or [Change(shown, old.get(name), new.get(name))]
 
 

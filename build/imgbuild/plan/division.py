@@ -44,7 +44,11 @@ def estimate_works(
     known = [work for work in works if earlier.get(work.name)]
     measured = sum(earlier[work.name] for work in known)
     scale = measured / sum(work.seconds for work in known) if known else 1.0
-    return [_rescale(work, earlier.get(work.name) or work.seconds * scale) for work in works]
+    rescaled = []
+    for work in works:
+        seconds = earlier.get(work.name) or work.seconds * scale
+        rescaled.append(_rescale(work, seconds))
+    return rescaled
 
 
 def _rescale(work: Work, seconds: float) -> Work:
@@ -61,9 +65,12 @@ def _estimate_work(image: Image, project: Project) -> Work:
         text = f"{image.version_of('python')}\n{stages[stage].text}"
         shared[sha256(text.encode())] = SHARED_STAGES[stage]
     version = image.keys.get("horovod")
-    horovod = HOROVOD.get(minor_of(version), HOROVOD_NEWER) if version else 0
-    gpu = image.variant == "gpu"
-    own = CUDA + HOROVOD_GPU + SUITES_GPU if gpu else horovod + SUITES
+    if image.variant == "gpu":
+        own = CUDA + HOROVOD_GPU + SUITES_GPU
+    elif version:
+        own = HOROVOD.get(minor_of(version), HOROVOD_NEWER) + SUITES
+    else:
+        own = SUITES
     return Work(image.name, SYSTEM + TENSORFLOW + EXPORT + own, shared)
 
 
@@ -89,13 +96,15 @@ def divide(works: Iterable[Work], count: int) -> list[list[Work]]:
     least, since stages are done there; of equal runners to an empty one, else to the busiest. None
     may be busy for longer than a limit, the smallest that suffices. Their order changes nothing.
     """
-    works, total = list(works), defaultdict[str, float](float)
+    works = list(works)
+    total: defaultdict[str, float] = defaultdict(float)
     for work in works:
         for stage in work.shared:
             total[stage] += work.seconds
 
     def order(work: Work) -> tuple[list[tuple[float, str]], float, str]:
-        return sorted((-total[stage], stage) for stage in work.shared), -work.seconds, work.name
+        stages = sorted((-total[stage], stage) for stage in work.shared)
+        return stages, -work.seconds, work.name
 
     works.sort(key=order)
     limit = lower_bound(works, count)
