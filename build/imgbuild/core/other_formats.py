@@ -85,11 +85,11 @@ def is_conda_file(text: str) -> bool:
 def require_requirements(path: Path, text: str) -> None:
     """Raise InputError if a text is of another tool's form, with the command that converts it."""
     if is_conda_file(text):
-        what, way = "a file of conda", f"give it as --conda-file {path}"
-    else:
-        what, way = next(
-            ((name, way) for form, name, way in _FORMATS if form.search(text)), ("", "")
-        )
-        what = f"a {what}" if what else ""
-    if what:
-        raise InputError(f"{path}: this is {what}, not a requirements file of pip: {way}.")
+        raise _wrong_format(path, "file of conda", f"give it as --conda-file {path}")
+    for form, name, way in _FORMATS:
+        if form.search(text):
+            raise _wrong_format(path, name, way)
+
+
+def _wrong_format(path: Path, name: str, way: str) -> InputError:
+    return InputError(f"{path}: this is a {name}, not a requirements file of pip: {way}.")

@@ -69,7 +69,8 @@ class Document:
         ordered = sorted(faults, key=lambda fault: self._mark(fault.location))
         lines = [f"{self.position(fault.location)}: {fault.message}" for fault in ordered[:_NAMED]]
         count = count_text(len(faults), "fault")
-        count += f", the first {_NAMED} of them above" if len(faults) > _NAMED else ""
+        if len(faults) > _NAMED:
+            count += f", the first {_NAMED} of them above"
         return InputError("\n".join([*lines, f"{self.path}: {count}; nothing was done."]))
 
     def _mark(self, location: Location) -> tuple[int, int]:
@@ -146,7 +147,8 @@ def read_document(path: Path) -> Document:
         node = yaml.compose(text, Loader=_ShallowLoader)
         document.value = {} if node is None else document.plain(node)
     except yaml.MarkedYAMLError as error:
-        mark, what = error.problem_mark or error.context_mark, error.problem or error.context
+        mark = error.problem_mark or error.context_mark
+        what = error.problem or error.context
         place = f"{path.name}:{mark.line + 1}:{mark.column + 1}" if mark else path.name
         raise InputError(f"{place}: not YAML as imgbuild reads it: {what}.") from error
     except yaml.YAMLError as error:
@@ -215,13 +217,15 @@ def _is_consequence(item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
 def _explain(document: Document, model: type[BaseModel], item: dict[str, Any]) -> Fault:
     """Return pydantic's finding in this project's words."""
     kind, path, got = item["type"], item["loc"], item["input"]
-    name = str(path[-1]) if path else "the document"
-    name = "an entry" if path and isinstance(path[-1], int) else name
+    name = "the document"
+    if path:
+        name = "an entry" if isinstance(path[-1], int) else str(path[-1])
     location: Location = ()
     for part in path:  # without what pydantic adds: tags of unions, ``[key]``
         if (*location, part) in document.marks:
             location = (*location, part)
-    said, context = _WORDS.get(kind), item.get("ctx", {})
+    said = _WORDS.get(kind)
+    context = item.get("ctx", {})
     if kind == "union_tag_not_found":  # named as 'source' | 'from': the model's and the file's
         message = f"missing key {context['discriminator'].rpartition(' ')[2]}"
     elif kind == "extra_forbidden":
