@@ -1,13 +1,13 @@
 """``imgbuild test``: run the suites in built images."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
 from imgbuild.cli.options import flag, info, option, print_result, select, takes_selection
-from imgbuild.core.errors import CheckFailedError, InputError
+from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError
 from imgbuild.core.project import Project
 from imgbuild.core.text import align_rows
 from imgbuild.matrix.selection import Selection
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from imgbuild.suites.catalog import Suite
     from imgbuild.suites.container import TestTarget
     from imgbuild.suites.results import Report
-    from imgbuild.suites.session import TestRun
 
 
 @takes_selection()
@@ -51,7 +50,7 @@ def test(
     from imgbuild.suites.catalog import choose_suites, read_suites
     from imgbuild.suites.container import remove_leftovers, require_docker_client
     from imgbuild.suites.expectation import known_facts
-    from imgbuild.suites.session import run_targets
+    from imgbuild.suites.session import SUMMARY, run_targets
 
     if list_suites:
         suites = read_suites(checkout.suites)
@@ -77,10 +76,10 @@ def test(
         session = replace(
             context.test_session, suites=suite_names, rerun=rerun, fail_fast=fail_fast
         )
-        run = run_targets(targets, session, jobs)
-    lines = (report_lines(run.reports, run.not_begun), f"Summary: {run.summary}")
-    print_result([report.as_json() for report in run.reports], lines, as_json=as_json)
-    raise_failures(run, require_gpu=require_gpu)
+        reports, errors, not_begun = run_targets(targets, session, jobs)
+    lines = (report_lines(reports, not_begun), f"Summary: {session.reports / SUMMARY}")
+    print_result([report.as_json() for report in reports], lines, as_json=as_json)
+    raise_failures(reports, errors, not_begun, require_gpu=require_gpu)
 
 
 def _images_by_label(project: Project, reference: str) -> "tuple[Image, ...]":
@@ -118,15 +117,21 @@ def expected_target(
     return replace(target, expected=expected)
 
 
-def raise_failures(run: "TestRun", *, require_gpu: bool) -> None:
+def raise_failures(
+    reports: "Sequence[Report]",
+    errors: Mapping[str, ImgbuildError],
+    not_begun: Sequence[str],
+    *,
+    require_gpu: bool,
+) -> None:
     """Raise `CheckFailedError` if a check failed, none was made, or an image was not tested."""
     from imgbuild.core.outcome import Outcome
     from imgbuild.suites.results import NEEDS_GPU, RUN_AGAIN
 
-    if len(run.errors) == 1 and not run.reports and not run.not_begun:
-        raise next(iter(run.errors.values()))
+    if len(errors) == 1 and not reports and not not_begun:
+        raise next(iter(errors.values()))
     bad = []
-    for report in run.reports:
+    for report in reports:
         failed = report.verdict in {Outcome.FAILED, Outcome.TIMED_OUT, Outcome.SKIPPED}
         if failed or (require_gpu and report.lacks_gpu):
             bad.append(report)
@@ -135,8 +140,8 @@ def raise_failures(run: "TestRun", *, require_gpu: bool) -> None:
         lines += failure_lines(report)
     if bad and all(report.verdict is Outcome.TIMED_OUT for report in bad):
         lines.append(f"{RUN_AGAIN}.")
-    lines += [f"{name}: {error}" for name, error in run.errors.items()]
-    if require_gpu and not lines and not _ran_on_gpu(run.reports):
+    lines += [f"{name}: {error}" for name, error in errors.items()]
+    if require_gpu and not lines and not _ran_on_gpu(reports):
         what = "select this suite and images for GPUs, and add --rerun"
         lines = [f"--require-gpu: suite {NEEDS_GPU} did not run here: {what}"]
     if lines:

@@ -149,8 +149,7 @@ def _start_container(target: TestTarget, engine: Engine) -> StartedContainer:
     start = partial(engine.start, target.image_id, command=_SLEEP, labels=labels)
     if target.variant == "cpu":
         return StartedContainer(start())
-    refusal = "the engine offers none to containers"
-    gpus = engine.version().gpus
+    refusal, gpus = "the engine offers none to containers", engine.version().gpus
     if gpus:
         try:
             container = start(gpus=gpus, shm_bytes=SHARED_MEMORY)

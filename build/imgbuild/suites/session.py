@@ -4,8 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 from imgbuild.core.errors import ImgbuildError
 from imgbuild.core.events import ImageState, Phase
@@ -67,25 +66,13 @@ def report_on(target: TestTarget, session: TestSession) -> Report:
     return report
 
 
-@dataclass(frozen=True)
-class TestRun:
-    """The outcome of each image, in the order of the targets: its report, or why it has none.
-
-    ``not_begun`` are images that came after the first failure, where that ends the run. ``summary``
-    is the file for people.
-    """
-
-    __test__ = False
-
-    reports: list[Report]
-    errors: dict[str, ImgbuildError]
-    not_begun: list[str]
-    summary: Path
-
-
-def run_targets(targets: Sequence[TestTarget], session: TestSession, jobs: int) -> TestRun:
+def run_targets(
+    targets: Sequence[TestTarget], session: TestSession, jobs: int
+) -> tuple[list[Report], dict[str, ImgbuildError], list[str]]:
     """Test all images, ``jobs`` suites at a time; write ``report.json`` and ``summary.md`` of all.
 
+    Return, in the order of the targets, the reports, the errors of images that have none, and the
+    images that came after the first failure, where that ends the run.
     An interrupt ends all of them: pytest removes what its suites started, then the container goes.
     """
 
@@ -104,19 +91,21 @@ def run_targets(targets: Sequence[TestTarget], session: TestSession, jobs: int) 
     stop = session.stop.set
     done = as_completed(test_target, targets, jobs, goes_on=may_continue, stop=stop, grace=None)
     outcomes = {target.name: outcome for target, outcome in done}
-    run = TestRun([], {}, [], session.reports / SUMMARY)
+    reports: list[Report] = []
+    errors: dict[str, ImgbuildError] = {}
+    not_begun: list[str] = []
     for target in targets:
         match outcomes.get(target.name):
             case Report() as report:
-                run.reports.append(report)
+                reports.append(report)
             case ImgbuildError() as error:
-                run.errors[target.name] = error
+                errors[target.name] = error
             case None:
-                run.not_begun.append(target.name)
-    reports = [report.as_json() for report in run.reports]
-    write_text(session.reports / REPORT, json.dumps(reports, indent=2) + "\n")
-    write_text(run.summary, render_summary(run.reports, run.errors))
-    return run
+                not_begun.append(target.name)
+    text = json.dumps([report.as_json() for report in reports], indent=2)
+    write_text(session.reports / REPORT, f"{text}\n")
+    write_text(session.reports / SUMMARY, render_summary(reports, errors))
+    return reports, errors, not_begun
 
 
 def render_summary(reports: Sequence[Report], errors: Mapping[str, ImgbuildError]) -> str:

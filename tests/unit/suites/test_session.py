@@ -21,7 +21,7 @@ from imgbuild.suites import session as session_module
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import Report, SuiteResult
 from imgbuild.suites.runner import TestSession
-from imgbuild.suites.session import TestRun, report_on, run_targets
+from imgbuild.suites.session import report_on, run_targets
 from imgbuild.suites.store import ReportStore
 from support.fake_engine import FakeEngine
 from support.suite_results import changed
@@ -77,9 +77,9 @@ def test_the_first_failure_can_end_a_run(
 
     runs(run)
     session = replace(session, suites=("pins", "horovod"), fail_fast=fail_fast)
-    outcome = run_targets([_target(name) for name in "abcd"], session, 1)
-    assert outcome.reports[0].image == "a"
-    assert outcome.not_begun[-2:] == (["c", "d"] if fail_fast else [])
+    reports, _, not_begun = run_targets([_target(name) for name in "abcd"], session, 1)
+    assert reports[0].image == "a"
+    assert not_begun[-2:] == (["c", "d"] if fail_fast else [])
 
 
 def test_an_image_that_cannot_be_tested_stops_no_other(session: TestSession, runs: Runs) -> None:
@@ -92,11 +92,11 @@ def test_an_image_that_cannot_be_tested_stops_no_other(session: TestSession, run
         return report_of(target.name, PINS)
 
     runs(run)
-    outcome = run_targets([_target(name) for name in "abc"], session, 3)
-    assert [*outcome.errors] == ["a"]
-    assert [report.image for report in outcome.reports] == ["b", "c"]
+    reports, errors, _ = run_targets([_target(name) for name in "abc"], session, 3)
+    assert [*errors] == ["a"]
+    assert [report.image for report in reports] == ["b", "c"]
     written = json.loads((session.reports / "report.json").read_text())
-    assert written == [report.as_json() for report in outcome.reports]
+    assert written == [report.as_json() for report in reports]
     assert written[0] == json.loads((session.reports / "b" / "report.json").read_text())
     assert "`a`: pytest is broken" in (session.reports / "summary.md").read_text()
 
@@ -114,10 +114,10 @@ def test_an_image_that_cannot_be_tested_stops_no_other(session: TestSession, run
     ],
 )
 def test_a_gpu_can_be_required(suites: tuple[SuiteResult, ...], problem: str | None) -> None:
-    run = TestRun([report_of("one", *suites)], {}, [], Path("summary.md"))
-    raise_failures(run, require_gpu=False)
+    reports = [report_of("one", *suites)]
+    raise_failures(reports, {}, [], require_gpu=False)
     if problem is None:
-        raise_failures(run, require_gpu=True)
+        raise_failures(reports, {}, [], require_gpu=True)
         return
     with pytest.raises(CheckFailedError, match=re.escape(problem)):
-        raise_failures(run, require_gpu=True)
+        raise_failures(reports, {}, [], require_gpu=True)
