@@ -19,7 +19,7 @@ from imgbuild.net.repository_client import LARGEST_DOCUMENT, RegistryClient
 from imgbuild.net.signing import TYPES
 from imgbuild.plan.changes import read_parts
 from imgbuild.publish.candidate import PushCandidate
-from imgbuild.publish.extended_candidate import ExtendedCandidate
+from imgbuild.publish.extended_candidate import Candidate, ExtendedCandidate
 from imgbuild.publish.record import Record
 from imgbuild.publish.sbom import SBOM_MEDIA_TYPE
 from imgbuild.suites.catalog import read_suites
@@ -43,7 +43,6 @@ def read_configuration(registry: RegistryClient, manifest: Manifest) -> dict[str
     digest = manifest.config_digest
     what = f"{registry.name}: the configuration of {manifest.digest}"
     document = json_object(registry.blob(digest, LARGEST_DOCUMENT), what)
-    configuration = {name: value for name, value in document.items() if name != "history"}
     rootfs = document.get("rootfs")
     layers = rootfs.get("diff_ids") if isinstance(rootfs, Mapping) else None
     if not isinstance(layers, list) or not isinstance(document.get("config"), Mapping):
@@ -53,7 +52,7 @@ def read_configuration(registry: RegistryClient, manifest: Manifest) -> dict[str
     count = len(manifest.sizes()) - 1
     if len(layers) != count:
         raise DamagedError(f"{what} names {len(layers)} layers, but the manifest has {count}.")
-    return configuration
+    return {name: value for name, value in document.items() if name != "history"}
 
 
 def make_statement(name: str, digest: str, predicate: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,33 +82,24 @@ def make_provenance(  # noqa: PLR0913 - the parts of a predicate
     ``project`` and ``settings`` are what the candidate was approved by: they have its input digest.
     """
     image, labels = candidate.image, candidate.stored.labels
-    return {
-        "buildDefinition": {
-            "buildType": BUILD_TYPE,
-            "externalParameters": {
-                "image": image.name,
-                "variant": image.variant,
-                "row": image.row.model_dump(mode="json"),
-                "pins": candidate.pins,
-                "revision": labels.get(f"{OCI}.revision", ""),
-                "release": record.release,
-                "tags": {"immutable": record.tag, "moving": [*record.moving]},
-            },
-            "internalParameters": {
-                "inputDigest": candidate.input_digest,
-                "substitutes": [*candidate.allowed],
-                "inputs": read_parts(labels) or {},
-                "epoch": image.matrix.epoch,
-                "configuration": configuration,
-                **({"horovodWheel": wheel} if wheel else {}),
-            },
-            "resolvedDependencies": [*_materials(candidate, project, settings)],
-        },
-        "runDetails": {
-            "builder": {"id": labels.get(f"{OCI}.source", LOCAL)},
-            "byproducts": _byproducts(candidate.report, project, sbom),
-        },
+    external = _external_parameters(candidate, record)
+    external["row"] = image.row.model_dump(mode="json")
+    external["revision"] = labels.get(f"{OCI}.revision", "")
+    internal = _internal_parameters(candidate, configuration)
+    internal["inputs"] = read_parts(labels) or {}
+    internal["epoch"] = image.matrix.epoch
+    if wheel:
+        internal["horovodWheel"] = wheel
+    definition = {
+        "buildType": BUILD_TYPE,
+        "externalParameters": external,
+        "internalParameters": internal,
+        "resolvedDependencies": [*_materials(candidate, project, settings)],
     }
+    builder = labels.get(f"{OCI}.source", LOCAL)
+    byproducts = _byproducts(candidate.report, project, sbom)
+    details = {"builder": {"id": builder}, "byproducts": byproducts}
+    return {"buildDefinition": definition, "runDetails": details}
 
 
 def make_extension_provenance(
@@ -124,36 +114,45 @@ def make_extension_provenance(
     ``suitesNotRun`` are suites of the base.
     """
     labels = candidate.stored.labels
-    base = {"name": "base", "uri": labels.get(BASE_NAME, "")}
-    dependencies = [{**base, "digest": _digest(labels.get(BASE_DIGEST, ""))}]
+    digest = _digest(labels.get(BASE_DIGEST, ""))
+    base = {"name": "base", "uri": labels.get(BASE_NAME, ""), "digest": digest}
+    dependencies = [base]
     if candidate.lock:
         dependencies.append({"name": "lock", "digest": _digest(candidate.lock)})
+    external = _external_parameters(candidate, record)
+    external["extends"] = labels.get(EXTENDS, "")
+    external["base"] = candidate.base
+    external["lock"] = candidate.lock
+    external["added"] = labels.get(ADDED, "").split()
+    external["suitesNotRun"] = [*candidate.not_run]
+    definition = {
+        "buildType": EXTENSION_TYPE,
+        "externalParameters": external,
+        "internalParameters": _internal_parameters(candidate, configuration),
+        "resolvedDependencies": dependencies,
+    }
+    byproducts = _byproducts(candidate.report, project, sbom)
+    details = {"builder": {"id": LOCAL}, "byproducts": byproducts}
+    return {"buildDefinition": definition, "runDetails": details}
+
+
+def _external_parameters(candidate: Candidate, record: Record) -> dict[str, Any]:
+    """Return which image was asked for, and as what it is published."""
     return {
-        "buildDefinition": {
-            "buildType": EXTENSION_TYPE,
-            "externalParameters": {
-                "image": candidate.name,
-                "variant": candidate.variant,
-                "pins": candidate.pins,
-                "extends": labels.get(EXTENDS, ""),
-                "base": candidate.base,
-                "lock": candidate.lock,
-                "added": labels.get(ADDED, "").split(),
-                "release": record.release,
-                "tags": {"immutable": record.tag, "moving": [*record.moving]},
-                "suitesNotRun": [*candidate.not_run],
-            },
-            "internalParameters": {
-                "inputDigest": candidate.input_digest,
-                "substitutes": [*candidate.allowed],
-                "configuration": configuration,
-            },
-            "resolvedDependencies": dependencies,
-        },
-        "runDetails": {
-            "builder": {"id": LOCAL},
-            "byproducts": _byproducts(candidate.report, project, sbom),
-        },
+        "image": candidate.name,
+        "variant": candidate.variant,
+        "pins": candidate.pins,
+        "release": record.release,
+        "tags": {"immutable": record.tag, "moving": [*record.moving]},
+    }
+
+
+def _internal_parameters(candidate: Candidate, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was built in, and the image's configuration."""
+    return {
+        "inputDigest": candidate.input_digest,
+        "substitutes": [*candidate.allowed],
+        "configuration": configuration,
     }
 
 
@@ -177,16 +176,19 @@ def _materials(
         site = labels.get(f"{OCI}.source", "")
         place = {"uri": f"git+{site}"} if site else {"name": "revision"}
         yield {**place, "digest": {"gitCommit": revision}}
-    base = {"name": "base", "uri": labels.get(f"{OCI}.base.name", image.os_name)}
-    yield {**base, "digest": _digest(labels[BASE_DIGEST])}
-    locks = (project.locks / name for name in image.lock_names)
-    for file in (dockerfile_path(image, project.dockerfiles), *locks):
-        yield {"name": str(file.relative_to(project.root)), "digest": _digest(file_sha256(file))}
+    base = labels.get(f"{OCI}.base.name", image.os_name)
+    yield {"name": "base", "uri": base, "digest": _digest(labels[BASE_DIGEST])}
+    files = [dockerfile_path(image, project.dockerfiles)]
+    files += [project.locks / name for name in image.lock_names]
+    for file in files:
+        name = str(file.relative_to(project.root))
+        yield {"name": name, "digest": _digest(file_sha256(file))}
     for download in list_downloads(image, project.locks, settings).all:
         yield {"name": download.name, "uri": download.url, "digest": _digest(download.sha256)}
     if source := image.horovod_source:
-        uri = f"pkg:pypi/horovod@{source[0]}"
-        yield {"name": "Horovod", "uri": uri, "digest": _digest(source[1])}
+        version, sha256 = source
+        uri = f"pkg:pypi/horovod@{version}"
+        yield {"name": "Horovod", "uri": uri, "digest": _digest(sha256)}
 
 
 def _digest(value: str) -> dict[str, str]:

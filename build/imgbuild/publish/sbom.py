@@ -90,16 +90,24 @@ def make_sbom(
         )
     family_name = stored.labels.get(NAME)
     image = next((image for image in all_images(matrix) if image.name == family_name), None)
-    origins = find_origins(stored.labels, image, project) if image else {}
+    if image is None:
+        return format_sbom(_sbom_document(stored, contents, installed, {}))
+    origins = find_origins(stored.labels, image, project)
     document = _sbom_document(stored, contents, installed, origins)
-    if image:
-        bounds = _confirmed_bounds(stored.labels, image, project)
-        for component in document["components"]:
-            name = component["name"]
-            if component["purl"].startswith("pkg:pypi/") and canonicalize_name(name) in bounds:
-                versions = bounds[canonicalize_name(name)] or "any"
-                component["properties"] += _properties([(f"{NAMESPACE}:versions", versions)])
+    bounds = _confirmed_bounds(stored.labels, image, project)
+    _add_bounds(document["components"], bounds)
     return format_sbom(document)
+
+
+def _add_bounds(components: Iterable[_Component], bounds: Mapping[str, str]) -> None:
+    """Say in the Python packages which versions they may have in the image."""
+    for component in components:
+        if not component["purl"].startswith("pkg:pypi/"):
+            continue
+        package = canonicalize_name(component["name"])
+        if package in bounds:
+            versions = bounds[package] or "any"
+            component["properties"] += _properties([(f"{NAMESPACE}:versions", versions)])
 
 
 def _confirmed_bounds(labels: Mapping[str, str], image: Image, project: Project) -> dict[str, str]:
@@ -149,28 +157,43 @@ def read_system(document: Mapping[str, Any]) -> str:
 
 def find_origins(labels: Mapping[str, str], image: Image, project: Project) -> Origins:
     """Return where things came from, by those inputs of the checkout that the labels confirm."""
-    said, reader = read_parts(labels) or {}, InputReader(project)
+    said = read_parts(labels) or {}
+    reader = InputReader(project)
     origins: dict[str, Origin] = {}
     for title in ("lock", "MPI lock"):
         name = image.titled_locks.get(title)
         if name and said.get(title) == reader.digest(f"locks/{name}")[:SHORT]:
-            lock, where = read_lock(project.locks / name), f"images/locks/{name}"
-            for package, version in lock.versions.items():
-                purl = package_url(("pypi", package), version)  # of whichever index or mirror
-                origins[f"{package}-{version}"] = _origin(where, purl, *lock.hashes[package])
-    runtime = image.mpi.runtime.replace("==", "-") if image.mpi.origin == "index" else ""
-    if runtime in origins:
-        origins[f"{image.mpi.flavour}-{minor_of(image.mpi.version)}"] = origins[runtime]
+            origins |= _locked_origins(name, project)
+    if image.mpi.origin == "index":
+        runtime = image.mpi.runtime.replace("==", "-")
+        if runtime in origins:
+            program = f"{image.mpi.flavour}-{minor_of(image.mpi.version)}"
+            origins[program] = origins[runtime]
     stage = reader.dockerfile(image).stages.get("horovod-source")
     source = image.horovod_source
     if source and stage and said.get(f"{STAGE}{stage.name}") == stage.digest[:SHORT]:
-        purl, sha256 = package_url(("pypi", "horovod"), source[0]), source[1]
-        origins[f"horovod-{image.version_of('horovod')}"] = _origin(_COMPILED, purl, sha256)
-    for context, files in list_downloads(image, project.locks, Settings()).contexts.items():
+        version, sha256 = source
+        purl = package_url(("pypi", "horovod"), version)
+        installed = image.version_of("horovod")
+        origins[f"horovod-{installed}"] = _origin(_COMPILED, purl, sha256)
+    downloads = list_downloads(image, project.locks, Settings())
+    for context, files in downloads.contexts.items():
+        how = _COMPILED if context == FILES else "conda"
         for file in files:
             if said.get(f"{DOWNLOAD}{context}/{file.name}") == file.sha256[:SHORT]:
-                how = _COMPILED if context == FILES else "conda"
-                origins[file.name.partition(".tar")[0]] = _origin(how, file.url, file.sha256)
+                package = file.name.partition(".tar")[0]
+                origins[package] = _origin(how, file.url, file.sha256)
+    return origins
+
+
+def _locked_origins(name: str, project: Project) -> dict[str, Origin]:
+    """Return where the packages of a lock came from."""
+    lock = read_lock(project.locks / name)
+    origins: dict[str, Origin] = {}
+    for package, version in lock.versions.items():
+        purl = package_url(("pypi", package), version)  # of whichever index or mirror
+        hashes = lock.hashes[package]
+        origins[f"{package}-{version}"] = _origin(f"images/locks/{name}", purl, *hashes)
     return origins
 
 
@@ -200,16 +223,19 @@ def _sbom_document(
         origin = origins.get(f"{name}-{version}-{build}", ("conda", ()))
         listed.append(_component(("conda", name), version, origin, licence=licence, build=build))
     components = {component["purl"]: component for component in listed}
+    identity = json_sha256([stored.layers, [*labels.items()]])
+    created = datetime.fromtimestamp(stored.created, UTC)
+    metadata = {
+        "timestamp": f"{created:%Y-%m-%dT%H:%M:%SZ}",
+        "tools": {"components": [{"type": "application", "name": NAMESPACE}]},
+        "component": {**image, "properties": _properties(facts)},
+    }
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
-        "serialNumber": uuid5(NAMESPACE_URL, json_sha256([stored.layers, [*labels.items()]])).urn,
+        "serialNumber": uuid5(NAMESPACE_URL, identity).urn,
         "version": 1,
-        "metadata": {
-            "timestamp": f"{datetime.fromtimestamp(stored.created, UTC):%Y-%m-%dT%H:%M:%SZ}",
-            "tools": {"components": [{"type": "application", "name": NAMESPACE}]},
-            "component": {**image, "properties": _properties(facts)},
-        },
+        "metadata": metadata,
         "components": [components[purl] for purl in sorted(components)],
     }
 
@@ -219,9 +245,11 @@ def _base(labels: Mapping[str, str]) -> Iterator[_Component]:
     name, digest = labels.get(f"{OCI}.base.name"), labels.get(BASE_DIGEST)
     if name and digest:
         how = labels.get(EXTENDS) or labels.get(BASE, "registry")
-        path = ("oci" if how == "registry" else "generic", _last_part(name))
-        more = {"type": "container", "name": name}
-        yield _component(path, digest, (how, ()), part="base") | more
+        kind = "oci" if how == "registry" else "generic"
+        component = _component((kind, _last_part(name)), digest, (how, ()), part="base")
+        component["type"] = "container"
+        component["name"] = name
+        yield component
 
 
 def _last_part(name: str) -> str:
@@ -238,7 +266,8 @@ def _programs(contents: ImageContents, origins: Origins) -> Iterator[_Component]
     for part, name, release in programs:
         origin = origins.get(f"{name}-{release}", ("the program itself", ()))
         component = _component(("generic", name.lower()), release, origin, part=part)
-        yield component | {"type": "application"}
+        component["type"] = "application"
+        yield component
 
 
 def _system_package(line: _System, system: tuple[str, str]) -> Iterator[_Component]:
@@ -251,29 +280,40 @@ def _system_package(line: _System, system: tuple[str, str]) -> Iterator[_Compone
     else:
         path = ("deb", vendor, source)
         yield _component(path, source_version, origin, arch="source", distro=distro)
-    whole = source if source_version == version else f"{source}@{source_version}"
-    more = {} if whole == name else {"upstream": whole}
-    path = ("deb", vendor, name)
-    component = _component(path, version, origin, arch=architecture, distro=distro, **more)
-    yield component | {"publisher": maintainer}
+    qualifiers = {"arch": architecture, "distro": distro}
+    upstream = source if source_version == version else f"{source}@{source_version}"
+    if upstream != name:
+        qualifiers["upstream"] = upstream
+    component = _component(("deb", vendor, name), version, origin, **qualifiers)
+    component["publisher"] = maintainer
+    yield component
 
 
 def _python(
     packages: Iterable[tuple[str, str, str, str]], origins: Origins
 ) -> Iterator[_Component]:
     for name, version, licence, folder in packages:
-        path = ("pypi", str(canonicalize_name(name)))
-        origin = origins.get(f"{path[1]}-{version}", (folder, ()))
+        package = str(canonicalize_name(name))
+        path = ("pypi", package)
+        origin = origins.get(f"{package}-{version}", (folder, ()))
         if version.endswith(f"+{NAMESPACE}"):  # `Image.provided`, of which no index knows
-            path, origin = ("generic", name), ("stand-in: another package provides it", ())
-        yield _component(path, version, origin, licence=licence) | {"name": name}
+            path = ("generic", name)
+            origin = ("stand-in: another package provides it", ())
+        component = _component(path, version, origin, licence=licence)
+        component["name"] = name
+        yield component
 
 
 def package_url(path: tuple[str, ...], version: str, **qualifiers: str) -> str:
     """Return a purl in its canonical form; ``path`` is type, namespace, if any, and name."""
     place = "/".join(quote(name, safe="") for name in path)
-    more = "&".join(f"{key}={quote(value, safe=':')}" for key, value in sorted(qualifiers.items()))
-    return f"pkg:{place}@{quote(version, safe=':')}?{more}".rstrip("?")
+    url = f"pkg:{place}@{quote(version, safe=':')}"
+    if not qualifiers:
+        return url
+    pairs = []
+    for key, value in sorted(qualifiers.items()):
+        pairs.append(f"{key}={quote(value, safe=':')}")
+    return f"{url}?{'&'.join(pairs)}"
 
 
 def _component(
@@ -285,17 +325,19 @@ def _component(
     licence: str = "",
     **qualifiers: str,
 ) -> _Component:
-    purl, name = package_url(path, version, **qualifiers), path[-1]
+    name = path[-1]
+    purl = package_url(path, version, **qualifiers)
     if nvidia := _NVIDIA.match(name):
         part = nvidia[nvidia.lastindex or 0]
     how, references = origin
+    facts = [(f"{NAMESPACE}:origin", how), (f"{NAMESPACE}:part", part)]
     component: _Component = {
         "type": "library",
         "bom-ref": purl,
         "name": name,
         "purl": purl,
         "version": version,
-        "properties": _properties([(f"{NAMESPACE}:origin", how), (f"{NAMESPACE}:part", part)]),
+        "properties": _properties(facts),
     }
     if references:
         component["externalReferences"] = [*references]
