@@ -18,16 +18,22 @@ def read_parts(contents: ImageContents, image: Image) -> dict[Part, str]:
     flavour, version = contents.mpi
     if flavour == NOTHING and not image.horovod:
         flavour = WITHOUT_MPI
+    cuda = ""
+    if contents.cuda:
+        cuda = f"cuda{_cuda(contents, image)}"
+    distinct = flavour
+    if image.usual_mpi and flavour == image.mpi.flavour:
+        distinct = ""
     return {
         "tensorflow": contents.tensorflow,
         "minor": minor_of(contents.tensorflow),
         "variant": _variant(contents, image),
         "python": python_part(contents.python),
-        "cuda": f"cuda{_cuda(contents, image)}" if contents.cuda else "",
+        "cuda": cuda,
         "mpi": flavour + _as_planned(version, image.mpi.version),
         "os": "".join(contents.os),
         "stack": stack_part(image, _stack(contents.os, image)),
-        "flavour": "" if image.usual_mpi and flavour == image.mpi.flavour else flavour,
+        "flavour": distinct,
     }
 
 
@@ -36,8 +42,12 @@ def _as_planned(version: str, planned: str) -> str:
 
     Intel MPI 2018.3.222 says 2018.3, and the pin CUDA 10.1 means 10.1.243.
     """
+    if not version:
+        return ""
     pairs = zip(version.split("."), planned.split("."), strict=False)
-    return planned if version and all(own == other for own, other in pairs) else version
+    if all(own == other for own, other in pairs):
+        return planned
+    return version
 
 
 def _variant(contents: ImageContents, image: Image) -> str:
@@ -48,16 +58,19 @@ def _variant(contents: ImageContents, image: Image) -> str:
         return f"{built} by its build_info.py but {kernels} by its library"
     names = join_versions(name for name, _ in contents.distributions if name != "horovod")
     known = {str(variant): name for variant, name in image.release.distribution.items()}
-    return built if known.get(built) == names else f"{built} of {names}"
+    if known.get(built) == names:
+        return built
+    return f"{built} of {names}"
 
 
 def _cuda(contents: ImageContents, image: Image) -> str:
     """Return the version as pins have it, with two numbers; all of them where there are more."""
     planned = image.version_of("cuda") if image.cuda else NOTHING
-    return join_versions(
-        planned if _as_planned(version, planned) == planned else minor_of(version)
-        for version in contents.cuda
-    )
+    versions = []
+    for version in contents.cuda:
+        is_planned = _as_planned(version, planned) == planned
+        versions.append(planned if is_planned else minor_of(version))
+    return join_versions(versions)
 
 
 def _stack(system: tuple[str, str], image: Image) -> str:
@@ -66,7 +79,9 @@ def _stack(system: tuple[str, str], image: Image) -> str:
     for other in all_images(image.matrix):
         if (other.os.distribution, other.os.version) == system:
             stacks.add(other.stack)
-    return image.stack if image.stack in stacks else " or ".join(sorted(stacks)) or NOTHING
+    if image.stack in stacks:
+        return image.stack
+    return " or ".join(sorted(stacks)) or NOTHING
 
 
 def check_contents(image: Image, image_id: str, engine: Engine) -> None:
@@ -81,14 +96,16 @@ def check_contents(image: Image, image_id: str, engine: Engine) -> None:
     planned = parts_of(image)
     read = read_parts(read_contents(image.name, image_id, engine), image)
     scheme = image.matrix.tags
-    used = dict.fromkeys(part for entry in (scheme.immutable, *scheme.moving) for part in entry)
-    different = [
-        f"{part}: planned {planned.get(part) or NOTHING}, read {read.get(part) or NOTHING}"
-        for part in used
-        if part != "release" and planned.get(part, "") != read.get(part, "")
-    ]
-    if different:
+    differences: dict[Part, str] = {}
+    for entry in (scheme.immutable, *scheme.moving):
+        for part in entry:
+            expected, actual = planned.get(part, ""), read.get(part, "")
+            if part != "release" and actual != expected:
+                text = f"{part}: planned {expected or NOTHING}, read {actual or NOTHING}"
+                differences[part] = text
+    if differences:
+        different = "; ".join(differences.values())
         raise CheckFailedError(
-            f"{image.name} ({image_id}) is not what its tag says: {'; '.join(different)}. It was "
+            f"{image.name} ({image_id}) is not what its tag says: {different}. It was "
             "not published. Build it again; if it is right as it is, correct matrix.yaml."
         )

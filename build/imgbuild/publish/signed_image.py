@@ -123,22 +123,21 @@ def _signed_image(predicate: Mapping[str, Any]) -> SignedImage:
         internal = predicate["buildDefinition"]["internalParameters"]
         tags = external.get("tags", {})
         suites = attested_suites([predicate])
-        signed = _SIGNED.validate_python(
-            {
-                "image": external["image"],
-                "variant": external["variant"],
-                "pins": external["pins"],
-                "input_digest": internal["inputDigest"],
-                "verdicts": {suite: entry["verdict"] for suite, entry in suites.items()},
-                "release": external.get("release"),
-                "tag": tags.get("immutable"),
-                "moving": tags.get("moving"),
-                "configuration": internal.get("configuration"),
-                "base": external.get("base", ""),
-                "lock": external.get("lock", ""),
-                "not_run": external.get("suitesNotRun", ()),
-            }
-        )
+        fields = {
+            "image": external["image"],
+            "variant": external["variant"],
+            "pins": external["pins"],
+            "input_digest": internal["inputDigest"],
+            "verdicts": {suite: entry["verdict"] for suite, entry in suites.items()},
+            "release": external.get("release"),
+            "tag": tags.get("immutable"),
+            "moving": tags.get("moving"),
+            "configuration": internal.get("configuration"),
+            "base": external.get("base", ""),
+            "lock": external.get("lock", ""),
+            "not_run": external.get("suitesNotRun", ()),
+        }
+        signed = _SIGNED.validate_python(fields)
         parts = (signed.release, signed.tag, signed.moving, signed.configuration)
         if None not in parts or parts == (None,) * len(parts):
             return signed
@@ -167,6 +166,7 @@ def record_differences(record: Record, signed: SignedImage, matrix: Matrix) -> I
     A record may have fewer moving tags. CheckFailedError as `SignedImage.tags`.
     """
     planned = signed.tags(matrix)
+    release = signed.release or _release_in(record.tag)
     same = {
         "image": record.image == signed.image,
         "variant": record.variant == signed.variant,
@@ -174,11 +174,13 @@ def record_differences(record: Record, signed: SignedImage, matrix: Matrix) -> I
         "input_digest": record.input_digest == signed.input_digest,
         "tag": signed.is_immutable(record.tag, matrix),
         "moving": {*record.moving} <= {*planned.moving},
-        "release": record.release == (signed.release or _release_in(record.tag)),
+        "release": record.release == release,
         "base": record.base == signed.base,
         "lock": record.lock == signed.lock,
     }
-    yield from (name for name, is_same in same.items() if not is_same)
+    for name, is_same in same.items():
+        if not is_same:
+            yield name
 
 
 def _release_in(tag: str) -> str:
