@@ -45,19 +45,13 @@ def make_predicates(
     else:
         image = candidate.image
         sbom = make_sbom(candidate.name, candidate.stored, engine, project, image.matrix)
+        wheel = wheel_key(image, project, context.inputs)
+        settings = context.settings
         predicate = make_provenance(
-            candidate,
-            record,
-            configuration,
-            project,
-            context.settings,
-            sbom=sbom,
-            wheel=wheel_key(image, project, context.inputs),
+            candidate, record, configuration, project, settings, sbom=sbom, wheel=wheel
         )
-    return {
-        "cyclonedx": sbom.encode(),
-        "slsaprovenance1": json.dumps(predicate, indent=1, sort_keys=True).encode(),
-    }
+    provenance = json.dumps(predicate, indent=1, sort_keys=True)
+    return {"cyclonedx": sbom.encode(), "slsaprovenance1": provenance.encode()}
 
 
 def is_attached(registry: RegistryClient, digest: str, signer: Signer | None) -> bool:
@@ -85,7 +79,8 @@ def attach(
         return
     tags = _document_tags(image.digest)
     for kind, document in predicates.items():
-        media_type, content = _MEDIA_TYPES[kind][0], document
+        media_type, _ = _MEDIA_TYPES[kind]
+        content = document
         if kind != "cyclonedx":  # as cosign makes it of what it signs
             signed = make_statement(registry.name, image.digest, parse_json(document))
             content = json.dumps(signed, sort_keys=True).encode()

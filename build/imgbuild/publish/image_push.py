@@ -50,12 +50,15 @@ class PushedImage:
     @property
     def steps(self) -> tuple[str, ...]:
         """The remaining steps, in this order."""
-        return (*self.work, *(f"move {tag}" for tag in self.moves))
+        moves = [f"move {tag}" for tag in self.moves]
+        return (*self.work, *moves)
 
     @property
     def done(self) -> tuple[str, ...]:
         """The same steps when they are done."""
-        return (*(_DONE[step] for step in self.work), *(f"moved {tag}" for tag in self.moves))
+        work = [_DONE[step] for step in self.work]
+        moves = [f"moved {tag}" for tag in self.moves]
+        return (*work, *moves)
 
 
 @dataclass(frozen=True)
@@ -125,17 +128,21 @@ class Push:
         CheckFailedError: the immutable tag belongs to another image, or is at another one than its
             record says; then ``put_back`` moves it to the recorded image, if that is signed.
         """
-        release = self.release or choose_release(
-            self.registry, self.tags, image, self.now().date(), self.machine
-        )
-        tags, own_input = image.tags(release), input_tag(image.input_digest)
+        release = self.release
+        if not release:
+            today = self.now().date()
+            release = choose_release(self.registry, self.tags, image, today, self.machine)
+        tags = image.tags(release)
+        own_input = input_tag(image.input_digest)
         manifest = self.registry.manifest(tags.immutable)
         recorded = existing_record(self.registry, tags.immutable)
         if manifest and recorded and recorded.digest != manifest.digest:
             if put_back:
                 raise self._put_back(tags.immutable, manifest, recorded)
             raise CheckFailedError(self._moved_text(tags.immutable, manifest, recorded))
-        owner = manifest or (self.registry.manifest(recorded.digest) if recorded else None)
+        owner = manifest
+        if owner is None and recorded:
+            owner = self.registry.manifest(recorded.digest)
         if owner and not owner.is_image(image.stored.id):
             here = f"image {image.stored.id}"
             there = f"{owner.digest} (image {owner.config_digest})"
@@ -243,11 +250,8 @@ class Push:
             )
         name = f"{self.registry.name}:{tag}"
         tagged = self.registry.head(tag)
-        others = [
-            other
-            for other in other_pushes(self.registry.tags(), tag, announced)
-            if self.registry.head(other) != digest
-        ]
+        pushes = other_pushes(self.registry.tags(), tag, announced)
+        others = [other for other in pushes if self.registry.head(other) != digest]
         owner = tagged or (planned.recorded.digest if planned.recorded else digest)
         if owner != digest:
             raise tag_is_taken(name, release, owner, digest)
@@ -297,7 +301,8 @@ class Push:
             raise CheckFailedError("it is not known whose signature counts (--sign-key).")
         exact = f"{self.registry.name}@{manifest.digest}"
         self.trust.require_signature(exact)
-        for signed in read_provenances(self.trust.read_attestations(exact, "slsaprovenance1")):
+        predicates = self.trust.read_attestations(exact, "slsaprovenance1")
+        for signed in read_provenances(predicates):
             if signed.tag == tag and {*moving} <= {*(signed.moving or ())}:
                 return
         raise CheckFailedError(f"{exact}: its provenance does not name this tag.")
@@ -312,14 +317,15 @@ class Push:
 
     def _require_unmoved(self, record: Record, expected: Mapping[str, str | None]) -> None:
         """Refuse to go on if a tag is neither where it is expected nor at the image."""
-        digests = {tag: self.registry.head(tag) for tag in expected}
-        faults = [
-            f"{self.registry.name}:{tag} was moved by someone else while this push ran, to "
-            f"{digest or 'nothing'}. It stays there; {record.tag} itself is complete. Run again to "
-            f"move it to {record.digest}."
-            for tag, digest in digests.items()
-            if digest not in {expected[tag], record.digest}
-        ]
+        faults = []
+        for tag, expected_digest in expected.items():
+            digest = self.registry.head(tag)
+            if digest not in {expected_digest, record.digest}:
+                faults.append(
+                    f"{self.registry.name}:{tag} was moved by someone else while this push ran, to "
+                    f"{digest or 'nothing'}. It stays there; {record.tag} itself is complete. Run "
+                    f"again to move it to {record.digest}."
+                )
         if faults:
             raise CheckFailedError("\n".join(faults))
 

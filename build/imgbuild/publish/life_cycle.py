@@ -60,11 +60,14 @@ def retire(  # noqa: PLR0913 - which images, why, and who signs that
         retired |= {record.tag: record for record in records}
     signed = [tag for tag, record in retired.items() if _is_signed(published, record.digest)]
     _check_signer(retired, signed, signer, trust)
-    if signer and (trust := signer.trust if signer.key else trust):
+    if signer and signer.key:
+        trust = signer.trust
+    if signer and trust:
         for tag in signed:
             _require_provenance(trust, published.name, retired[tag])
     day = f"{today:%Y-%m-%d}"
-    predicate = json.dumps({"retired": day, "reason": reason}).encode()
+    retirement = {"retired": day, "reason": reason}
+    predicate = json.dumps(retirement).encode()
     attested: set[str] = set()
     for tag, record in retired.items():
         image = registry.manifest(record.digest)
@@ -118,7 +121,8 @@ def _require_provenance(trust: Trust, repository: str, record: Record) -> None:
     A record is not signed: by a rewritten one, the retirement of another image would be signed.
     """
     reference = f"{repository}@{record.digest}"
-    provenances = read_provenances(trust.read_attestations(reference, "slsaprovenance1"))
+    predicates = trust.read_attestations(reference, "slsaprovenance1")
+    provenances = read_provenances(predicates)
     for signed in provenances:
         if signed.image == record.image and signed.tag in {None, record.tag}:
             return
@@ -203,11 +207,12 @@ def _held_digests(published: PublishedRepository, digests: Mapping[str, str]) ->
     """Return the digests that stay for a tag: a moving one, or one that is not imgbuild's."""
     ours = {record.tag for record in published.records}
     ours |= {record_tag(tag) for tag in ours}
-    return {
-        digest
-        for tag, digest in digests.items()
-        if tag not in ours and not _OF_DIGEST.fullmatch(tag) and not _WRITTEN.fullmatch(tag)
-    }
+    held: set[str] = set()
+    for tag, digest in digests.items():
+        is_written = _OF_DIGEST.fullmatch(tag) or _WRITTEN.fullmatch(tag)
+        if tag not in ours and not is_written:
+            held.add(digest)
+    return held
 
 
 def _read_subjects(registry: RegistryClient, tags: Iterable[str]) -> dict[str, str]:

@@ -84,14 +84,11 @@ class Record:
         return self.digest.removeprefix("sha256:")[:12]
 
     def as_json(self) -> dict[str, Any]:
-        results = self.report.values()
-        return {
-            "schema": SCHEMA,
-            **asdict(self),
-            "report": {suite: result.as_json() for suite, result in self.report.items()},
-            # For people and programs that need less; the reader ignores it.
-            "suites": [_short_result(result) for result in results],
-        }
+        document = {"schema": SCHEMA, **asdict(self)}
+        document["report"] = {suite: result.as_json() for suite, result in self.report.items()}
+        # For people and programs that need less; the reader ignores it.
+        document["suites"] = [_short_result(result) for result in self.report.values()]
+        return document
 
 
 _RECORD = TypeAdapter(Record)
@@ -131,7 +128,8 @@ def parse_record(document: Mapping[str, Any], where: str) -> Record:
 
 def put_record(registry: RegistryClient, record: Record, image: Manifest) -> None:
     """Store the record of an image of the registry; CheckFailedError if it could not be read."""
-    document, tag = record.as_json(), record_tag(record.tag)
+    document = record.as_json()
+    tag = record_tag(record.tag)
     parse_record(document, tag)
     content = json.dumps(document, sort_keys=True, ensure_ascii=False).encode()
     annotations = {END_OF_LIFE: record.retired} if record.retired else {}
@@ -143,7 +141,8 @@ def read_record(registry: RegistryClient, tag: str) -> Record | None:
     artifact = registry.read_artifact(record_tag(tag), ARTIFACT_TYPE)
     if artifact is None:
         return None
-    where, (document, subject) = f"{registry.name}:{record_tag(tag)}", artifact
+    document, subject = artifact
+    where = f"{registry.name}:{record_tag(tag)}"
     record = parse_record(document, where)
     if record.tag != tag or subject != record.digest:
         raise DamagedError(
@@ -233,7 +232,9 @@ def read_published(registry: RegistryClient) -> PublishedRepository:
     record_tags = [tag for tag in tags if tag.endswith(RECORD_SUFFIX)]
     readable = filter(None, in_parallel(read, record_tags, REQUESTS))
     records = sorted(readable, key=lambda record: record.age)
-    named = {record.tag for record in records}.union(*(record.moving for record in records))
+    named: set[str] = set()
+    for record in records:
+        named |= {record.tag, *record.moving}
     digests = registry.heads(sorted(named.intersection(tags)))
     return PublishedRepository(registry.name, tuple(records), digests, tags, tuple(sorted(damaged)))
 
