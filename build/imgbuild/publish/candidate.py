@@ -83,8 +83,11 @@ class PushCandidate:
 
 def read_snapshots(stored: StoredImage) -> dict[str, str]:
     """Return the time as which the archive of a distribution was taken, where one was named."""
-    labels = stored.labels.items()
-    return {name.removeprefix(SNAPSHOT): time for name, time in labels if SNAPSHOT in name}
+    snapshots: dict[str, str] = {}
+    for name, time in stored.labels.items():
+        if SNAPSHOT in name:
+            snapshots[name.removeprefix(SNAPSHOT)] = time
+    return snapshots
 
 
 def check_allowed(allowed: Collection[str]) -> None:
@@ -108,7 +111,8 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
     for item in context.plan(test=True):
         name, image_id = item.image.name, item.image_id or ""
         stored = context.engine.inspect(image_id) if image_id else None
-        report, keys = context.store.results(image_id), context.suite_keys[name]
+        report = context.store.results(image_id)
+        keys = context.suite_keys[name]
         built = context.store.was_built_here(image_id)
         signed = trusted if context.store.signed_by(image_id) == trusted else None
         raised = [*find_objections(item, stored, report, keys, built=built, signed_by=signed)]
@@ -217,9 +221,10 @@ def result_objections(
         if result.origin is not None and not is_signed:
             origins[suite] = result.origin
     if origins:
+        places = ", ".join(sorted({*origins.values()}))
         yield Objection(
-            f"results of suites that did not run here were found in "
-            f"{', '.join(sorted({*origins.values()}))} ({', '.join(origins)}): {again}"
+            f"results of suites that did not run here were found in {places} "
+            f"({', '.join(origins)}): {again}"
         )
 
 

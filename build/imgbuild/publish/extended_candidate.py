@@ -195,17 +195,19 @@ def approve_extended(
         if reasons := refusals(raised, allowed):
             refused.append(f"{reference} is not published: {'; '.join(reasons)}.")
             continue
-        passed = {
-            suite: report[suite]
-            for suite in sorted(keys)
-            if suite in report and report[suite].key == keys[suite]
-        }
+        passed: dict[str, SuiteResult] = {}
+        not_run: list[str] = []
+        for suite, key in sorted(keys.items()):
+            if suite in report and report[suite].key == key:
+                passed[suite] = report[suite]
+            else:
+                not_run.append(suite)
         candidate = ExtendedCandidate(
             reference=reference,
             stored=stored,
             family=family,
             report=passed,
-            not_run=tuple(suite for suite in sorted(keys) if suite not in passed),
+            not_run=tuple(not_run),
             allowed=tuple(objection.text for objection in raised),
             packages=recorded.expected.get("packages", {}),
         )

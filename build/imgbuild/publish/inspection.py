@@ -85,13 +85,12 @@ def _image_tags(
     known = {*family_tags}
     for record in published.records:
         known |= {record.tag, *record.moving}
-    return {
-        tag: digest
-        for tag, digest in digests.items()
-        if tag in known
-        or tag.startswith(INPUT_PREFIX)
-        or (RELEASE.search(tag) and not tag.endswith(RECORD_SUFFIX))
-    }
+    image_tags: dict[str, str] = {}
+    for tag, digest in digests.items():
+        is_release = RELEASE.search(tag) and not tag.endswith(RECORD_SUFFIX)
+        if tag in known or tag.startswith(INPUT_PREFIX) or is_release:
+            image_tags[tag] = digest
+    return image_tags
 
 
 def _unrecorded_tags(

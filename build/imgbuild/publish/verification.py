@@ -143,7 +143,8 @@ class PublishedImage:
         return self.registry.tags()
 
     def read_provenances(self) -> tuple[SignedImage, ...]:
-        return read_provenances(self.trust.read_attestations(self.reference, "slsaprovenance1"))
+        predicates = self.trust.read_attestations(self.reference, "slsaprovenance1")
+        return read_provenances(predicates)
 
     def require_tag(self, provenances: Sequence[SignedImage | None], tag: str) -> SignedImage:
         """Return the latest publication that may have a tag, or the latest for no tag.
@@ -156,7 +157,8 @@ class PublishedImage:
         signed = provenances[-1]
         if signed is None:
             raise CheckFailedError("there is no trusted provenance that says which tags it has")
-        known = (signed.tags(self.matrix).immutable, *signed.tags(self.matrix).moving)
+        planned = signed.tags(self.matrix)
+        known = (planned.immutable, *planned.moving)
         raise CheckFailedError(
             f"the tag {tag} is not a signed tag of this image; somebody moved it here. The signed "
             f"tags of {signed.image}: {', '.join(known)}"
@@ -330,23 +332,27 @@ class PublishedImage:
             provenances = read_provenances(predicates)
         except CheckFailedError:
             return False  # whoever may write can put an unsigned image there
-        return any(
-            other.image == image and other.is_immutable(tag, self.matrix) for other in provenances
-        )
+        for other in provenances:
+            if other.image == image and other.is_immutable(tag, self.matrix):
+                return True
+        return False
 
 
 def extension_facts(signed: SignedImage) -> list[VerifiedFact]:
     """Return what the provenance of an image of `imgbuild extend` says of how it was made."""
     passed = [suite for suite, verdict in signed.verdicts.items() if verdict == Outcome.PASSED]
-    suites = [f"{', '.join(sorted(passed))} passed"] if passed else []
+    suites: list[str] = []
+    if passed:
+        suites.append(f"{', '.join(sorted(passed))} passed")
     suites += [f"{suite} {word}" for suite, word in signed.verdicts.items() if suite not in passed]
-    suites += [f"not run: {', '.join(signed.not_run)}"] if signed.not_run else []
+    if signed.not_run:
+        suites.append(f"not run: {', '.join(signed.not_run)}")
+    lock = signed.lock or "no package was added"
+    text = "; ".join(suites) or "none ran: the base is not an image of a family"
     return [
         VerifiedFact("base", text=signed.base),
-        VerifiedFact("lock", text=signed.lock or "no package was added"),
-        VerifiedFact(
-            "suites", text="; ".join(suites) or "none ran: the base is not an image of a family"
-        ),
+        VerifiedFact("lock", text=lock),
+        VerifiedFact("suites", text=text),
     ]
 
 
@@ -386,7 +392,8 @@ def _differing_keys(present: Mapping[str, Any], signed: Mapping[str, Any]) -> li
     if not isinstance(own, Mapping) or not isinstance(other, Mapping):
         return [*keys, "config"]
     names = sorted({*own, *other})
-    return [*(f"config.{name}" for name in names if own.get(name) != other.get(name)), *keys]
+    inner = [f"config.{name}" for name in names if own.get(name) != other.get(name)]
+    return [*inner, *keys]
 
 
 def _compare_configuration(
@@ -396,12 +403,12 @@ def _compare_configuration(
     if [*stored.layers] != configuration["rootfs"]["diff_ids"]:
         raise CheckFailedError("the engine has other layers than the registry under this digest")
     own, expected = engine.configuration(stored.id), configuration["config"]
-    # Engines leave out empty values, or write them in another way.
-    different = [
-        name
-        for name in {*own, *expected}
-        if (own.get(name) or None) != (expected.get(name) or None)
-    ]
+    different: set[str] = set()
+    for name in {*own, *expected}:
+        # Engines leave out empty values, or write them in another way.
+        value, expected_value = own.get(name) or None, expected.get(name) or None
+        if value != expected_value:
+            different.add(name)
     if different:
         raise CheckFailedError(
             f"the engine has another {', '.join(sorted(different))} than the registry under this "
