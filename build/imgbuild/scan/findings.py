@@ -128,15 +128,14 @@ def make_sarif(scans: Iterable[Scan], version: str) -> Mapping[str, Any]:
             rules[finding.id] = {"id": finding.id, "shortDescription": {"text": text}}
             fingerprint = f"{scan.image} {finding.id} {finding.package}"
             place = {"uri": f"images/dockerfiles/{scan.image}/Dockerfile"}
-            results.append(
-                {
-                    "ruleId": finding.id,
-                    "level": "warning",
-                    "message": {"text": f"{scan.image}: {text}."},
-                    "locations": [{"physicalLocation": {"artifactLocation": place}}],
-                    "partialFingerprints": {"imgbuild/v1": fingerprint},
-                }
-            )
+            result = {
+                "ruleId": finding.id,
+                "level": "warning",
+                "message": {"text": f"{scan.image}: {text}."},
+                "locations": [{"physicalLocation": {"artifactLocation": place}}],
+                "partialFingerprints": {"imgbuild/v1": fingerprint},
+            }
+            results.append(result)
     driver = {"name": "imgbuild", "version": version, "rules": [*rules.values()]}
     run = {"tool": {"driver": driver}, "results": results}
     return {"$schema": _SARIF, "version": "2.1.0", "runs": [run]}

@@ -74,9 +74,11 @@ def ask(packages: Iterable[Package], sites: Sites) -> Known:
     waiting = [(package, "") for package in packages]
     while waiting:
         batch, waiting = waiting[:BATCH], waiting[BATCH:]
-        for (package, _), (ids, token) in zip(batch, _ask_batch(batch, sites), strict=True):
+        answers = _ask_batch(batch, sites)
+        for (package, _), (ids, token) in zip(batch, answers, strict=True):
             known[package] |= ids
-            waiting += [(package, token)] if token else []
+            if token:
+                waiting.append((package, token))
     return {package: tuple(sorted(ids)) for package, ids in known.items() if ids}
 
 
@@ -84,16 +86,16 @@ def _ask_batch(batch: Sequence[tuple[Package, str]], sites: Sites) -> list[tuple
     """Return for each package the identifiers, and where more of them are."""
     from imgbuild.net.http import raise_transient  # noqa: PLC0415 - brings requests
 
-    queries = [
-        {
-            "package": {"ecosystem": package.ecosystem, "name": package.name},
-            "version": package.version,
-            **({"page_token": token} if token else {}),
-        }
-        for package, token in batch
-    ]
+    queries: list[dict[str, Any]] = []
+    for package, token in batch:
+        named = {"ecosystem": package.ecosystem, "name": package.name}
+        query: dict[str, Any] = {"package": named, "version": package.version}
+        if token:
+            query["page_token"] = token
+        queries.append(query)
     address = sites.address(sites.upstreams[UPSTREAM].rstrip("/") + "/v1/querybatch")
-    content, kind = json.dumps({"queries": queries}).encode(), {"Content-Type": "application/json"}
+    content = json.dumps({"queries": queries}).encode()
+    kind = {"Content-Type": "application/json"}
 
     def attempt() -> "Answer":
         answer = client.ask("POST", address, kind, content=content)
@@ -154,7 +156,8 @@ def _affected_packages(
         return
     for affected in record.get("affected", ()):
         named = affected.get("package") or {}
-        for package in requested.get((str(named.get("ecosystem")), str(named.get("name"))), ()):
+        ecosystem, name = str(named.get("ecosystem")), str(named.get("name"))
+        for package in requested.get((ecosystem, name), ()):
             ranges = affected.get("ranges", ()) if package.ecosystem == "PyPI" else ()
             listed = package.version in affected.get("versions", ())
             if listed or any(_is_within(package.version, versions) for versions in ranges):
