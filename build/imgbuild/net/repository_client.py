@@ -165,7 +165,8 @@ class RegistryClient:
     def put_manifest(self, reference: str, content: bytes, media_type: str) -> str:
         """Store a manifest whose blobs are all there; return its digest. A tag moves."""
         what = f"writing {reference}"
-        path, kind = f"/manifests/{reference}", {"Content-Type": media_type}
+        path = f"/manifests/{reference}"
+        kind = {"Content-Type": media_type}
         answer = self.retry(what, lambda: self.ask(what, "PUT", path, (200, 201), kind, content))
         digest = repository.digest_of(content)
         told = answer.headers.get("Docker-Content-Digest") or digest
@@ -200,7 +201,8 @@ class RegistryClient:
                 return
             started = self.ask(what, "POST", "/blobs/uploads/", (202,), content=b"")
             address = resolve_redirect(started.url, started.headers.get("Location", ""))
-            address += f"{'&' if '?' in address else '?'}digest={quote(digest, safe='')}"
+            separator = "&" if "?" in address else "?"
+            address += f"{separator}digest={quote(digest, safe='')}"
             kind = {"Content-Type": "application/octet-stream"}
             finished = self.ask(what, "PUT", address, (201, 404), kind, content)
             if finished.status == 404:  # the registry was restarted in between
@@ -283,18 +285,19 @@ class RegistryClient:
         """
         if self._read("GET", f"/referrers/{subject}", "asking what refers to an image"):
             return
-        artifact, tag = self.manifest(digest), subject.replace(":", "-")
+        artifact = self.manifest(digest)
+        tag = subject.replace(":", "-")
         index_manifest = self.manifest(tag)
-        entries = [*index_manifest.document().get("manifests", ())] if index_manifest else []
+        entries = []
+        if index_manifest:
+            entries += index_manifest.document().get("manifests", ())
         if artifact is None or any(entry.get("digest") == digest for entry in entries):
             return
         entry = repository.descriptor(artifact.media_type, artifact.content)
-        index = {
-            "schemaVersion": 2,
-            "mediaType": repository.INDEXES[0],
-            "manifests": [*entries, {**entry, "artifactType": kind}],
-        }
-        self.put_manifest(tag, json.dumps(index).encode(), repository.INDEXES[0])
+        entries.append({**entry, "artifactType": kind})
+        index_type = repository.INDEXES[0]
+        index = {"schemaVersion": 2, "mediaType": index_type, "manifests": entries}
+        self.put_manifest(tag, json.dumps(index).encode(), index_type)
 
     def read_artifact(self, tag: str, kind: str) -> tuple[Mapping[str, Any], str] | None:
         """Return the JSON object under a tag, with the digest of the image that it is about.
