@@ -176,8 +176,10 @@ def tags_to_delete(
         if digests.get(record.tag) == record.digest:
             images[record.tag] = record.tag
     old_tags = {record.tag for record in old}
-    needed = {record.digest for record in published.whole if record.tag not in old_tags}
-    needed |= _held_digests(published, digests)
+    needed = _held_digests(published, digests)
+    for record in published.whole:
+        if record.tag not in old_tags:
+            needed.add(record.digest)
     unneeded: dict[str, str] = {}
     for tag, digest in digests.items():
         is_needed = digest in needed or subjects.get(tag) in needed

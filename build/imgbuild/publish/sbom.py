@@ -211,7 +211,8 @@ def _sbom_document(
 
     Its number is that of layers and labels, which are the same on every engine.
     """
-    labels = {key: value for key, value in sorted(stored.labels.items()) if key != INPUT_PARTS}
+    labels = dict(sorted(stored.labels.items()))
+    labels.pop(INPUT_PARTS, None)
     facts = [(key, value) for key, value in labels.items() if key.startswith((NAMESPACE, OCI))]
     facts += [(f"{NAMESPACE}:layer", layer) for layer in stored.layers]
     image = {"type": "container", "name": labels.get(f"{OCI}.title") or "image", "bom-ref": "image"}
@@ -273,10 +274,12 @@ def _programs(contents: ImageContents, origins: Origins) -> Iterator[_Component]
 def _system_package(line: _System, system: tuple[str, str]) -> Iterator[_Component]:
     """Yield a package of the distribution and its source; what stands in for one has none."""
     name, version, architecture, source, source_version, maintainer = line
-    vendor, distro = system[0], "-".join(system)
+    vendor = system[0]
+    distro = "-".join(system)
     origin: Origin = ("dpkg", ())
     if maintainer == NAMESPACE:  # images/files/mpi/archive/stand-in
-        vendor, origin = NAMESPACE, ("stand-in: empty, in place of the distribution's", ())
+        vendor = NAMESPACE
+        origin = ("stand-in: empty, in place of the distribution's", ())
     else:
         path = ("deb", vendor, source)
         yield _component(path, source_version, origin, arch="source", distro=distro)
