@@ -51,11 +51,16 @@ def audit(
         options.require_own(checkout, "audit --write")
     # Without a selection all images are audited.
     images = select(checkout, selection.or_everything)
-    matrix, artifacts = images[0].matrix, list_artifacts(images)
-    names = sorted(set[str]().union(*(image.lock_names for image in images)))
-    if not offline:
-        names = [name for name in names if (checkout.locks / name).exists()]
-    locks = {name: read_lock(checkout.locks / name) for name in names}
+    matrix = images[0].matrix
+    artifacts = list_artifacts(images)
+    names = set[str]()
+    for image in images:
+        names.update(image.lock_names)
+    locks = {}
+    for name in sorted(names):
+        path = checkout.locks / name
+        if offline or path.exists():
+            locks[name] = read_lock(path)
     if offline:
         result = audit_offline(artifacts, locks, matrix.evidence.facts)
     else:
@@ -64,46 +69,59 @@ def audit(
         inputs = list_other_inputs(images, checkout, sites)
         result = audit_online(artifacts, inputs, locks, sites, info, known=known, download=download)
     position = read_document(checkout.matrix).position
-    print_result(_as_json(result, position), _lines(result, position), as_json=as_json)
+    document = _as_json(result, position)
+    lines = _lines(result, position)
+    print_result(document, lines, as_json=as_json)
     if write:
         needed = list_artifacts(all_images(matrix))
         changed = write_evidence(checkout.evidence, result.facts, needed)
-        info(f"images/evidence.json: {'written' if changed else 'unchanged'}.")
+        state = "written" if changed else "unchanged"
+        info(f"images/evidence.json: {state}.")
     _raise_problems(result, strict=strict)
 
 
 def _lines(result: "AuditResult", position: "Callable[[Location], str]") -> list[str]:
     lines = align_rows([_HEADER, *map(_row, result.artifacts)])
     if result.inputs:
-        rows = [(item.name, item.state, item.detail) for item in result.inputs]
-        lines += ["", *align_rows([("other input", "state", ""), *rows])]
+        rows = [("other input", "state", "")]
+        rows += [(item.name, item.state, item.detail) for item in result.inputs]
+        lines.append("")
+        lines += align_rows(rows)
     if result.contradictions:
         lines.append("")
     for contradiction in result.contradictions:
-        change = f"{contradiction.change[:1].upper()}{contradiction.change[1:]}"
-        text = f"{contradiction.subject}: {contradiction.evidence}. {change}."
-        lines.append(f"✗ {_place(contradiction.place, position)} ({contradiction.kind})")
+        place = _place(contradiction.place, position)
+        lines.append(f"✗ {place} ({contradiction.kind})")
+        first, rest = contradiction.change[:1], contradiction.change[1:]
+        text = f"{contradiction.subject}: {contradiction.evidence}. {first.upper()}{rest}."
         lines += textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="    ")
-    locks = result.locks
-    hashes = f", {locks['hashes']} hashes of {locks['projects']} projects" * bool(locks["projects"])
-    wheels = sum(bool(artifact.python_tag) for artifact in result.artifacts)
-    summary = (
-        f"{count_text(wheels, 'wheel')}, "
-        f"{count_text(len(result.artifacts) - wheels, 'source distribution')}, "
-        f"{count_text(locks['locks'], 'lock')}{hashes}: "
-        f"{count_text(len(result.contradictions), 'contradiction')}; "
-        f"{result.bytes_read / 1e6:.1f} MB read in {result.seconds:.1f} s."
-    )
-    return [*lines, "", summary]
+    lines += ["", _summary(result)]
+    return lines
+
+
+def _summary(result: "AuditResult") -> str:
+    """Return the last line: how much was compared, and how many contradictions there are."""
+    count = sum(bool(artifact.python_tag) for artifact in result.artifacts)
+    wheels = count_text(count, "wheel")
+    sources = count_text(len(result.artifacts) - count, "source distribution")
+    locks = count_text(result.locks["locks"], "lock")
+    projects = result.locks["projects"]
+    if projects:
+        locks += f", {result.locks['hashes']} hashes of {projects} projects"
+    contradictions = count_text(len(result.contradictions), "contradiction")
+    read = f"{result.bytes_read / 1e6:.1f} MB read in {result.seconds:.1f} s."
+    return f"{wheels}, {sources}, {locks}: {contradictions}; {read}"
 
 
 def _row(artifact: "Artifact") -> tuple[str, ...]:
     from imgbuild.matrix.evidence import WheelFacts
 
-    facts, built = artifact.facts, ("-",) * 5
+    facts = artifact.facts
+    built = ("-",) * 5
     if isinstance(facts, WheelFacts):
-        gpu = (facts.version_of("cudart") or "-", facts.version_of("cudnn") or "-")
-        built = (*gpu, facts.compiler, str(facts.cxx11_abi), facts.glibc)
+        cuda = facts.version_of("cudart") or "-"
+        cudnn = facts.version_of("cudnn") or "-"
+        built = (cuda, cudnn, facts.compiler, str(facts.cxx11_abi), facts.glibc)
     size = f"{facts.size / 1e6:.1f} MB" if facts and facts.size else "-"
     read = ("-", "-")
     if artifact.bytes_read:
@@ -113,22 +131,31 @@ def _row(artifact: "Artifact") -> tuple[str, ...]:
 
 def _place(place: "Location | str", position: "Callable[[Location], str]") -> str:
     """Return ``matrix.yaml:LINE:COLUMN KEYS``, or the file that is meant."""
-    return place if isinstance(place, str) else f"{position(place)} {'.'.join(map(str, place))}"
+    if isinstance(place, str):
+        return place
+    keys = ".".join(map(str, place))
+    return f"{position(place)} {keys}"
 
 
 def _as_json(result: "AuditResult", position: "Callable[[Location], str]") -> dict[str, Any]:
     """Return everything that the text says; sizes in bytes, times in seconds."""
-    contradictions = [
-        {**vars(contradiction), "place": _place(contradiction.place, position)}
-        for contradiction in result.contradictions
-    ]
-    wheels = [artifact for artifact in result.artifacts if artifact.python_tag]
-    sources = [artifact for artifact in result.artifacts if not artifact.python_tag]
+    contradictions = []
+    for contradiction in result.contradictions:
+        place = _place(contradiction.place, position)
+        contradictions.append({**vars(contradiction), "place": place})
+    wheels, sources = [], []
+    for artifact in result.artifacts:
+        facts = _artifact_json(artifact)
+        if artifact.python_tag:
+            wheels.append(facts)
+        else:
+            sources.append(facts)
+    inputs = [_input_json(item) for item in result.inputs]
     return {
-        "wheels": [*map(_artifact_json, wheels)],
-        "sdists": [*map(_artifact_json, sources)],
+        "wheels": wheels,
+        "sdists": sources,
         "locks": result.locks,
-        "inputs": [*map(_input_json, result.inputs)],
+        "inputs": inputs,
         "contradictions": contradictions,
         "unread": result.unread,
         "bytes_read": result.bytes_read,
@@ -138,11 +165,14 @@ def _as_json(result: "AuditResult", position: "Callable[[Location], str]") -> di
 
 def _input_json(item: "OtherInput") -> dict[str, Any]:
     document = {key: getattr(item, key) for key in _INPUT}
-    return {**document, "seconds": round(item.seconds, 2)}
+    document["seconds"] = round(item.seconds, 2)
+    return document
 
 
 def _artifact_json(artifact: "Artifact") -> dict[str, Any]:
-    facts = artifact.facts.model_dump() if artifact.facts else None
+    facts = None
+    if artifact.facts:
+        facts = artifact.facts.model_dump()
     document = {
         "distribution": artifact.distribution,
         "version": artifact.version,
@@ -164,7 +194,9 @@ def _raise_problems(result: "AuditResult", *, strict: bool) -> None:
     if result.contradictions:
         count = count_text(len(result.contradictions), "contradiction")
         text = f"{count} between pins and artifacts; see above."
-        raise CheckFailedError("\n".join(filter(None, [text, unread])))
+        if unread:
+            text += f"\n{unread}"
+        raise CheckFailedError(text)
     if unread:
         raise MachineError(f"no contradiction, but not everything could be read:\n{unread}")
     away = [item.name for item in result.inputs if item.state == AWAY]

@@ -13,7 +13,7 @@ from imgbuild.core.text import align_rows, clock_time, count_text
 from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from imgbuild.build.context import BuildContext
     from imgbuild.build.pull import PullSource
@@ -77,9 +77,11 @@ def build(
     if offline and not offline.is_dir():
         raise InputError(f"--offline {offline}: no such folder; `imgbuild fetch` fills one.")
     images = select(checkout, selection)
+    if keep_going is None:
+        keep_going = selection.everything
     build_options = BuildOptions(
         test=not no_test,
-        keep_going=selection.everything if keep_going is None else keep_going,
+        keep_going=keep_going,
         jobs=jobs,
         refresh_base=refresh_base,
         offline=offline.absolute() if offline else None,
@@ -97,9 +99,8 @@ def build(
 
             settings = checkout.settings
             repository = stack.enter_context(open_source(source, settings, info))
-        context = stack.enter_context(
-            open_context(checkout, images, build_options, info, lock=not plan)
-        )
+        opened = open_context(checkout, images, build_options, info, lock=not plan)
+        context = stack.enter_context(opened)
         if plan:
             _plan(context, repository, as_json=as_json)
         else:
@@ -109,7 +110,10 @@ def build(
 def _repository(name: str | None) -> str | None:
     from imgbuild.net.repository import parse_repository
 
-    return str(parse_repository(name, "--buildkit-cache")) if name else None
+    if not name:
+        return None
+    repository = parse_repository(name, "--buildkit-cache")
+    return str(repository)
 
 
 def _plan(context: "BuildContext", source: "PullSource | None", *, as_json: bool) -> None:
@@ -119,11 +123,14 @@ def _plan(context: "BuildContext", source: "PullSource | None", *, as_json: bool
 
         items = tuple(predict_pull(item, source) for item in items)
     rows = [(item.image.name, f"{item.action:<7}", item.reason) for item in items]
+    lines = align_rows(rows)
     with_work = sum(item.has_work for item in items)
-    last = (
-        f"Something to do for {with_work} of {len(items)}." if with_work else _describe_idle(items)
-    )
-    print_result([item.as_json() for item in items], [*align_rows(rows), last], as_json=as_json)
+    if with_work:
+        lines.append(f"Something to do for {with_work} of {len(items)}.")
+    else:
+        lines.append(_describe_idle(items))
+    result = [item.as_json() for item in items]
+    print_result(result, lines, as_json=as_json)
 
 
 def _build(context: "BuildContext", source: "PullSource | None", *, as_json: bool) -> None:
@@ -132,21 +139,29 @@ def _build(context: "BuildContext", source: "PullSource | None", *, as_json: boo
 
     made = build_images(context, source)
     rows = [result.as_json() for result in made.results]
-    print_result(rows, [build_lines(made)], as_json=as_json)
+    table = build_lines(made)
+    print_result(rows, [table], as_json=as_json)
     if failure := made.failure():
         raise failure
     if not as_json:
-        echo(usage_lines([result.item.image for result in made.results], context.engine.host))
+        images = [result.item.image for result in made.results]
+        usage = usage_lines(images, context.engine.host)
+        echo(usage)
 
 
 def build_lines(build: "Build") -> str:
     """Return the table of a finished build: what was done for each image, and how it ended."""
     results = build.results
-    if len(results) == build.planned and not any(result.item.has_work for result in results):
-        return _describe_idle([result.item for result in results])
+    items = [result.item for result in results]
+    had_work = any(item.has_work for item in items)
+    if len(items) == build.planned and not had_work:
+        return _describe_idle(items)
     brief = len(results) > BRIEF
-    header = ("image", "verdict", "done", "time", "size", "suites")
-    lines = align_rows([header, *(_make_row(result, brief=brief) for result in results)])
+    rows: list[tuple[str, ...]] = [("image", "verdict", "done", "time", "size", "suites")]
+    for result in results:
+        row = _make_row(result, brief=brief)
+        rows.append(row)
+    lines = align_rows(rows)
     for result in results:
         if result.report:
             lines += [f"{result.name}: {note}" for note in result.report.notes]
@@ -157,28 +172,33 @@ def build_lines(build: "Build") -> str:
     if missing := build.planned - len(results):
         stopped = build.stop or any(result.ends_build(keep_going=True) for result in results)
         hint = "" if stopped else " (--keep-going builds the others)"
-        lines.append(f"Not started: {count_text(missing, 'image')}{hint}.")
+        count = count_text(missing, "image")
+        lines.append(f"Not started: {count}{hint}.")
     return "\n".join(lines)
 
 
 def _make_row(result: "BuildResult", *, brief: bool) -> tuple[str, ...]:
-    # What was done in this build, whether it led to a tag or not.
-    action = result.item.action
-    where = f" on {result.builder}" if result.builder else ""
-    done = {
-        f"built{where}": action == "build" and result.image_id is not None,
-        "tested": result.report is not None,
-        "tagged": action == "tag" and result.tagged,
-    }
+    verdict = _describe_verdict(result)
+    done = ", ".join(_done(result))
     times = [seconds for seconds in (result.build_seconds, result.test_seconds) if seconds]
-    return (
-        result.name,
-        _describe_verdict(result),
-        ", ".join(word for word, true in done.items() if true),
-        " + ".join(map(clock_time, times)),
-        f"{result.size / 1e6:.0f} MB" if result.size else "",
-        _describe_suites(result.report, brief=brief) if result.report else "",
-    )
+    time = " + ".join(map(clock_time, times))
+    size = f"{result.size / 1e6:.0f} MB" if result.size else ""
+    suites = ""
+    if result.report:
+        suites = _describe_suites(result.report, brief=brief)
+    return result.name, verdict, done, time, size, suites
+
+
+def _done(result: "BuildResult") -> "Iterator[str]":
+    """Yield what was done in this build, whether it led to a tag or not."""
+    action = result.item.action
+    if action == "build" and result.image_id is not None:
+        where = f" on {result.builder}" if result.builder else ""
+        yield f"built{where}"
+    if result.report is not None:
+        yield "tested"
+    if action == "tag" and result.tagged:
+        yield "tagged"
 
 
 def _describe_verdict(result: "BuildResult") -> str:
@@ -193,7 +213,8 @@ def _describe_suites(report: "Report", *, brief: bool) -> str:
             words.append(f"{suite.suite} {suite.word}")
         else:
             others[suite.word] += 1
-    return ", ".join([*words, *(f"{count} {word}" for word, count in others.items())])
+    words += [f"{count} {word}" for word, count in others.items()]
+    return ", ".join(words)
 
 
 def _describe_idle(items: "Sequence[PlanItem]") -> str:

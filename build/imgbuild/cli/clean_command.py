@@ -14,6 +14,7 @@ from imgbuild.core.user_folders import cache_dir, state_dir
 
 if TYPE_CHECKING:
     from imgbuild.engine.client import Engine
+    from imgbuild.engine.discovery import Buildx
     from imgbuild.maintain.cleanup import Garbage
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -56,22 +57,32 @@ def clean(
     for kind in only or ():
         if kind not in known:
             raise InputError(f"--only {kind}: no such kind; allowed: {', '.join(known)}.")
-    also = {CleanupKind.IMAGES: images, CleanupKind.BUILD_CACHE: build_cache}
-    kinds = {*(only or DEFAULT), *(kind for kind, flag in also.items() if flag)}
+    kinds = set[str](only or DEFAULT)
+    if images:
+        kinds.add(CleanupKind.IMAGES)
+    if build_cache:
+        kinds.add(CleanupKind.BUILD_CACHE)
     settings = checkout.settings if checkout else Settings()
     settings = settings.with_builders(tuple(builders or ()))
-    repository = load_matrix(checkout.matrix).repository if checkout else None
+    repository = None
+    if checkout:
+        repository = load_matrix(checkout.matrix).repository
+    default_names = {ENGINES_OWN}
     # Builders of the settings may be down, which does not matter to anything else here.
-    more = settings.engine.builders if CleanupKind.BUILD_CACHE in kinds else ()
-    names = builders or {ENGINES_OWN, *more}
+    if CleanupKind.BUILD_CACHE in kinds:
+        default_names.update(settings.engine.builders)
+    names = sorted(builders or default_names)
     with open_engine(settings.engine) as engine:
-        needs_buildx = {*names} != {ENGINES_OWN}
-        buildx = find_buildx(settings.engine, engine.host) if needs_buildx else None
+        buildx = None
+        if set(names) != {ENGINES_OWN}:
+            buildx = find_buildx(settings.engine, engine.host)
         reachable = engine if _is_reachable(engine) else None
-        caches = tuple(
-            with_builder(buildx, name) if buildx and name != ENGINES_OWN else None
-            for name in sorted(names)
-        )
+        caches: list[Buildx | None] = []
+        for name in names:
+            if buildx and name != ENGINES_OWN:
+                caches.append(with_builder(buildx, name))
+            else:
+                caches.append(None)
         findings = find_garbage(
             reachable,
             state_dir(),
@@ -83,12 +94,14 @@ def clean(
         selected = [finding for finding in findings if finding.kind in kinds]
         if remove:
             selected = [*remove_garbage(selected, reachable, state_dir())]
-    result = [
-        {**finding.as_json(), "removed": remove and not finding.blocked_by} for finding in selected
-    ]
+    result = []
+    for finding in selected:
+        removed = remove and not finding.blocked_by
+        result.append({**finding.as_json(), "removed": removed})
     shown = {finding.kind for finding in selected}
     others = [finding for finding in findings if finding.kind not in shown]
-    print_result(result, _lines(selected, others, removed=remove), as_json=as_json)
+    lines = _lines(selected, others, removed=remove)
+    print_result(result, lines, as_json=as_json)
     kept = sum(finding.blocked_by is not None for finding in selected)
     if remove and kept:
         raise CheckFailedError(
@@ -109,26 +122,43 @@ def _lines(
     selected: "Sequence[Garbage]", others: "Sequence[Garbage]", *, removed: bool
 ) -> Iterator[str]:
     if selected:
-        yield from align_rows([("kind", "what", "size", "age", "why"), *map(_row, selected)])
+        header = ("kind", "what", "size", "age", "why")
+        yield from align_rows([header, *map(_row, selected)])
     going = [finding.size for finding in selected if not finding.blocked_by]
     if going:
-        total = f"{count_text(len(going), 'item')}, at most {size_text(sum(going))}"
-        total += " (layers that other images share stay)."
+        count = count_text(len(going), "item")
+        most = size_text(sum(going))
+        total = f"{count}, at most {most} (layers that other images share stay)."
         yield f"Removed {total}" if removed else f"{total} --yes removes them."
+    elif selected:
+        yield "Nothing was removed."
     else:
-        yield "Nothing was removed." if selected else "Nothing to clean."
+        yield "Nothing to clean."
     sizes: dict[str, list[int]] = {}
     for finding in others:
         sizes.setdefault(finding.kind, []).append(finding.size)
-    if sizes:
-        kinds = [f"{kind} ({len(each)}, {size_text(sum(each))})" for kind, each in sizes.items()]
+    kinds = []
+    for kind, each in sizes.items():
+        total = size_text(sum(each))
+        kinds.append(f"{kind} ({len(each)}, {total})")
+    if kinds:
         yield f"Not selected: {', '.join(kinds)}. --only KIND selects a kind."
 
 
 def _row(finding: "Garbage") -> tuple[str, ...]:
-    seconds = max(0.0, time.time() - (finding.since or 0))
-    length, unit = next((pair for pair in _UNITS if seconds >= pair[0]), _UNITS[-1])
-    age = f"{seconds // length:.0f} {unit}" if finding.since else ""
-    kept = f"; kept: {finding.blocked_by}" if finding.blocked_by else ""
+    age = _age(finding.since) if finding.since else ""
     size = size_text(finding.size) if finding.size else ""
-    return finding.kind, finding.name, size, age, f"{finding.why}{kept}"
+    why = finding.why
+    if finding.blocked_by:
+        why += f"; kept: {finding.blocked_by}"
+    return finding.kind, finding.name, size, age, why
+
+
+def _age(since: float) -> str:
+    """Return how long ago a time is, in its largest unit."""
+    seconds = max(0.0, time.time() - since)
+    for length, unit in _UNITS:
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit}"
+    length, unit = _UNITS[-1]
+    return f"{seconds // length:.0f} {unit}"

@@ -78,12 +78,7 @@ def extend(
     from imgbuild.build.context import BuildOptions
     from imgbuild.extend.extension import parse_extension, read_extension
 
-    variables = {}
-    for text in env or ():
-        name, separator, value = text.partition("=")
-        if not separator:
-            raise InputError(f"--env {text}: give NAME=VALUE.")
-        variables[name] = value
+    variables = _parse_variables(env or ())
     values: dict[str, object] = {"base": base, "pip": pip, "requirements": requirements}
     values |= {"keep_image": keep_image, "conda_file": conda_file, "apt": apt}
     values |= {"build_apt": build_apt, "env": variables, "copy": copy, "user": user}
@@ -95,33 +90,58 @@ def extend(
         )
     extension = read_extension(file) if file else parse_extension(set_options)
     if tag:
-        extension = extension.model_copy(update={"tag": parse_extension({"tag": tag}).tag})
+        named = parse_extension({"tag": tag})
+        extension = extension.model_copy(update={"tag": named.tag})
     if test and no_test:
         raise InputError("Use either --test or --no-test.")
     if test or no_test:
-        choice = parse_extension({"test": "none" if no_test else test}).test
-        extension = extension.model_copy(update={"test": choice})
+        suites = "none" if no_test else test
+        choice = parse_extension({"test": suites})
+        extension = extension.model_copy(update={"test": choice.test})
     if not extension.tag and not print_only:
         raise InputError("Name the result: --tag NAME:TAG, or `tag` in the file.")
     selection = extension.selection if file else selection
     if extension.base and selection != Selection():
         raise InputError(f"The base is {extension.base}; leave out what selects another: --tf, …")
-    name = file.stem if file else (extension.tag or "extend").rpartition("/")[2].partition(":")[0]
-    folder = file.absolute().parent if file else Path.cwd()
+    if file:
+        name = file.stem
+        folder = file.absolute().parent
+    else:
+        name = _name_lock(extension.tag or "extend")
+        folder = Path.cwd()
+    build_options = BuildOptions(
+        test=extension.test != "none",
+        jobs=jobs,
+        builders=tuple(builder or ()),
+    )
     _extend(
         extension,
         selection,
         checkout,
         folder=folder,
         lock_path=lock or folder / f"{name}.lock.txt",
-        build_options=BuildOptions(
-            test=extension.test != "none",
-            jobs=jobs,
-            builders=tuple(builder or ()),
-        ),
+        build_options=build_options,
         upgrade=upgrade,
         print_only=print_only,
     )
+
+
+def _parse_variables(texts: "Iterable[str]") -> dict[str, str]:
+    """Return the variables of --env; InputError for one without a value."""
+    variables = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise InputError(f"--env {text}: give NAME=VALUE.")
+        variables[name] = value
+    return variables
+
+
+def _name_lock(tag: str) -> str:
+    """Return the name of a lock that no option names: the last part of the tag."""
+    _, _, repository_and_tag = tag.rpartition("/")
+    name, _, _ = repository_and_tag.partition(":")
+    return name
 
 
 def _extend(
@@ -159,12 +179,15 @@ def _extend(
     with ExitStack() as stack:
         context = None
         if extension.base or extension.downloads_apt or not print_only:
-            if extension.base or (build_options.test and not print_only):
+            starts_containers = build_options.test and not print_only
+            if extension.base or starts_containers:
                 require_docker_client()
             context = stack.enter_context(open_context(project, images, build_options, info))
         base = _find_base(extension, images[0], project, context, print_only=print_only)
         extension, requested = _read_requirements(extension, folder, base)
-        lock, wheels, distributions = None, wheel_paths(requested), list["Source"]()
+        lock = None
+        wheels = wheel_paths(requested)
+        distributions = list["Source"]()
         sites = Sites(matrix.upstream_urls, project.settings)
         if requested:
             # Only an image that the engine has can say what its Python makes of a package.
@@ -201,26 +224,31 @@ def _extend(
             folder=folder,
             requested=requested_names(requested),
         )
-        done = f"{size_text(size)} on {base.name}, {clock_time(time.monotonic() - started)}"
-        echo(f"{extension.tag}: {done}; {_suites_text(report, base)}.")
+        duration = clock_time(time.monotonic() - started)
+        suites = _suites_text(report, base)
+        echo(f"{extension.tag}: {size_text(size)} on {base.name}, {duration}; {suites}.")
         echo(_usage_text(str(extension.tag), base, context.engine.host))
 
 
 def _suites_text(report: "Report | None", base: "BaseImage") -> str:
     if not report:
         return "no suite was run in it"
-    return f"{count_text(len(report.suites), 'suite')} of {base.name} passed in it"
+    count = count_text(len(report.suites), "suite")
+    return f"{count} of {base.name} passed in it"
 
 
 def _usage_text(tag: str, base: "BaseImage", host: str | None) -> str:
     from imgbuild.cli.usage import docker_run_words
 
     shell = "bash" if base.image else "sh"
-    return f"\nUse it:\n  {docker_run_words(host, base.image)} -it {tag} {shell}"
+    words = docker_run_words(host, base.image)
+    return f"\nUse it:\n  {words} -it {tag} {shell}"
 
 
 def _announce_compilations(distributions: "Iterable[Source]") -> None:
-    if sources := [file.name for file in distributions if not file.name.endswith(".whl")]:
+    names = [file.name for file in distributions]
+    sources = [name for name in names if not name.endswith(".whl")]
+    if sources:
         info(f"to compile, because no release that fits has a wheel: {', '.join(sources)}")
 
 
@@ -242,7 +270,8 @@ def _read_requirements(
     lines = requested_lines(extension, folder, conda)
     requirements = judge_lines(lines, base, folder, info, keep_image=extension.keep_image)
     variables = {**conda.variables, **extension.env}
-    return extension.model_copy(update={"env": variables}), requirements
+    complete = extension.model_copy(update={"env": variables})
+    return complete, requirements
 
 
 def _lock(
@@ -257,7 +286,8 @@ def _lock(
     from imgbuild.extend.additions import lock_additions
     from imgbuild.locks.requirements import index_environment
 
-    info(f"resolving {count_text(len(requested), 'requirement')} against {base.name}")
+    count = count_text(len(requested), "requirement")
+    info(f"resolving {count} against {base.name}")
     lock = lock_additions(
         requested,
         base,
@@ -267,8 +297,9 @@ def _lock(
         folder=folder,
         upgrade=upgrade,
     )
-    added = ", ".join(f"{name} {version}" for name, version in lock.versions.items())
-    info(f"{path.name}: adds {added or 'nothing, the base has all of it'}")
+    packages = [f"{name} {version}" for name, version in lock.versions.items()]
+    added = ", ".join(packages) or "nothing, the base has all of it"
+    info(f"{path.name}: adds {added}")
     return lock
 
 
@@ -288,7 +319,8 @@ def _find_base(
     planned = context.images[0] if context else image
     base = family_base(planned, project)
     if context and not print_only:
-        return replace(base, id=context.need_own(planned).id)
+        stored = context.need_own(planned)
+        return replace(base, id=stored.id)
     return _locate_base(base, project)
 
 

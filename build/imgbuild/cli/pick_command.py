@@ -53,12 +53,14 @@ def pick(
             "--here reads the GPU and driver of this machine: omit --gpu-model and --driver."
         )
     need = choice.read_requirements(requirements) if requirements else choice.Requirements()
-    need = replace(need, python=choice.python_range(python or ">=0") & need.python)
+    pythons = choice.python_range(python or ">=0")
+    need = replace(need, python=pythons & need.python)
     if here:
         gpus, no_gpu = choice.gpus_here()
         need = replace(need, gpus=gpus, no_gpu=no_gpu)
     elif gpu_model or driver:
-        need = replace(need, gpus=(choice.find_gpu(gpu_model, driver),))
+        gpu = choice.find_gpu(gpu_model, driver)
+        need = replace(need, gpus=(gpu,))
     gpus = need.gpus
     images = select(checkout, selection.without_defaults)
     if selection.cpu and not selection.gpu:
@@ -66,23 +68,24 @@ def pick(
     fits, refused = _judge_images(images, need, checkout)
     best = need.best_fit(fits)
     if as_json:
-        print_json(
-            {
-                "gpus": [gpu._asdict() for gpu in gpus],
-                "run": [_fit_json(fit, need) for fit in fits],
-                "newest": best.image.name if best else None,
-                "refused": _refused_json(refused),
-            }
-        )
+        document = {
+            "gpus": [gpu._asdict() for gpu in gpus],
+            "run": [_fit_json(fit, need) for fit in fits],
+            "newest": best.image.name if best else None,
+            "refused": _refused_json(refused),
+        }
+        print_json(document)
     else:
+        lines = [*_gpu_lines(need.gpus)]
+        lines += _fit_lines(fits, need)
+        lines += _ptx_lines(fits, need.gpus)
         minors = [image.minor for image in images]
-        lines = [*_fit_lines(fits, need), *_ptx_lines(fits, need.gpus)]
         lines += _refusal_lines(refused, minors)
         if best and need.path:
             lines += _difference_lines(fits, best, need)
         elif best:
             lines.append(f"\nThe newest that will run: `imgbuild build {best.image.name}`")
-        echo("\n".join([*_gpu_lines(need.gpus), *lines]))
+        echo("\n".join(lines))
     if not fits:
         without = " Without a GPU, use an image for CPUs (--cpu)." if need.no_gpu else ""
         raise CheckFailedError(f"No image will run; see the reasons above.{without}")
@@ -108,9 +111,10 @@ def _judge_images(
 def _fit_json(fit: "Fit", need: "Requirements") -> dict[str, Any]:
     facts = {**fit.image.as_json(), "gpu": fit.code, "would_be_added": [*fit.added]}
     if need.path:
-        facts["differs"] = [
-            {"place": line.place, "line": line.text, "why": why} for line, why in fit.differing
-        ]
+        differing = []
+        for line, why in fit.differing:
+            differing.append({"place": line.place, "line": line.text, "why": why})
+        facts["differs"] = differing
         facts["extend"] = need.extend_command(fit)
     return facts
 
@@ -118,25 +122,33 @@ def _fit_json(fit: "Fit", need: "Requirements") -> dict[str, Any]:
 def _refused_json(refused: "Refused") -> list[dict[str, Any]]:
     groups = []
     for why, alike in refused.items():
-        groups.append({"why": why, "images": {image.name: version for image, version in alike}})
+        images = {image.name: version for image, version in alike}
+        groups.append({"why": why, "images": images})
     return groups
 
 
 def _gpu_lines(gpus: "Sequence[Gpu]") -> Iterator[str]:
     for gpu in gpus:
-        yield f"GPU: {gpu.name}, capability {gpu.capability}, driver {gpu.driver or 'any'}\n"
+        driver = gpu.driver or "any"
+        yield f"GPU: {gpu.name}, capability {gpu.capability}, driver {driver}\n"
 
 
 def _fit_lines(fits: "Sequence[Fit]", need: "Requirements") -> Iterator[str]:
     """Yield the images that will run, and all that one of them lacks."""
     missing: dict[str, None] = {}
-    differ = ("lines differ",) if need.path else ()
-    rows = [("will run", "python", "cuda", "driver from", "code", *differ)]
+    header = ["will run", "python", "cuda", "driver from", "code"]
+    if need.path:
+        header.append("lines differ")
+    rows = [header]
     for fit in fits:
         image = fit.image
-        cuda, driver = (image.version_of("cuda"), image.cuda.driver) if image.cuda else ("-", "-")
-        count = (str(len(fit.differing)),) if need.path else ()
-        rows.append((image.name, image.version_of("python"), cuda, driver, fit.code, *count))
+        cuda, driver = "-", "-"
+        if image.cuda:
+            cuda, driver = image.version_of("cuda"), image.cuda.driver
+        row = [image.name, image.version_of("python"), cuda, driver, fit.code]
+        if need.path:
+            row.append(str(len(fit.differing)))
+        rows.append(row)
         missing.update(dict.fromkeys(fit.added))
     if fits:
         yield from align_rows(rows)
@@ -152,7 +164,8 @@ def _difference_lines(fits: "Sequence[Fit]", best: "Fit", need: "Requirements") 
         count = len(fit.differing)
         verb = "differs" if count == 1 else "differ"
         yield f"\n{fit.image.name}: {count_text(count, 'line')} {verb}"
-        yield from align_rows([("", line.place, line.text, why) for line, why in fit.differing])
+        rows = [("", line.place, line.text, why) for line, why in fit.differing]
+        yield from align_rows(rows)
         yield f"  {need.extend_command(fit)}"
     if len(detailed) < len(fits):
         yield f"\n{best.image.name} differs in the fewest lines. --tf VERSION shows other images."
@@ -163,10 +176,12 @@ def _ptx_lines(fits: "Sequence[Fit]", gpus: "Sequence[Gpu]") -> Iterator[str]:
     from imgbuild.matrix.gpus import KernelSupport, kernel_support, ptx_warning
 
     cuda = [(fit.image.wheel, fit.image.cuda) for fit in fits if fit.image.cuda]
-    for capability in (gpu.capability for gpu in gpus if gpu.capability):
+    capabilities = [gpu.capability for gpu in gpus if gpu.capability]
+    for capability in capabilities:
         if any(kernel_support(capability, *code) is KernelSupport.PTX for code in cuda):
+            warning = ptx_warning(capability)
             yield ""
-            yield from wrap_words(f"{KernelSupport.PTX}: {ptx_warning(capability)}", "")
+            yield from wrap_words(f"{KernelSupport.PTX}: {warning}", "")
 
 
 def _refusal_lines(refused: "Refused", minors: Sequence[str]) -> Iterator[str]:
@@ -174,10 +189,14 @@ def _refusal_lines(refused: "Refused", minors: Sequence[str]) -> Iterator[str]:
     every = sorted({*minors}, key=lambda minor: [int(number) for number in minor.split(".")])
     for why, alike in refused.items():
         has = dict.fromkeys(version for _, version in alike if version)
+        reason = f"{why}; they have {', '.join(has)}" if has else why
         yield ""
-        yield from wrap_words(f"{why}; they have {', '.join(has)}" if has else why, "")
+        yield from wrap_words(reason, "")
         kinds = defaultdict(list)
         for image, _ in alike:
             kinds[image.name.split("-", 2)[2]].append(image.minor)
-        texts = (f"{kind} {ranges(named, every)}" for kind, named in kinds.items())
+        texts = []
+        for kind, named in kinds.items():
+            versions = ranges(named, every)
+            texts.append(f"{kind} {versions}")
         yield from wrap_words(f"{len(alike)} will not run: {'; '.join(texts)}")

@@ -54,14 +54,18 @@ def push(
     from imgbuild.publish.candidate import ALLOW_SKIPPED, ALLOW_SUBSTITUTED
     from imgbuild.publish.push import PushOptions, push_images
 
-    allowed = {f"{ALLOW_SKIPPED} {suite}" for suite in allow_skipped or ()}
+    skipped = allow_skipped or ()
+    allowed = {f"{ALLOW_SKIPPED} {suite}" for suite in skipped}
     if allow_substituted:
         allowed.add(ALLOW_SUBSTITUTED)
     if not selection.named:  # a published tag cannot be taken back
         raise InputError("Say which images to publish: IMAGE, --tf VERSION or --all.")
     options.check_signer(sign_key, sign_keyless)
     extended = extended_images(checkout, selection)
-    images = builder_images(checkout) if extended else matrix_images(checkout, selection)
+    if extended:
+        images = builder_images(checkout)
+    else:
+        images = matrix_images(checkout, selection)
     push_options = PushOptions(
         images=images,
         to=to,
@@ -75,9 +79,11 @@ def push(
     )
     result = push_images(checkout, push_options, info)
     if as_json:
-        print_json(result_json(result, plan=plan))
+        document = result_json(result, plan=plan)
+        print_json(document)
     elif result.images:
-        echo("\n".join(planned_lines(result) if plan else pushed_lines(result)))
+        lines = planned_lines(result) if plan else pushed_lines(result)
+        echo("\n".join(lines))
     if any("attach" in image.work for image in result.images):
         info("note: nothing is signed; --sign-key or --sign-keyless signs.")
     if failure := result.failure():
@@ -95,16 +101,20 @@ def extended_images(checkout: Project, selection: Selection) -> tuple[str, ...]:
     named = [name for name in selection.names if ":" in name]
     if not named:
         return ()
+    extended = []
     with open_engine(checkout.settings.engine) as engine:
-        stored = {name: engine.inspect(name) for name in named}
-    extended = [name for name, image in stored.items() if image and EXTENDS in image.labels]
+        for name in dict.fromkeys(named):
+            stored = engine.inspect(name)
+            if stored and EXTENDS in stored.labels:
+                extended.append(name)
     others = [name for name in selection.names if name not in extended]
-    if extended and (others or selection != Selection(names=selection.names)):
+    only_names = Selection(names=selection.names)
+    if extended and (others or selection != only_names):
         raise InputError(
             f"{', '.join(extended)}: push images of `imgbuild extend` and images of the matrix in "
             "separate commands."
         )
-    return tuple(dict.fromkeys(extended))
+    return tuple(extended)
 
 
 def matrix_images(checkout: Project, selection: Selection) -> "tuple[Image, ...]":
@@ -123,14 +133,21 @@ def builder_images(checkout: Project) -> "tuple[Image, ...]":
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
 
-    return all_images(load_matrix(checkout.matrix))[:1]
+    matrix = load_matrix(checkout.matrix)
+    return all_images(matrix)[:1]
 
 
 def planned_lines(result: "PushResult") -> list[str]:
     """Return a line an image with the remaining steps; below it the tags that it would get."""
-    rows = [(image.record.image, _brief(image.steps, "move")) for image in result.images]
-    notes = [(" ".join((image.record.tag, *image.moves)), *image.kept) for image in result.images]
-    return [f"to {result.repository}:", *table_with_notes(rows, notes)]
+    rows: list[tuple[str, ...]] = []
+    notes: list[tuple[str, ...]] = []
+    for image in result.images:
+        steps = _brief(image.steps, "move")
+        rows.append((image.record.image, steps))
+        tags = " ".join((image.record.tag, *image.moves))
+        notes.append((tags, *image.kept))
+    lines = table_with_notes(rows, notes)
+    return [f"to {result.repository}:", *lines]
 
 
 def pushed_lines(result: "PushResult") -> list[str]:
@@ -141,15 +158,20 @@ def pushed_lines(result: "PushResult") -> list[str]:
         record = image.record
         kept = {text.partition(" ")[0] for text in image.kept}
         size = f"{record.size / 1e6:.0f}"
-        rows.append((record.image, record.short_digest, size, _brief(image.done, "moved")))
-        tags = (record.tag, *(tag for tag in record.moving if tag not in kept))
-        notes.append((" ".join(tags), *image.kept))
+        steps = _brief(image.done, "moved")
+        rows.append((record.image, record.short_digest, size, steps))
+        moved = [tag for tag in record.moving if tag not in kept]
+        tags = " ".join((record.tag, *moved))
+        notes.append((tags, *image.kept))
+    lines = table_with_notes(rows, notes)
     done = sum(bool(image.steps) for image in result.images)
-    counts = [f"{done} published", f"{len(result.images) - done} up to date"]
-    counts += [f"{len(result.errors)} failed"] if result.errors else []
+    counts = f"{done} published, {len(result.images) - done} up to date"
+    if result.errors:
+        counts += f", {len(result.errors)} failed"
     first = result.images[0].record
-    pull = f"docker pull {result.repository}:{(*first.moving, first.tag)[0]}"
-    return [*table_with_notes(rows, notes), f"{', '.join(counts)}.", pull]
+    tag = first.moving[0] if first.moving else first.tag
+    lines += [f"{counts}.", f"docker pull {result.repository}:{tag}"]
+    return lines
 
 
 def result_json(result: "PushResult", *, plan: bool) -> dict[str, Any]:
@@ -157,16 +179,16 @@ def result_json(result: "PushResult", *, plan: bool) -> dict[str, Any]:
     images = []
     for image in result.images:
         record = image.record
-        facts: dict[str, Any] = {
-            "moving": list(record.moving),
-            "digest": record.digest,
-            "size": record.size,
-            "done": list(image.done),
-        }
+        facts: dict[str, Any] = {"image": record.image, "tag": record.tag}
         if plan:
-            facts = {"to_do": list(image.steps)}
-        kept = list(image.kept)
-        images.append({"image": record.image, "tag": record.tag, **facts, "left": kept})
+            facts["to_do"] = list(image.steps)
+        else:
+            facts["moving"] = list(record.moving)
+            facts["digest"] = record.digest
+            facts["size"] = record.size
+            facts["done"] = list(image.done)
+        facts["left"] = list(image.kept)
+        images.append(facts)
     if plan:
         return {"repository": result.repository, "images": images}
     failed = {name: str(error) for name, error in result.errors.items()}
@@ -177,5 +199,7 @@ def _brief(steps: Sequence[str], move: str) -> str:
     """Return the steps, with the number of the moved tags in place of their names."""
     words = [step for step in steps if " " not in step]
     moves = len(steps) - len(words)
-    words += [f"{move} {count_text(moves, 'tag')}"] if moves else []
+    if moves:
+        tags = count_text(moves, "tag")
+        words.append(f"{move} {tags}")
     return ", ".join(words) or "up to date"

@@ -127,39 +127,36 @@ def run(
     """
     from imgbuild.training.training_job import TrainingJob
 
-    names = (*takewhile("--".__ne__, words or ()),)
-    command = (words or [])[len(names) + 1 :]
-    _check_format(
-        form,
-        {
-            "--exec": execute,
-            "--nodes": nodes > 1,
-            "--ps": servers,
-            "-np": ranks,
-            "--user": user,
-            "--shm-size": shm_size,
-            "--time-limit": time_limit,
-            "--port": ports,
-            "--tensorboard": tensorboard,
-            "a program": command,
-        },
-    )
+    words = words or []
+    names = tuple(takewhile("--".__ne__, words))
+    command = words[len(names) + 1 :]
+    given: dict[str, object] = {
+        "--exec": execute,
+        "--nodes": nodes > 1,
+        "--ps": servers,
+        "-np": ranks,
+        "--user": user,
+        "--shm-size": shm_size,
+        "--time-limit": time_limit,
+        "--port": ports,
+        "--tensorboard": tensorboard,
+        "a program": command,
+    }
+    _check_format(form, given)
     selection = replace(selection, names=selection.names + names)
     reference, has_gpu, flavour, planned = _find_image(checkout, image, selection)
-    if form in _ELSEWHERE and not has_registry(reference):
-        raise InputError(
-            f"--format {form}: other machines would look for {reference} on Docker Hub, where it "
-            "is another's. Push it first (`imgbuild push --to REGISTRY/REPOSITORY`), then name it "
-            "as it is there: --image REGISTRY/REPOSITORY:TAG."
-        )
+    if form in _ELSEWHERE:
+        _require_registry(reference, form)
     has_tasks = servers or form == "tfjob"
-    count = ranks or (1 if has_tasks else nodes)
-    if planned and not planned.horovod and (count > 1 or form == "mpijob"):
-        raise InputError(
-            f"{planned.name} has no MPI to start ranks with: run one process, TensorFlow's own "
-            "tasks (--ps, --format tfjob), or an image with MPI (imgbuild list)."
-        )
+    default_ranks = 1 if has_tasks else nodes
+    count = ranks or default_ranks
+    starts_ranks = count > 1 or form == "mpijob"
+    if planned and starts_ranks:
+        _require_mpi(planned)
     has_ssh = form in _KUBERNETES or (nodes > 1 and not has_tasks)
+    owner = _choose_user(user, has_ssh=has_ssh)
+    limit = seconds("--time-limit", time_limit)
+    default_gpus = "all" if has_gpu else None
     training_job = TrainingJob.from_options(
         name=job,
         image=reference,
@@ -168,9 +165,9 @@ def run(
         ranks=count,
         nodes=nodes,
         servers=servers,
-        gpus=gpus or ("all" if has_gpu else None),
-        user=_choose_user(user, has_ssh=has_ssh),
-        seconds=seconds("--time-limit", time_limit),
+        gpus=gpus or default_gpus,
+        user=owner,
+        seconds=limit,
         code=code,
         mounts=mount or (),
         variables=env or (),
@@ -181,8 +178,10 @@ def run(
         has_program=form != "devcontainer",
     )
     if execute:
-        raise typer.Exit(_execute(training_job, planned, checkout))
-    echo(_text(form, training_job, checkout))
+        code_of_program = _execute(training_job, planned, checkout)
+        raise typer.Exit(code_of_program)
+    text = _text(form, training_job, checkout)
+    echo(text)
 
 
 def _check_format(form: JobFormat, options: Mapping[str, object]) -> None:
@@ -196,9 +195,32 @@ def _check_format(form: JobFormat, options: Mapping[str, object]) -> None:
             )
 
 
+def _require_registry(reference: str, form: JobFormat) -> None:
+    """Raise InputError for an image that other machines cannot pull."""
+    if has_registry(reference):
+        return
+    raise InputError(
+        f"--format {form}: other machines would look for {reference} on Docker Hub, where it "
+        "is another's. Push it first (`imgbuild push --to REGISTRY/REPOSITORY`), then name it "
+        "as it is there: --image REGISTRY/REPOSITORY:TAG."
+    )
+
+
+def _require_mpi(image: "Image") -> None:
+    """Raise InputError for an image that cannot start ranks."""
+    if image.horovod:
+        return
+    raise InputError(
+        f"{image.name} has no MPI to start ranks with: run one process, TensorFlow's own "
+        "tasks (--ps, --format tfjob), or an image with MPI (imgbuild list)."
+    )
+
+
 def _docker_client(host: str | None) -> tuple[str, ...]:
     """Return the words that call the engine: one that the settings do not name docker finds."""
-    return ("docker", "-H", host) if host else ("docker",)
+    if host:
+        return ("docker", "-H", host)
+    return ("docker",)
 
 
 def _execute(job: "TrainingJob", planned: "Image | None", project: Project) -> int:
@@ -207,9 +229,7 @@ def _execute(job: "TrainingJob", planned: "Image | None", project: Project) -> i
     ``planned`` is its image if that is one of the matrix.
     """
     from imgbuild.core.process import find_program
-    from imgbuild.engine.client import open_engine
-    from imgbuild.net.signing import read_trust, require_trusted
-    from imgbuild.suites.store import ReportStore
+    from imgbuild.net.signing import read_trust
     from imgbuild.training.docker_run import run_job
 
     settings = project.settings
@@ -219,24 +239,33 @@ def _execute(job: "TrainingJob", planned: "Image | None", project: Project) -> i
             "--exec: there is no docker client on PATH. Install one (Debian: docker-cli)."
         )
     if planned or read_trust(settings):
-        store = ReportStore(state_dir() / "reports")
-        with open_engine(settings.engine) as engine:
-            stored = engine.need(
-                job.image, build_hint(planned)
-            )  # Docker would look for it elsewhere
-        if planned:
-            store.require_own(stored.id, planned)
-        require_trusted(
-            stored.digests,
-            job.image,
-            settings,
-            made_here=store.was_made_here(stored.id),
-            verified_by=store.verified_by(stored.id),
-        )
-        job = replace(job, image=stored.id)  # what was checked, whatever the name means
+        image_id = _check_image(job.image, planned, project)
+        job = replace(job, image=image_id)  # what was checked, whatever the name means
     # A name of its own: what is removed at the end is this run's.
-    own = replace(job, name=f"{job.name}-{secrets.token_hex(3)}")
+    random_end = secrets.token_hex(3)
+    own = replace(job, name=f"{job.name}-{random_end}")
     return run_job(own, client, info)
+
+
+def _check_image(reference: str, planned: "Image | None", project: Project) -> str:
+    """Return the id of an image that this machine made or trusts; raise if it does neither."""
+    from imgbuild.engine.client import open_engine
+    from imgbuild.net.signing import require_trusted
+    from imgbuild.suites.store import ReportStore
+
+    settings = project.settings
+    store = ReportStore(state_dir() / "reports")
+    hint = build_hint(planned)
+    with open_engine(settings.engine) as engine:
+        stored = engine.need(reference, hint)  # Docker would look for it elsewhere
+    if planned:
+        store.require_own(stored.id, planned)
+    made_here = store.was_made_here(stored.id)
+    verified_by = store.verified_by(stored.id)
+    require_trusted(
+        stored.digests, reference, settings, made_here=made_here, verified_by=verified_by
+    )
+    return stored.id
 
 
 def _text(form: JobFormat, job: "TrainingJob", project: Project) -> str:
@@ -247,7 +276,8 @@ def _text(form: JobFormat, job: "TrainingJob", project: Project) -> str:
     from imgbuild.training.kubeflow import mpijob_text, tfjob_text
 
     if form == "docker":
-        return docker_script(job, _docker_client(project.settings.engine.host))
+        client = _docker_client(project.settings.engine.host)
+        return docker_script(job, client)
     texts = {
         "compose": compose_text,
         "mpijob": mpijob_text,
@@ -255,7 +285,8 @@ def _text(form: JobFormat, job: "TrainingJob", project: Project) -> str:
         "slurm": batch_text,
         "devcontainer": devcontainer_text,
     }
-    return texts[form](job).rstrip()
+    text = texts[form](job)
+    return text.rstrip()
 
 
 def _find_image(
@@ -268,15 +299,20 @@ def _find_image(
             names = ", ".join(image.name for image in images)
             raise InputError(f"`run` takes one image, and these are selected: {names}.")
         (image,) = images
-        return image.tags[0], image.variant == "gpu", image.mpi.flavour, image
-    if selection != Selection(cpu=selection.cpu, gpu=selection.gpu, mpi=selection.mpi):
+        has_gpu = image.variant == "gpu"
+        return image.tags[0], has_gpu, image.mpi.flavour, image
+    contents = Selection(cpu=selection.cpu, gpu=selection.gpu, mpi=selection.mpi)
+    if selection != contents:
         raise InputError(
             f"--image {reference}: of the selection options only --cpu, --gpu and --mpi can say "
             "what is in it."
         )
     if selection.mpi not in {None, "openmpi", "intelmpi"}:
         raise InputError(f"--mpi {selection.mpi!r}: there is none; give openmpi or intelmpi.")
-    return reference, selection.gpu, "intelmpi" if selection.mpi == "intelmpi" else "openmpi", None
+    flavour: Flavour = "openmpi"
+    if selection.mpi == "intelmpi":
+        flavour = "intelmpi"
+    return reference, selection.gpu, flavour, None
 
 
 def _choose_user(user: str | None, *, has_ssh: bool) -> str | None:
@@ -289,4 +325,6 @@ def _choose_user(user: str | None, *, has_ssh: bool) -> str | None:
             raise InputError(f"--user {user}: ssh between nodes knows the user 1000 alone.")
         return "1000:1000"
     user = user or f"{os.getuid()}:{os.getgid()}"
-    return None if user.split(":")[0] == "0" else user
+    if user.split(":")[0] == "0":
+        return None
+    return user

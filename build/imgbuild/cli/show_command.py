@@ -22,8 +22,10 @@ GPU_TITLE = (
 @takes_selection()
 def show(selection: Selection, as_json: bool = JSON, checkout: Project = PROJECT) -> None:
     """Show the pins of an image, each with its reason, and its GPUs."""
-    facts = [image_facts(image, checkout.locks) for image in select(checkout, selection)]
-    print_result(facts, ["\n\n".join(map(image_text, facts))], as_json=as_json)
+    images = select(checkout, selection)
+    facts = [image_facts(image, checkout.locks) for image in images]
+    texts = map(image_text, facts)
+    print_result(facts, ["\n\n".join(texts)], as_json=as_json)
 
 
 def image_facts(image: "Image", locks: Path) -> dict[str, Any]:
@@ -31,10 +33,11 @@ def image_facts(image: "Image", locks: Path) -> dict[str, Any]:
     from imgbuild.locks.conda import conda_packages
     from imgbuild.matrix.images import planned_tags
 
-    packages = [
-        {"url": url, "sha256": sha256, "locked": sha256 is not None}
-        for url, sha256 in conda_packages(image.version_of("python"), image.python, locks).items()
-    ]
+    python = image.version_of("python")
+    hashes = conda_packages(python, image.python, locks)
+    packages = []
+    for url, sha256 in hashes.items():
+        packages.append({"url": url, "sha256": sha256, "locked": sha256 is not None})
     apt = list(image.apt_cuda.runtime) if image.apt_cuda else []
     pins = []
     for pin in image.pins:
@@ -62,69 +65,93 @@ def _gpu(image: "Image") -> dict[str, Any] | None:
         return None
     # The rule that judges the minimum drivers has their source.
     sources = (rule.source for rule in image.matrix.rules if rule.value == "cuda.driver")
+    generations = []
+    for generation, support in gpu_support(image):
+        facts = {
+            "generation": generation.name,
+            "capability": generation.capability,
+            "service": str(support),
+            "examples": generation.examples,
+        }
+        generations.append(facts)
     return {
         "minimum_driver": image.cuda.driver,
         "minimum_driver_source": next(sources, "matrix.yaml"),
         "newest_capability": image.cuda.newest,
         "not_served": unsupported_gpus(image),
-        "generations": [
-            {
-                "generation": generation.name,
-                "capability": generation.capability,
-                "service": str(support),
-                "examples": generation.examples,
-            }
-            for generation, support in gpu_support(image)
-        ],
+        "generations": generations,
     }
 
 
 def image_text(image: dict[str, Any]) -> str:
     """Return an image as lines of at most 80 columns; URLs and sha256 are never broken."""
-    gpu, immutable = image["gpu"], image["published"]["immutable"]
+    named = {
+        "tags": image["tags"],
+        "published under these, which move, and as": [image["published"]["immutable"]],
+        "aliases": image["aliases"],
+        "Python packages": [image["lock"]],
+    }
     lines = [image["name"]]
-    for title, values in (
-        ("tags", image["tags"]),
-        ("published under these, which move, and as", [immutable]),
-        ("aliases", image["aliases"]),
-        ("Python packages", [image["lock"]]),
-    ):
-        lines += wrap_words(f"{title}: {' '.join(values)}") if values else []
+    for title, values in named.items():
+        if values:
+            text = " ".join(values)
+            lines += wrap_words(f"{title}: {text}")
     for name, distribution in image["provides"].items():
         lines.append(f"  {name} is provided by {distribution}, for packages that require it")
     for pin in image["pins"]:
         lines += _pin_lines(pin, image["mpi"])
     if why := image["without_horovod"]:
-        lines += ["horovod, mpi -", *wrap_words(f"why: {why}", INDENT)]
-    if gpu:
-        lines += ["", f"minimum driver {gpu['minimum_driver']}"]
-        lines += [*wrap_words(f"source: {gpu['minimum_driver_source']}", INDENT), "", *GPU_TITLE]
-        for facts in gpu["generations"]:
-            line = f"{facts['generation']:<10} {facts['capability']:<5} {facts['service']:<15}"
-            lines.append(f"{INDENT}{line} {facts['examples']}")
-        lines += wrap_words(gpu["not_served"] or "", INDENT)
+        lines.append("horovod, mpi -")
+        lines += wrap_words(f"why: {why}", INDENT)
+    if image["gpu"]:
+        lines += _gpu_lines(image["gpu"])
     return "\n".join(line.rstrip() for line in lines)
 
 
+def _gpu_lines(gpu: dict[str, Any]) -> list[str]:
+    lines = ["", f"minimum driver {gpu['minimum_driver']}"]
+    lines += wrap_words(f"source: {gpu['minimum_driver_source']}", INDENT)
+    lines += ["", *GPU_TITLE]
+    for facts in gpu["generations"]:
+        line = f"{facts['generation']:<10} {facts['capability']:<5} {facts['service']:<15}"
+        lines.append(f"{INDENT}{line} {facts['examples']}")
+    lines += wrap_words(gpu["not_served"] or "", INDENT)
+    return lines
+
+
 def _pin_lines(pin: dict[str, Any], mpi: str) -> list[str]:
-    head = f"{pin['component']:<12} {mpi if pin['component'] == 'mpi' else pin['version']:<10}"
+    component = pin["component"]
+    version = mpi if component == "mpi" else pin["version"]
+    head = f"{component:<12} {version:<10}"
     line = f"{head} {pin['source']}"
-    lines = [line] if len(line) <= WIDTH else [head, *wrap_words(pin["source"], INDENT)]
-    notes = [f"sha256 {pin['sha256']}"] if pin["sha256"] else []
+    if len(line) <= WIDTH:
+        lines = [line]
+    else:
+        lines = [head, *wrap_words(pin["source"], INDENT)]
+    for note in _pin_notes(pin):
+        lines += wrap_words(note, INDENT)
+    return lines
+
+
+def _pin_notes(pin: dict[str, Any]) -> list[str]:
+    notes = []
+    if pin["sha256"]:
+        notes.append(f"sha256 {pin['sha256']}")
     if pin["documented"]:
-        gone = ", which is not available for this image"
-        notes.append(f"documented: {pin['documented']}{'' if pin['documented_exists'] else gone}")
+        note = f"documented: {pin['documented']}"
+        if not pin["documented_exists"]:
+            note += ", which is not available for this image"
+        notes.append(note)
     if pin["why"]:
         notes.append(f"why: {pin['why']}")
     if pin["apt"]:
-        notes.append(f"packages: {' '.join(pin['apt'])}")
+        names = " ".join(pin["apt"])
+        notes.append(f"packages: {names}")
     if packages := pin["packages"]:
-        unlocked = [
-            package["url"].rsplit("/", 1)[1] for package in packages if not package["locked"]
-        ]
-        count = f"{len(packages) - len(unlocked)} of {len(packages)}"
-        notes.append(f"{count} packages have a recorded sha256")
-        notes += [f"unlocked {name}" for name in unlocked]
-    for note in notes:
-        lines += wrap_words(note, INDENT)
-    return lines
+        urls = [package["url"] for package in packages if not package["locked"]]
+        locked = len(packages) - len(urls)
+        notes.append(f"{locked} of {len(packages)} packages have a recorded sha256")
+        for url in urls:
+            _, _, name = url.rpartition("/")
+            notes.append(f"unlocked {name}")
+    return notes
