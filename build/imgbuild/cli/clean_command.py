@@ -49,19 +49,11 @@ def clean(
     """
     from imgbuild.core.settings import ENGINES_OWN, Settings
     from imgbuild.engine.client import open_engine
-    from imgbuild.engine.discovery import find_buildx, with_builder
-    from imgbuild.maintain.cleanup import DEFAULT, CleanupKind, find_garbage, remove_garbage
+    from imgbuild.engine.discovery import find_buildx
+    from imgbuild.maintain.cleanup import CleanupKind, find_garbage, remove_garbage
     from imgbuild.matrix.load import load_matrix
 
-    known = sorted(CleanupKind)
-    for kind in only or ():
-        if kind not in known:
-            raise InputError(f"--only {kind}: no such kind; allowed: {', '.join(known)}.")
-    kinds = set[str](only or DEFAULT)
-    if images:
-        kinds.add(CleanupKind.IMAGES)
-    if build_cache:
-        kinds.add(CleanupKind.BUILD_CACHE)
+    kinds = _choose_kinds(only or (), images=images, build_cache=build_cache)
     settings = checkout.settings if checkout else Settings()
     settings = settings.with_builders(tuple(builders or ()))
     repository = None
@@ -77,12 +69,7 @@ def clean(
         if set(names) != {ENGINES_OWN}:
             buildx = find_buildx(settings.engine, engine.host)
         reachable = engine if _is_reachable(engine) else None
-        caches: list[Buildx | None] = []
-        for name in names:
-            if buildx and name != ENGINES_OWN:
-                caches.append(with_builder(buildx, name))
-            else:
-                caches.append(None)
+        caches = [_find_cache(name, buildx) for name in names]
         findings = find_garbage(
             reachable,
             state_dir(),
@@ -107,6 +94,32 @@ def clean(
         raise CheckFailedError(
             f"{kept} of {len(selected)} could not be removed; the table says why."
         )
+
+
+def _choose_kinds(only: Sequence[str], *, images: bool, build_cache: bool) -> set[str]:
+    """Return the kinds that the options select; InputError for one that does not exist."""
+    from imgbuild.maintain.cleanup import DEFAULT, CleanupKind
+
+    known = sorted(CleanupKind)
+    for kind in only:
+        if kind not in known:
+            raise InputError(f"--only {kind}: no such kind; allowed: {', '.join(known)}.")
+    kinds = set[str](only or DEFAULT)
+    if images:
+        kinds.add(CleanupKind.IMAGES)
+    if build_cache:
+        kinds.add(CleanupKind.BUILD_CACHE)
+    return kinds
+
+
+def _find_cache(name: str, buildx: "Buildx | None") -> "Buildx | None":
+    """Return the builder whose cache is meant; None is the engine's own."""
+    from imgbuild.core.settings import ENGINES_OWN
+    from imgbuild.engine.discovery import with_builder
+
+    if buildx is None or name == ENGINES_OWN:
+        return None
+    return with_builder(buildx, name)
 
 
 def _is_reachable(engine: "Engine") -> bool:

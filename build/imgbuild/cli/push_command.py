@@ -62,10 +62,7 @@ def push(
         raise InputError("Say which images to publish: IMAGE, --tf VERSION or --all.")
     options.check_signer(sign_key, sign_keyless)
     extended = extended_images(checkout, selection)
-    if extended:
-        images = builder_images(checkout)
-    else:
-        images = matrix_images(checkout, selection)
+    images = builder_images(checkout) if extended else matrix_images(checkout, selection)
     push_options = PushOptions(
         images=images,
         to=to,

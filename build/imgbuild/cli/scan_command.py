@@ -58,7 +58,11 @@ def scan(
 
     options.check_image(image, selection)
     # Any image of the matrix says how this machine builds; it may lack the scanned one.
-    images = all_images(load_matrix(checkout.matrix))[:1] if image else select(checkout, selection)
+    if image:
+        matrix = load_matrix(checkout.matrix)
+        images = all_images(matrix)[:1]
+    else:
+        images = select(checkout, selection)
     require_docker_client()
     sites = options.sites_of(checkout, images[0].matrix)
     scans: list[Scan] = []
@@ -67,12 +71,16 @@ def scan(
         for planned in context.images:
             info(f"scanning {image or planned.name}")
             reference = image or planned.tags[0]
-            result = _scan_image(reference, None if image else planned, ask, context)
+            of_matrix = None if image else planned
+            result = _scan_image(reference, of_matrix, ask, context)
             scans.append(result)
             save_scan(result, context.state)
     if sarif:
-        write_text(sarif, json.dumps(make_sarif(scans, version(NAMESPACE)), indent=1) + "\n")
-    print_result([asdict(result) for result in scans], _lines(scans), as_json=as_json)
+        document = make_sarif(scans, version(NAMESPACE))
+        text = json.dumps(document, indent=1)
+        write_text(sarif, f"{text}\n")
+    results = [asdict(result) for result in scans]
+    print_result(results, _lines(scans), as_json=as_json)
     unasked = _describe_unasked(scans)
     if faulty := [result.image for result in scans if result.open]:
         raise CheckFailedError(
@@ -123,17 +131,20 @@ def _scan_image(
     from imgbuild.scan.osv import list_packages
     from imgbuild.scan.updates import find_updates, read_status
 
-    stored, name = (
-        context.engine.need(reference, build_hint(planned)),
-        planned.name if planned else reference,
-    )
-    matrix, today = context.images[0].matrix, datetime.now(UTC).date()
+    hint = build_hint(planned)
+    stored = context.engine.need(reference, hint)
+    name = planned.name if planned else reference
+    matrix = context.images[0].matrix
+    today = datetime.now(UTC).date()
     label = stored.labels.get(NAME)
     family = next((image for image in all_images(matrix) if image.name == label), None)
-    document = json.loads(make_locked_sbom(name, stored, context.engine, context.project, matrix))
+    sbom = make_locked_sbom(name, stored, context.engine, context.project, matrix)
+    document = json.loads(sbom)
     status = read_status(name, stored, context.engine)
-    updates = find_updates(name, read_system(document), status, context)
-    vulnerable, asked = ask(list_packages(document))
+    system = read_system(document)
+    updates = find_updates(name, system, status, context)
+    packages = list_packages(document)
+    vulnerable, asked = ask(packages)
     return Scan(
         image=name,
         image_id=stored.id,
@@ -150,10 +161,10 @@ def _lines(scans: "list[Scan]") -> Iterator[str]:
         yield f"{scan.image}: {count_text(len(scan.open), 'finding')}"
         if scan.findings:
             rows = [("id", "package", "installed", "fixed in", "")]
-            rows += [
-                (finding.id, finding.package, finding.installed, finding.fix or "-", finding.status)
-                for finding in scan.findings
-            ]
+            for finding in scan.findings:
+                fix = finding.fix or "-"
+                row = (finding.id, finding.package, finding.installed, fix, finding.status)
+                rows.append(row)
             yield from (f"  {line}" for line in align_rows(rows))
         yield f"  known vulnerabilities: {scan.vulnerabilities}"
         if scan.other_updates:

@@ -124,10 +124,7 @@ def _pin_lines(pin: dict[str, Any], mpi: str) -> list[str]:
     version = mpi if component == "mpi" else pin["version"]
     head = f"{component:<12} {version:<10}"
     line = f"{head} {pin['source']}"
-    if len(line) <= WIDTH:
-        lines = [line]
-    else:
-        lines = [head, *wrap_words(pin["source"], INDENT)]
+    lines = [line] if len(line) <= WIDTH else [head, *wrap_words(pin["source"], INDENT)]
     for note in _pin_notes(pin):
         lines += wrap_words(note, INDENT)
     return lines

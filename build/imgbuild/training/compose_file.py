@@ -37,23 +37,29 @@ cp id_rsa.pub authorized_keys && chmod 0644 id_rsa"""
 
 def compose_text(job: TrainingJob) -> str:
     """Return the file; the comment at its beginning says how to run it."""
-    main = "chief" if job.servers else "train"
-    services = _tasks(job) if job.servers else _nodes(job)
-    volumes = {}
+    if job.servers:
+        main, services = "chief", _tasks(job)
+    else:
+        main, services = "train", _nodes(job)
+    volumes: dict[str, dict[str, object]] = {}
     for volume in job.volumes:
         volumes[volume.source] = {"external": True, "name": volume.source}
     if job.tensorboard:
         services["tensorboard"] = _board(job)
         _wait(services[main], "tensorboard", "service_started")
     if prepare := _prepare(job):
-        volumes |= {_KEY_VOLUME: {}} if _has_ssh(job) else {}
+        if _has_ssh(job):
+            volumes[_KEY_VOLUME] = {}
         for service in services.values():
             _wait(service, "prepare", "service_completed_successfully")
         services = {"prepare": prepare, **services}
-    document = {"services": services, **({"volumes": volumes} if volumes else {})}
+    document: dict[str, Any] = {"services": services}
+    if volumes:
+        document["volumes"] = volumes
     create = "".join(f"docker volume create {volume.source}\n#   " for volume in job.volumes)
     header = _HEADER.format(create=create, job=job.name, main=main)
-    return header + yaml.safe_dump(_escape_dollars(document), sort_keys=False, width=1_000_000)
+    escaped = _escape_dollars(document)
+    return header + yaml.safe_dump(escaped, sort_keys=False, width=1_000_000)
 
 
 def _has_ssh(job: TrainingJob) -> bool:
@@ -64,16 +70,16 @@ def _nodes(job: TrainingJob) -> dict[str, Service]:
     """Return the services of an MPI job: all but the first node wait for it with sshd."""
     others = [f"node-{number}" for number in range(1, job.nodes)]
     hosts = ("train", *others) if others else ()
-    train = {**_service(job, "train"), "command": [*job.launch_command(hosts)]}
-    probe = f": < /dev/tcp/127.0.0.1/{_SSH_PORT}"
+    train = _service(job, "train")
+    train["command"] = [*job.launch_command(hosts)]
+    probe = ["CMD", "bash", "-c", f": < /dev/tcp/127.0.0.1/{_SSH_PORT}"]
     services = {"train": train}
     for name in others:
         _wait(train, name, "service_healthy")
-        services[name] = {
-            **_service(job, name),
-            "command": ["/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config"],
-            "healthcheck": {"test": ["CMD", "bash", "-c", probe], "interval": "2s", "retries": 30},
-        }
+        node = _service(job, name)
+        node["command"] = ["/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config"]
+        node["healthcheck"] = {"test": probe, "interval": "2s", "retries": 30}
+        services[name] = node
     return services
 
 
@@ -89,10 +95,12 @@ def _tasks(job: TrainingJob) -> dict[str, Service]:
     services = {}
     for kind, tasks in names.items():
         for number, name in enumerate(tasks):
-            config = {"cluster": cluster, "task": {"type": kind, "index": number}}
-            variables = {**job.variables, "TF_CONFIG": json.dumps(config)}
-            own = {"environment": variables, "command": [*job.launch_command()]}
-            services[name] = {**_service(job, name), **own}
+            task = {"type": kind, "index": number}
+            config = json.dumps({"cluster": cluster, "task": task})
+            service = _service(job, name)
+            service["environment"] = {**job.variables, "TF_CONFIG": config}
+            service["command"] = [*job.launch_command()]
+            services[name] = service
             if kind != "chief":
                 _wait(services["chief"], name, "service_started")
     return services
@@ -100,55 +108,70 @@ def _tasks(job: TrainingJob) -> dict[str, Service]:
 
 def _service(job: TrainingJob, name: str) -> Service:
     mounts = [mount.text for mount in job.mounts]
-    mounts += [f"{_KEY_VOLUME}:{_KEYS}:ro"] if _has_ssh(job) else []
-    return {
-        **_image(job),
-        "hostname": name,
-        **({"user": job.user} if job.user else {}),
-        "working_dir": WORK,
-        "volumes": mounts,
-        "environment": job.variables,
-        "shm_size": docker_size(job.shm_bytes),
-        "stop_grace_period": f"{SAVE_SECONDS}s",
-        **_gpus(job.gpus),
-    }
+    if _has_ssh(job):
+        mounts.append(f"{_KEY_VOLUME}:{_KEYS}:ro")
+    service = _image(job)
+    service["hostname"] = name
+    if job.user:
+        service["user"] = job.user
+    service["working_dir"] = WORK
+    service["volumes"] = mounts
+    service["environment"] = job.variables
+    service["shm_size"] = docker_size(job.shm_bytes)
+    service["stop_grace_period"] = f"{SAVE_SECONDS}s"
+    if job.gpus:
+        service |= _gpus(job.gpus)
+    return service
 
 
 def _image(job: TrainingJob) -> Service:
-    return {"image": job.image, **({"pull_policy": "never"} if job.only_local else {})}
+    service: Service = {"image": job.image}
+    if job.only_local:
+        service["pull_policy"] = "never"
+    return service
 
 
-def _gpus(gpus: str | None) -> Service:
-    if not gpus:
-        return {}
-    selected: Service = {"count": int(gpus) if gpus.isdigit() else "all"}
+def _gpus(gpus: str) -> Service:
+    device: dict[str, Any] = {"driver": "nvidia"}
     if gpus.startswith("device="):
-        selected = {"device_ids": gpus.removeprefix("device=").split(",")}
-    devices = [{"driver": "nvidia", **selected, "capabilities": ["gpu"]}]
-    reserved = {"resources": {"reservations": {"devices": devices}}}
-    return {"deploy": reserved, "ulimits": {"memlock": -1}}
+        device["device_ids"] = gpus.removeprefix("device=").split(",")
+    else:
+        device["count"] = int(gpus) if gpus.isdigit() else "all"
+    device["capabilities"] = ["gpu"]
+    reservations = {"devices": [device]}
+    deploy = {"resources": {"reservations": reservations}}
+    return {"deploy": deploy, "ulimits": {"memlock": -1}}
 
 
 def _board(job: TrainingJob) -> Service:
-    keys = ("image", "pull_policy", "user", "working_dir", "environment")
-    return {
-        **{key: value for key, value in _service(job, "").items() if key in keys},
-        "volumes": [mount.text for mount in job.board_mounts],
-        "ports": [f"127.0.0.1::{TENSORBOARD_PORT}"],
-        "command": [*job.board_command],
-    }
+    board = _image(job)
+    if job.user:
+        board["user"] = job.user
+    board["working_dir"] = WORK
+    board["environment"] = job.variables
+    board["volumes"] = [mount.text for mount in job.board_mounts]
+    board["ports"] = [f"127.0.0.1::{TENSORBOARD_PORT}"]
+    board["command"] = [*job.board_command]
+    return board
 
 
 def _prepare(job: TrainingJob) -> Service:
     """Return what root does first: keys for the nodes, and a volume that the user may write to."""
     mounts = [volume.text for volume in job.volumes if volume.target == MODEL]
-    owner = [f"chown {job.user} {MODEL}"] if mounts and job.user else []
-    steps = [*([_MAKE_KEYS] if _has_ssh(job) else []), *owner]
+    steps = []
+    if _has_ssh(job):
+        steps.append(_MAKE_KEYS)
+    if mounts and job.user:
+        steps.append(f"chown {job.user} {MODEL}")
     if not steps:
         return {}
-    mounts += [f"{_KEY_VOLUME}:{_KEYS}"] if _has_ssh(job) else []
-    command = ["sh", "-ec", "\n".join(steps)]
-    return {**_image(job), "user": "0", "volumes": mounts, "command": command}
+    if _has_ssh(job):
+        mounts.append(f"{_KEY_VOLUME}:{_KEYS}")
+    service = _image(job)
+    service["user"] = "0"
+    service["volumes"] = mounts
+    service["command"] = ["sh", "-ec", "\n".join(steps)]
+    return service
 
 
 def _wait(service: Service, name: str, condition: str) -> None:

@@ -15,12 +15,15 @@ def devcontainer_text(job: TrainingJob) -> str:
     """
     run = [f"--volume={mount.text}" for mount in job.mounts[1:]]
     run += [f"--shm-size={docker_size(job.shm_bytes)}", *map("=".join, gpu_options(job))]
-    variables = {
-        name: f"${{localEnv:{name}}}" if value is None else value
-        for name, value in job.variables.items()
-    }
+    variables, values = {}, []
+    for name, value in job.variables.items():
+        if value is None:
+            variables[name] = f"${{localEnv:{name}}}"
+        else:
+            variables[name] = value
+            values.append(value)
     variables.pop("HOME", None)
-    for text in (*run, *(value for value in job.variables.values() if value)):
+    for text in (*run, *values):
         if "${" in text:  # which the format has no way to write
             raise InputError(f"{text}: a devcontainer.json would put something else for ${{…}}.")
     document: dict[str, Any] = {
@@ -34,13 +37,24 @@ def devcontainer_text(job: TrainingJob) -> str:
     }
     if job.gpus:
         document["hostRequirements"] = {"gpu": True}
-    if ports := [*job.ports, *([TENSORBOARD_PORT] if job.tensorboard else [])]:
+    ports = [*job.ports]
+    if job.tensorboard:
+        ports.append(TENSORBOARD_PORT)
+    if ports:
         document["forwardPorts"] = ports
     if job.tensorboard:
         board = ["tensorboard", "--logdir", job.tensorboard, "--port", str(TENSORBOARD_PORT)]
         document["postAttachCommand"] = {"tensorboard": board}
-    # A command that fails ends it, before a missing image is looked for elsewhere.
-    inspect = ("docker", "image", "inspect", "--format={{.Id}}", job.image)
-    if first := chown_command(job, ("docker",)) or (inspect if job.only_local else ()):
+    if first := _first_command(job):
         document["initializeCommand"] = first
     return json.dumps(document, indent=2)
+
+
+def _first_command(job: TrainingJob) -> tuple[str, ...]:
+    """Return the command that comes before the container, if the job needs one."""
+    if chown := chown_command(job, ("docker",)):
+        return chown
+    if job.only_local:
+        # A command that fails ends it, before a missing image is looked for elsewhere.
+        return ("docker", "image", "inspect", "--format={{.Id}}", job.image)
+    return ()

@@ -35,9 +35,11 @@ def docker_script(job: TrainingJob, client: Line) -> str:
     """
     commands = [_training_command(job, client)]
     if job.tensorboard:
-        name, *board = _board_command(job, client)
-        commands = [((*name, "--detach"), *board), (_port_command(job, client),), *commands]
-        commands.append(((*client, "stop", _board_name(job)),))
+        name, *rest = _board_command(job, client)
+        board = ((*name, "--detach"), *rest)
+        port = _port_command(job, client)
+        stop = (*client, "stop", _board_name(job))
+        commands = [board, (port,), *commands, (stop,)]
     if chown := chown_command(job, client):
         commands.insert(0, (chown,))
     return "\n".join(map(shell_command, commands))
@@ -52,24 +54,28 @@ def run_job(job: TrainingJob, client: Line, log: Callable[[str], None]) -> int:
     MachineError: the engine cannot start TensorBoard, or cannot prepare the volume.
     """
     if chown := chown_command(job, client):
-        _require(run(chown, timeout=_ENGINE_SECONDS), "the volume cannot be prepared")
+        answer = run(chown, timeout=_ENGINE_SECONDS)
+        _require(answer, "the volume cannot be prepared")
     with ExitStack() as stack:
         begin = partial(start, leader_first=True, grace=SAVE_SECONDS + _ENGINE_SECONDS)
         if job.tensorboard:
             stack.callback(_remove_container, client, _board_name(job))
-            board = _board_command(job, client)
-            stack.enter_context(begin([*chain(*board)], output=_ERRORS, errors=_ERRORS))
-            log(f"TensorBoard: http://{_board_address(job, client)}/")
+            board = chain(*_board_command(job, client))
+            stack.enter_context(begin([*board], output=_ERRORS, errors=_ERRORS))
+            address = _board_address(job, client)
+            log(f"TensorBoard: http://{address}/")
         stack.callback(_remove_container, client, job.name)
-        train = [*chain(*_training_command(job, client))]
-        return stack.enter_context(begin(train, output=_OUTPUT, errors=_ERRORS)).wait()
+        train = chain(*_training_command(job, client))
+        training = stack.enter_context(begin([*train], output=_OUTPUT, errors=_ERRORS))
+        return training.wait()
 
 
 def _training_command(job: TrainingJob, client: Line) -> Lines:
     limits = (("--shm-size", docker_size(job.shm_bytes)), ("--stop-timeout", str(SAVE_SECONDS)))
     ports = (("--publish", f"127.0.0.1:{port}:{port}") for port in job.ports)
     own = (*gpu_options(job), *ports, *limits)
-    return (*_container(job, client, job.name, job.mounts, own), job.launch_command())
+    container = _container(job, client, job.name, job.mounts, own)
+    return (*container, job.launch_command())
 
 
 def _board_command(job: TrainingJob, client: Line) -> Lines:
@@ -89,7 +95,10 @@ def chown_command(job: TrainingJob, client: Line) -> Line:
 
 
 def _docker_run(job: TrainingJob, client: Line) -> Line:
-    return (*client, "run", "--rm", *(("--pull", "never") if job.only_local else ()))
+    words: Line = (*client, "run", "--rm")
+    if job.only_local:
+        words = (*words, "--pull", "never")
+    return words
 
 
 def _container(
@@ -103,8 +112,10 @@ def _container(
         yield ("--volume", mount.text)
     yield from own
     for variable, value in job.variables.items():
-        yield ("--env", variable if value is None else f"{variable}={value}")
-    yield from (("--workdir", WORK), (job.image,))
+        setting = variable if value is None else f"{variable}={value}"
+        yield ("--env", setting)
+    yield ("--workdir", WORK)
+    yield (job.image,)
 
 
 def gpu_options(job: TrainingJob) -> Lines:

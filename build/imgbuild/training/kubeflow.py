@@ -41,24 +41,25 @@ exec "$@"
 def mpijob_text(job: TrainingJob) -> str:
     """Return the manifest of an MPIJob: a launcher, and a worker for each node."""
     _check(job)
-    start = [*map(_escape_dollars, replace(job, seconds=0).launch_command(hostfile=True))]
-    intel = job.mpi == "intelmpi"
-    launcher = ["/bin/bash", "-c", _WAIT_FOR_NAMES, "bash", *start] if intel else start
+    spec: Resource = {}
+    unlimited = replace(job, seconds=0)  # the operator ends the job
+    start = [*map(_escape_dollars, unlimited.launch_command(hostfile=True))]
+    if job.mpi == "intelmpi":
+        spec["mpiImplementation"] = "Intel"
+        start = ["/bin/bash", "-c", _WAIT_FOR_NAMES, "bash", *start]
+    launcher = _container(job, "launcher", start)
     sshd = ["/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config"]
-    ready = {"tcpSocket": {"port": _SSH_PORT}, "initialDelaySeconds": 1, "periodSeconds": 2}
-    worker = {**_container(job, "worker", sshd), **_gpu_limit(job), "readinessProbe": ready}
-    replicas = {
-        "Launcher": _replica(job, 1, _container(job, "launcher", launcher)),
-        "Worker": {**_replica(job, job.nodes, worker), "restartPolicy": "Never"},
-    }
-    spec = {
-        **({"mpiImplementation": "Intel"} if intel else {}),
-        "slotsPerWorker": job.ranks_per_node,
-        "sshAuthMountPath": "/home/mpiuser/.ssh",
-        "launcherCreationPolicy": "WaitForWorkersReady",
-        "runPolicy": _run_policy(job, "Running"),
-        "mpiReplicaSpecs": replicas,
-    }
+    worker = _container(job, "worker", sshd)
+    worker |= _gpu_limit(job)
+    probe = {"tcpSocket": {"port": _SSH_PORT}, "initialDelaySeconds": 1, "periodSeconds": 2}
+    worker["readinessProbe"] = probe
+    workers = _replica(job, job.nodes, worker)
+    workers["restartPolicy"] = "Never"
+    spec["slotsPerWorker"] = job.ranks_per_node
+    spec["sshAuthMountPath"] = "/home/mpiuser/.ssh"
+    spec["launcherCreationPolicy"] = "WaitForWorkersReady"
+    spec["runPolicy"] = _run_policy(job, "Running")
+    spec["mpiReplicaSpecs"] = {"Launcher": _replica(job, 1, launcher), "Worker": workers}
     title = f"{job.ranks} ranks on {job.nodes} workers, by Kubeflow's MPI operator (v2beta1)."
     return _text(job, title, "kubeflow.org/v2beta1", "MPIJob", spec)
 
@@ -66,10 +67,11 @@ def mpijob_text(job: TrainingJob) -> str:
 def tfjob_text(job: TrainingJob) -> str:
     """Return the manifest of a TFJob; the operator tells each pod its part in TF_CONFIG."""
     _check(job)
-    command = [*map(_escape_dollars, replace(job, seconds=0).launch_command())]
+    unlimited = replace(job, seconds=0)  # the operator ends the job
+    command = [*map(_escape_dollars, unlimited.launch_command())]
     # The operator looks for both by name.
-    ports = [{"name": "tfjob-port", "containerPort": _TASK_PORT}]
-    container = {**_container(job, "tensorflow", command), "ports": ports}
+    container = _container(job, "tensorflow", command)
+    container["ports"] = [{"name": "tfjob-port", "containerPort": _TASK_PORT}]
     counts = {"Chief": 1, "Worker": job.nodes - 1, "PS": job.servers}
     replicas = {}
     for kind, count in counts.items():
@@ -114,19 +116,18 @@ def _container(job: TrainingJob, name: str, command: Sequence[str]) -> Resource:
         if volume.read_only:
             mount["readOnly"] = True
         mounts.append(mount)
-    variables = [
-        {"name": name, "value": _escape_dollars(str(value))}
-        for name, value in job.variables.items()
-    ]
-    return {
-        "name": name,
-        "image": job.image,
-        "workingDir": WORK,
-        "securityContext": {"runAsUser": int(MPI_USER)},
-        "args": [*command],
-        **({"env": variables} if variables else {}),
-        "volumeMounts": [*mounts, {"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108
-    }
+    mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108
+    container: Resource = {"name": name, "image": job.image, "workingDir": WORK}
+    container["securityContext"] = {"runAsUser": int(MPI_USER)}
+    container["args"] = [*command]
+    variables = []
+    for variable, value in job.variables.items():
+        text = _escape_dollars(str(value))
+        variables.append({"name": variable, "value": text})
+    if variables:
+        container["env"] = variables
+    container["volumeMounts"] = mounts
+    return container
 
 
 def _gpu_limit(job: TrainingJob) -> Resource:
@@ -139,30 +140,36 @@ def _gpu_limit(job: TrainingJob) -> Resource:
 
 def _replica(job: TrainingJob, count: int, container: Resource) -> Resource:
     """Return so many pods; a claim's folder becomes writable for their group."""
-    group = {"securityContext": {"fsGroup": int(MPI_USER)}} if job.volumes else {}
-    shared = {"medium": "Memory", "sizeLimit": f"{docker_size(job.shm_bytes).upper()}i"}
-    volumes: list[Resource] = [{"name": "code", "configMap": {"name": f"{job.name}-code"}}]
+    pod: Resource = {}
+    if job.volumes:
+        pod["securityContext"] = {"fsGroup": int(MPI_USER)}
+    code = {"name": f"{job.name}-code"}
+    volumes: list[Resource] = [{"name": "code", "configMap": code}]
     volumes += [
         {"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in _claims(job)
     ]
-    pod = {
-        **group,
-        "containers": [container],
-        "volumes": [*volumes, {"name": "shm", "emptyDir": shared}],
-    }
+    size = docker_size(job.shm_bytes).upper()
+    memory = {"medium": "Memory", "sizeLimit": f"{size}i"}
+    volumes.append({"name": "shm", "emptyDir": memory})
+    pod["containers"] = [container]
+    pod["volumes"] = volumes
     return {"replicas": count, "restartPolicy": "OnFailure", "template": {"spec": pod}}
 
 
 def _run_policy(job: TrainingJob, clean: str) -> Resource:
-    limit = {"activeDeadlineSeconds": job.seconds} if job.seconds else {}
-    return {"cleanPodPolicy": clean, "backoffLimit": 3, **limit}
+    policy: Resource = {"cleanPodPolicy": clean, "backoffLimit": 3}
+    if job.seconds:
+        policy["activeDeadlineSeconds"] = job.seconds
+    return policy
 
 
 def _text(job: TrainingJob, title: str, version: str, kind: str, spec: Resource) -> str:
     here = Path.cwd()
     code = job.code.relative_to(here) if job.code.is_relative_to(here) else job.code
-    header = _HEADER.format(title=title, name=job.name, code=shlex.quote(str(code)))
-    header += "".join(map(_CLAIM.format, _claims(job)))
+    quoted = shlex.quote(str(code))
+    header = _HEADER.format(title=title, name=job.name, code=quoted)
+    for claim in _claims(job):
+        header += _CLAIM.format(claim)
     document = {
         "apiVersion": version,
         "kind": kind,

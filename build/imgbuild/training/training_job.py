@@ -52,7 +52,8 @@ class Mount:
 
     @property
     def text(self) -> str:
-        return f"{self.source}:{self.target}{':ro' if self.read_only else ''}"
+        text = f"{self.source}:{self.target}"
+        return f"{text}:ro" if self.read_only else text
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,8 @@ class TrainingJob:
     @property
     def mounts(self) -> tuple[Mount, ...]:
         kept = (Mount(self.checkpoints, MODEL),) if self.checkpoints else ()
-        return (Mount(str(self.code), WORK), *kept, *self.extra_mounts)
+        code = Mount(str(self.code), WORK)
+        return (code, *kept, *self.extra_mounts)
 
     @property
     def volumes(self) -> tuple[Mount, ...]:
@@ -160,10 +162,13 @@ class TrainingJob:
     @property
     def variables(self) -> dict[str, str | None]:
         """The environment; HOME is there for users who have none in the image."""
-        homeless = self.user is not None and self.user.split(":")[0] != MPI_USER
-        home = {"HOME": "/tmp"} if homeless else {}  # noqa: S108
-        model = {MODEL_VARIABLE: MODEL} if self.checkpoints else {}
-        return {**home, **model, **dict(self.extra_variables)}
+        variables: dict[str, str | None] = {}
+        if self.user is not None and self.user.split(":")[0] != MPI_USER:
+            variables["HOME"] = "/tmp"  # noqa: S108
+        if self.checkpoints:
+            variables[MODEL_VARIABLE] = MODEL
+        variables.update(self.extra_variables)
+        return variables
 
     @property
     def ranks_per_node(self) -> int:
@@ -196,7 +201,8 @@ class TrainingJob:
                 yield from ("-ppn", str(slots), "-hosts", ",".join(hosts))
             return
         if hosts:
-            yield from ("-H", ",".join(f"{host}:{slots}" for host in hosts))
+            places = [f"{host}:{slots}" for host in hosts]
+            yield from ("-H", ",".join(places))
         elif not hostfile:
             yield "--oversubscribe"
         yield from ("-bind-to", "none")
@@ -226,7 +232,8 @@ def parse_size(text: str) -> int:
     match = _SHM.fullmatch(text)
     if match is None:
         raise InputError(f"--shm-size {text!r}: give MiB or GiB, such as 512m or 2g.")
-    return int(match[1]) * _MIB * (1024 if match[2] == "g" else 1)
+    unit = _MIB if match[2] == "m" else 1024 * _MIB
+    return int(match[1]) * unit
 
 
 def parse_mount(text: str) -> Mount:
@@ -242,7 +249,8 @@ def parse_mount(text: str) -> Mount:
     if target in {WORK, MODEL}:
         option = "--code" if target == WORK else "--checkpoints"
         raise InputError(f"--mount {text!r}: {option} mounts {target}; use it, or another target.")
-    return Mount(parse_source(source, "--mount"), target, mode == "ro")
+    place = parse_source(source, "--mount")
+    return Mount(place, target, read_only=mode == "ro")
 
 
 def parse_source(text: str, option: str) -> str:
@@ -256,15 +264,15 @@ def parse_source(text: str, option: str) -> str:
 
 def parse_folder(text: str, option: str) -> str:
     """Return the absolute path of a folder; InputError: it is not there, or cannot be mounted."""
-    path = Path(os.path.realpath(os.path.expanduser(text)))  # noqa: PTH111 - Path's raises
-    if not path.is_dir():
+    path = os.path.realpath(os.path.expanduser(text))  # noqa: PTH111 - Path's raises
+    if not Path(path).is_dir():
         raise InputError(f"{option} {text!r}: no such folder. Make it, or name another.")
-    if ":" in str(path) or not _is_printable(str(path)) or "\n" in str(path):
+    if ":" in path or "\n" in path or not _is_printable(path):
         raise InputError(
             f"{option} {text!r}: a path with a colon, which Docker cannot mount, or with what does "
             "not print. Name another."
         )
-    return str(path)
+    return path
 
 
 def parse_variable(text: str) -> tuple[str, str | None]:
@@ -280,37 +288,41 @@ def parse_variable(text: str) -> tuple[str, str | None]:
 
 def check_job(job: TrainingJob, *, has_program: bool = True) -> None:
     """Raise InputError for a value that no tool could take."""
-    command = job.command
-    is_program = any(command[:1]) and not command[0].startswith("-")
+    problem = next(_problems(job, has_program=has_program), None)
+    if problem:
+        raise InputError(problem)
+
+
+def _problems(job: TrainingJob, *, has_program: bool) -> Iterator[str]:
+    yield from _word_problems(job, has_program=has_program)
     targets = Counter(mount.target for mount in job.mounts)
     twice = [target for target, count in targets.items() if count > 1]
-    is_board = not (job.tensorboard or "").startswith("-")
-    gpus, user = _GPUS.fullmatch(job.gpus or "all"), _USER.fullmatch(job.user or "0")
-    is_even = job.ranks == 1 or job.ranks % job.nodes == 0
-    rules: tuple[tuple[object, str], ...] = (
-        (
-            is_program or not has_program,
-            "Name the program to run, after `--`: imgbuild run -- python train.py",
-        ),
-        (all(map(_is_printable, command)), "The command has characters that do not print."),
-        (_NAME.fullmatch(job.name), f"--job {job.name!r}: give a name such as train-1."),
-        (_IMAGE.fullmatch(job.image), f"--image {job.image!r}: that is no name of an image."),
-        (user, f"--user {job.user!r}: give UID or UID:GID."),
-        (gpus, f"--gpus {job.gpus!r}: give all, none, 2, device=0,1."),
-        (not twice, f"--mount: {', '.join(twice)} is the target of two; give each its own."),
-        (is_board, f"--tensorboard {job.tensorboard!r}: name a folder, such as logs."),
-        (
-            job.servers == 0 or job.ranks == 1,
-            "-np counts ranks of MPI, and parameter servers have none: give --nodes.",
-        ),
-        (
-            is_even,
-            f"-np {job.ranks} on --nodes {job.nodes}: give each node the same number of ranks.",
-        ),
-    )
-    for fine, problem in rules:
-        if not fine:
-            raise InputError(problem)
+    if twice:
+        yield f"--mount: {', '.join(twice)} is the target of two; give each its own."
+    if job.tensorboard and job.tensorboard.startswith("-"):
+        yield f"--tensorboard {job.tensorboard!r}: name a folder, such as logs."
+    if job.servers != 0 and job.ranks != 1:
+        yield "-np counts ranks of MPI, and parameter servers have none: give --nodes."
+    if job.ranks != 1 and job.ranks % job.nodes != 0:
+        yield f"-np {job.ranks} on --nodes {job.nodes}: give each node the same number of ranks."
+
+
+def _word_problems(job: TrainingJob, *, has_program: bool) -> Iterator[str]:
+    """Yield the problems of the program, and of words that have a form."""
+    command = job.command
+    is_program = any(command[:1]) and not command[0].startswith("-")
+    if has_program and not is_program:
+        yield "Name the program to run, after `--`: imgbuild run -- python train.py"
+    if not all(map(_is_printable, command)):
+        yield "The command has characters that do not print."
+    if not _NAME.fullmatch(job.name):
+        yield f"--job {job.name!r}: give a name such as train-1."
+    if not _IMAGE.fullmatch(job.image):
+        yield f"--image {job.image!r}: that is no name of an image."
+    if not _USER.fullmatch(job.user or "0"):
+        yield f"--user {job.user!r}: give UID or UID:GID."
+    if not _GPUS.fullmatch(job.gpus or "all"):
+        yield f"--gpus {job.gpus!r}: give all, none, 2, device=0,1."
 
 
 def _is_printable(word: str) -> bool:
