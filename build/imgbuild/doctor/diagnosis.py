@@ -1,6 +1,6 @@
 """Run all checks at once, and decide where builds on this machine take their inputs from."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,8 +36,10 @@ def diagnose(
     that of a folder which this user may not enter, is a finding.
     """
     matrix = images[0].matrix
-    (ca,) = _run_check("Inputs", "CA bundle", partial(input_checks.check_ca, settings.ca_bundle))
-    sites = Sites(matrix.upstream_urls, settings.model_copy(update=dict(ca.choice)))
+    check_ca = partial(input_checks.check_ca, settings.ca_bundle)
+    (ca,) = _run_check("Inputs", "CA bundle", check_ca)
+    with_ca = settings.model_copy(update=dict(ca.choice))
+    sites = Sites(matrix.upstream_urls, with_ca)
     engine = background(partial(checks.find_engine, settings.engine, project.root))
 
     own = {image.version_of("python") for image in images}
@@ -48,7 +50,10 @@ def diagnose(
 
     def can_pull(reference: str) -> bool:
         host, version, _ = engine.result()
-        return bool(version and checks.ask_check(lambda: Engine(host).can_pull(reference))[0])
+        if not version:
+            return False
+        able, _ = checks.ask_check(lambda: Engine(host).can_pull(reference))
+        return bool(able)
 
     def base(image: Image) -> Finding:
         return input_checks.check_base(image, sites, can_pull)
@@ -63,33 +68,50 @@ def diagnose(
     def rest_of_engine() -> Iterable[Finding]:
         return checks.check_engine(settings.engine, project.root, *engine.result()[:2])
 
-    rows: dict[str, dict[str, Check]] = {
-        "Engine": {"engine": lambda: engine.result()[2], "buildx": rest_of_engine},
-        "Inputs": {
-            **{f"base {image.os_name}": partial(base, image) for image in images},
-            **{f"CPython {v}": partial(interpreter, image) for v, image in pythons.items()},
-            "sites": partial(input_checks.check_sites, images, project.locks, sites),
-            "Python index": partial(input_checks.check_index, sites),
-            "CA bundle": lambda: ca,
-        },
-        "This user": {
-            "folders": checks.check_folders,
-            "programs": lambda: checks.check_programs(project.root),
-        },
-        "GPUs": {"GPU": lambda: check_gpus(all_images(matrix), images, *engine.result()[:2])},
+    of_engine: dict[str, Check] = {"engine": lambda: engine.result()[2], "buildx": rest_of_engine}
+    of_inputs: dict[str, Check] = {}
+    for image in images:
+        of_inputs[f"base {image.os_name}"] = partial(base, image)
+    for version, image in pythons.items():
+        of_inputs[f"CPython {version}"] = partial(interpreter, image)
+    of_inputs["sites"] = partial(input_checks.check_sites, images, project.locks, sites)
+    of_inputs["Python index"] = partial(input_checks.check_index, sites)
+    of_inputs["CA bundle"] = lambda: ca
+    of_user: dict[str, Check] = {
+        "folders": checks.check_folders,
+        "programs": partial(checks.check_programs, project.root),
     }
+    of_gpus: dict[str, Check] = {
+        "GPU": lambda: check_gpus(all_images(matrix), images, *engine.result()[:2])
+    }
+    groups = {"Engine": of_engine, "Inputs": of_inputs, "This user": of_user, "GPUs": of_gpus}
+    findings = _run_checks(groups)
+    choice = settings
+    for finding in findings:
+        choice = _with_choice(choice, finding)
+    shown = [_with_writing(finding, writing=writing) for finding in findings]
+    return shown, choice
+
+
+def _run_checks(groups: Mapping[str, Mapping[str, Check]]) -> list[Finding]:
+    """Return the findings of all checks, which run at once, in the order of the groups."""
     calls = []
-    for group, named in rows.items():
+    for group, named in groups.items():
         calls += [partial(_run_check, group, what, check) for what, check in named.items()]
     findings: list[Finding] = []
     for results in in_parallel(lambda call: call(), calls, len(calls)):
         findings += results
-    choice = settings
-    for finding in findings:
-        for key, value in finding.choice.items():
-            merged = {**getattr(choice, key), **value} if isinstance(value, dict) else value
-            choice = choice.model_copy(update={key: merged})
-    return [_with_writing(finding, writing=writing) for finding in findings], choice
+    return findings
+
+
+def _with_choice(settings: Settings, finding: Finding) -> Settings:
+    """Return the settings with what a finding decides; a section keeps its other keys."""
+    for key, value in finding.choice.items():
+        decided = value
+        if isinstance(value, dict):
+            decided = {**getattr(settings, key), **value}
+        settings = settings.model_copy(update={key: decided})
+    return settings
 
 
 def _run_check(group: str, what: str, check: Check) -> list[Finding]:
@@ -123,12 +145,16 @@ def write_settings(settings: Settings, path: Path, current: Settings) -> bool:
     if path.exists() and settings == current:
         return False
     defaults = _dump_settings(Settings())
-    sections = {
-        key: _without_defaults(value, defaults.get(key, {})) if isinstance(value, dict) else value
-        for key, value in _dump_settings(settings).items()
-    }
-    filled = {key: value for key, value in sections.items() if value}
-    write_text(path, HEADER + (yaml.safe_dump(filled, sort_keys=False) if filled else "{}\n"))
+    filled = {}
+    for key, value in _dump_settings(settings).items():
+        section = value
+        if isinstance(value, dict):
+            section = _without_defaults(value, defaults.get(key, {}))
+        if section:
+            filled[key] = section
+    # Without sections the text is a line with `{}`.
+    text = yaml.safe_dump(filled, sort_keys=False)
+    write_text(path, HEADER + text)
     return True
 
 
