@@ -81,20 +81,25 @@ def _describe_planned(image: Image, project: Project, log: Log) -> Sections:
     """Return an image of the matrix, and its size and suites if it is built here."""
     entries = [CatalogEntry(image)]
     if not project.settings.standin:  # those are no images of the matrix
-        entries = add_built(entries, project, read_suites(project.suites), log) or entries
+        suites = read_suites(project.suites)
+        entries = add_built(entries, project, suites, log) or entries
     (entry,) = entries
     size: Section = entry.absence
     if not entry.absence:
         size = {UNPACKED: entry.size}
     elif image.budget:
         size = {BUDGET: image.budget}
+    pins: dict[str, Value] = {pin.component: pin.version for pin in image.pins}
+    pins[_MPI] = image.mpi.flavour
+    packages = locked_packages(image, project.locks)
+    verdicts = entry.absence or _verdicts(entry.suites, entry.changed)
     return {
         "title": image.name,
-        "pins": {**{pin.component: pin.version for pin in image.pins}, _MPI: image.mpi.flavour},
+        "pins": pins,
         "gpus": _gpus(image),
-        "packages": locked_packages(image, project.locks),
+        "packages": packages,
         "size": size,
-        "suites": entry.absence or _verdicts(entry.suites, entry.changed),
+        "suites": verdicts,
     }
 
 
@@ -113,14 +118,18 @@ def _find_release(
 
 
 def _describe_record(record: Record, project: Project) -> Sections:
-    flavour = _FLAVOURS.search(record.tag)
+    pins: dict[str, Value] = {**record.pins}
+    if flavour := _FLAVOURS.search(record.tag):
+        pins[_MPI] = flavour[0]
+    suites = read_suites(project.suites)
+    results = recorded_suites(record, suites)
     return {
         "title": f"{record.image}@{record.release}",
-        "pins": {**record.pins, **({_MPI: flavour[0]} if flavour else {})},
+        "pins": pins,
         "gpus": _NOT_OF_MATRIX,
         "packages": record.packages or _NO_LIST,
         "size": {PACKED: record.size},
-        "suites": _verdicts(recorded_suites(record, read_suites(project.suites))),
+        "suites": _verdicts(results),
     }
 
 
@@ -143,11 +152,14 @@ def _describe_reference(reference: str, project: Project, matrix: Matrix, log: L
         size = measure(reference, stored.id, engine).size
     stored_results = ReportStore(state_dir() / "reports").results(stored.id)
     results = {suite: stored_results.get(suite.name) for suite in read_suites(project.suites)}
-    versions = {"tensorflow": contents.tensorflow, "python": contents.python}
-    versions |= {"mpi": contents.mpi[1], "os": contents.os[1], _MPI: contents.mpi[0]}
+    pins = _labelled_pins(stored.labels)
+    if not pins:
+        flavour, mpi = contents.mpi
+        pins = {"tensorflow": contents.tensorflow, "python": contents.python}
+        pins |= {"mpi": mpi, "os": contents.os[1], _MPI: flavour}
     return {
         "title": reference,
-        "pins": _labelled_pins(stored.labels) or versions,
+        "pins": pins,
         "gpus": _NOT_OF_MATRIX,
         "packages": contents.packages,
         "size": {UNPACKED: size},
@@ -169,9 +181,11 @@ def _describe_remote(reference: str, project: Project, log: Log) -> Sections:
         document = json_object(registry.blob(manifest.config_digest), f"The image {reference}")
     config = document.get("config")
     labels = config.get("Labels") if isinstance(config, Mapping) else None
+    if not isinstance(labels, Mapping):
+        labels = {}
     return {
         "title": reference,
-        "pins": _labelled_pins(labels if isinstance(labels, Mapping) else {}),
+        "pins": _labelled_pins(labels),
         "gpus": _NOT_OF_MATRIX,
         "packages": _NO_LIST,
         "size": {PACKED: sum(manifest.sizes())},
@@ -187,25 +201,28 @@ def _gpus(image: Image) -> Section:
     for generation, support in gpu_support(image):
         if support in capabilities:
             capabilities[support].append(generation.capability)
-    served = {str(support): ", ".join(names) or "none" for support, names in capabilities.items()}
-    return {"oldest driver": image.cuda.driver, **served}
+    section: dict[str, Value] = {"oldest driver": image.cuda.driver}
+    for support, names in capabilities.items():
+        section[str(support)] = ", ".join(names) or "none"
+    return section
 
 
 def _verdicts(
     suites: Mapping[Suite, SuiteResult | None], changed: Collection[Suite] = ()
 ) -> dict[str, Value]:
-    return {
-        suite.name: result.verdict
-        for suite, result in suites.items()
-        if result and suite not in changed
-    }
+    verdicts: dict[str, Value] = {}
+    for suite, result in suites.items():
+        if result and suite not in changed:
+            verdicts[suite.name] = result.verdict
+    return verdicts
 
 
 def _labelled_pins(labels: Mapping[str, str]) -> dict[str, Value]:
     """Return the pins that the labels of an image say; none of an image of others."""
-    pins: dict[str, Value] = {
-        name.removeprefix(PIN): value for name, value in labels.items() if name.startswith(PIN)
-    }
+    pins: dict[str, Value] = {}
+    for name, value in labels.items():
+        if name.startswith(PIN):
+            pins[name.removeprefix(PIN)] = value
     if pins and MPI_FLAVOUR in labels:
         pins[_MPI] = labels[MPI_FLAVOUR]
     return pins

@@ -75,18 +75,16 @@ class CatalogEntry:
     @property
     def unsupported(self) -> tuple[str, ...]:
         """Its parts that get no security fixes any more."""
-        return tuple(find_unsupported_parts(self.image, datetime.now(UTC).date()))
+        today = datetime.now(UTC).date()
+        return tuple(find_unsupported_parts(self.image, today))
 
     @property
     def gpus(self) -> tuple[str, ...]:
         """The compute capabilities that it has code for."""
         gpu = self.facts["gpu"]
         generations = gpu["generations"] if gpu else ()
-        return tuple(
-            generation["capability"]
-            for generation in generations
-            if generation["service"] != "nothing"
-        )
+        served = [generation for generation in generations if generation["service"] != "nothing"]
+        return tuple(generation["capability"] for generation in served)
 
 
 def read_catalog(
@@ -101,11 +99,12 @@ def read_catalog(
 
     MachineError: a repository is named and does not answer.
     """
-    settings, suites = project.settings, read_suites(project.suites)
+    settings = project.settings
+    suites = read_suites(project.suites)
     entries = []
     for image, image_facts in facts:
-        packages = read_lock(project.locks / image.lock_name).versions
-        entries.append(CatalogEntry(image, image_facts, packages))
+        lock = read_lock(project.locks / image.lock_name)
+        entries.append(CatalogEntry(image, image_facts, lock.versions))
     # Images that are built from stand-ins are not of the matrix.
     built = None if settings.standin else add_built(entries, project, suites, log)
     entries = built or entries
@@ -120,8 +119,9 @@ def read_catalog(
             log(f"note: {fault}")
     for index, entry in enumerate(entries):
         if entry.layers:
-            chain = render_dockerfile(entry.image, project.templates).chain
-            entries[index] = replace(entry, layers=name_stages(entry.layers, chain))
+            dockerfile = render_dockerfile(entry.image, project.templates)
+            layers = name_stages(entry.layers, dockerfile.chain)
+            entries[index] = replace(entry, layers=layers)
     return entries, name, built is not None
 
 
@@ -141,13 +141,16 @@ def add_built(
                     results = {
                         suite: stored.get(suite.name) for suite in suites if suite.name in keys
                     }
+                    changed = changed_suites(results, keys)
+                    size = measure(name, item.image_id, context.engine)
+                    scan = read_scan(item.image_id, context.state)
                     known[name] = replace(
                         known[name],
                         absence="",
                         suites=results,
-                        changed=changed_suites(results, keys),
-                        layers=measure(name, item.image_id, context.engine).layers,
-                        scan=read_scan(item.image_id, context.state),
+                        changed=changed,
+                        layers=size.layers,
+                        scan=scan,
                     )
                 elif item.reason not in {NEVER_BUILT, NO_RECORD}:
                     known[name] = replace(known[name], absence=OTHER_INPUTS)
@@ -170,15 +173,19 @@ def _add_published(
     if not releases:
         return entry
     releases.reverse()
+    latest = releases[0]
+    results = recorded_suites(latest, suites)
+    layers = packed_layers(latest, registry)
+    moving = published.moving(latest)
     return replace(
         entry,
         absence="",
-        suites=recorded_suites(releases[0], suites),
+        suites=results,
         changed=frozenset(),
-        layers=packed_layers(releases[0], registry),
+        layers=layers,
         scan=None,
         releases=tuple(releases),
-        moving=published.moving(releases[0]),
+        moving=moving,
     )
 
 
@@ -188,12 +195,13 @@ def packed_layers(record: Record, registry: RegistryClient) -> tuple[Layer, ...]
         manifest = registry.manifest(record.digest)
         if manifest is None:
             return ()
-        config = parse_strict_json(registry.blob(manifest.config_digest, LARGEST_DOCUMENT))
-        steps = [
-            str(step.get("created_by", ""))
-            for step in config.get("history", ())
-            if not step.get("empty_layer")
-        ]
+        blob = registry.blob(manifest.config_digest, LARGEST_DOCUMENT)
+        config = parse_strict_json(blob)
+        steps = []
+        for step in config.get("history", ()):
+            if not step.get("empty_layer"):
+                made_by = step.get("created_by", "")
+                steps.append(str(made_by))
         sizes = manifest.sizes()[1:]
         return tuple(Layer(None, size, step) for size, step in zip(sizes, steps, strict=True))
     except (CheckFailedError, AttributeError, KeyError, TypeError, ValueError):
@@ -229,6 +237,8 @@ def changed_suites(
     results: Mapping[Suite, SuiteResult | None], keys: Mapping[str, str]
 ) -> frozenset[Suite]:
     """Return the suites that changed since their result; ``keys`` are those of `suite_keys`."""
-    return frozenset(
-        suite for suite, result in results.items() if result and result.key != keys[suite.name]
-    )
+    changed = set()
+    for suite, result in results.items():
+        if result and result.key != keys[suite.name]:
+            changed.add(suite)
+    return frozenset(changed)
