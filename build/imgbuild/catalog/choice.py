@@ -121,15 +121,22 @@ class Requirements:
     def extend_command(self, fit: Fit) -> str:
         """Return the command that adds the rest of the file to an image."""
         option = "--conda-file" if self.is_conda else "--requirements"
-        words = ["imgbuild extend", fit.image.name, option, shlex.quote(str(self.path))]
-        return " ".join([*words, *(["--keep-image"] if fit.differing else []), "-t me/train:1"])
+        path = shlex.quote(str(self.path))
+        words = ["imgbuild extend", fit.image.name, option, path]
+        if fit.differing:
+            words.append("--keep-image")
+        words.append("-t me/train:1")
+        return " ".join(words)
 
 
 def gpus_here() -> tuple[tuple[Gpu, ...], str]:
     """Return the GPUs of this machine, each kind once, or why there are none."""
     gpus, problem = find_gpus()
     known = (gpu._replace(capability=gpu.capability or gpu_capability(gpu.name)) for gpu in gpus)
-    return tuple(dict.fromkeys(known)), "" if gpus else problem or "this machine has no nvidia-smi"
+    kinds = tuple(dict.fromkeys(known))
+    if gpus:
+        return kinds, ""
+    return kinds, problem or "this machine has no nvidia-smi"
 
 
 def find_gpu(model: str | None, driver: str | None) -> Gpu:
