@@ -57,19 +57,22 @@ def _lines(first: "Sections", second: "Sections") -> Iterator[str]:
         changed = changed_values(a, b)
         rows = [(key, *map(_value_text, pair)) for key, pair in changed.items()]
         if rows:
-            yield from align_rows(
-                [(name, *titles), *(sorted(rows) if name == "packages" else rows)]
-            )
+            if name == "packages":
+                rows.sort()
+            yield from align_rows([(name, *titles), *rows])
         same = [f"{key} {_value_text(value)}" for key, value in a.items() if key not in changed]
         if same and name == "packages":
             same = [str(len(same))]
         if same:
             yield from wrap_words(f"the same {name}: {', '.join(same)}")
-        yield from [""] if rows or same else []
+        if rows or same:
+            yield ""
 
 
 def _value_text(value: "Value | None") -> str:
     """Return a value as people read it; a number is bytes."""
     if value is None:
         return "-"
-    return value if isinstance(value, str) else f"{value / 1e6:,.1f} MB"
+    if isinstance(value, str):
+        return value
+    return f"{value / 1e6:,.1f} MB"

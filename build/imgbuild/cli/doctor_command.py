@@ -49,13 +49,13 @@ def doctor(
     check_settings(settings, images[0].matrix)
     findings, choice = diagnose(checkout, images, settings, writing=write)
     again = shlex.join([*_program(), *sys.argv[1:], WRITE])
-    findings = [replace(row, fix=again) if row.fix == WRITE else row for row in findings + homeless]
-    missing = ", ".join(row.what for row in findings if row.status is Status.MISSING)
+    findings += homeless
+    findings = [replace(row, fix=again) if row.fix == WRITE else row for row in findings]
+    lacking = [row.what for row in findings if row.status is Status.MISSING]
+    missing = ", ".join(lacking)
     what = images[0].name if len(images) == 1 else count_text(len(images), "image")
     if as_json:
-        keys = ("group", "status", "what", "detail", "fix")
-        values = ((r.group, r.status.value[0], r.what, r.detail, r.fix) for r in findings)
-        rows = [dict(zip(keys, row, strict=True)) for row in values]
+        rows = [_finding_json(row) for row in findings]
         written = choice.model_dump(mode="json", by_alias=True, exclude_none=True)
         names = [image.name for image in images]
         print_json({"able": not missing, "images": names, "findings": rows, "choice": written})
@@ -65,7 +65,6 @@ def doctor(
         changed = write_settings(choice, checkout.settings_file, settings)
         state = "written" if changed else "unchanged"
         info(f"{checkout.settings_file}: {state}.")
-        lacking = {row.what for row in findings if row.status is Status.MISSING}
         if "engine" not in lacking:
             possible = [image for image in images if f"base {image.os_name}" not in lacking]
             with open_engine(choice.engine) as engine:
@@ -73,6 +72,17 @@ def doctor(
     if missing:
         raise MachineError(f"{what} cannot be built here yet: {missing}. See the fixes above.")
     info(f"{what} can be built here.")
+
+
+def _finding_json(finding: "Finding") -> dict[str, str | None]:
+    status, *_ = finding.status.value
+    return {
+        "group": finding.group,
+        "status": status,
+        "what": finding.what,
+        "detail": finding.detail,
+        "fix": finding.fix,
+    }
 
 
 def _program() -> list[str]:

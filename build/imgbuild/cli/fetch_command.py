@@ -35,10 +35,11 @@ def fetch(
     images = select(checkout, selection)
     settings, folder = checkout.settings, folder.absolute()
     sites = Sites(images[0].matrix.upstream_urls, settings)
-    known: dict[str, Listing | None] = {
-        image.name: None if refresh else find_listing(image, checkout, settings, folder)
-        for image in images
-    }
+    known: dict[str, Listing | None] = {}
+    for image in images:
+        known[image.name] = None
+        if not refresh:
+            known[image.name] = find_listing(image, checkout, settings, folder)
     new = tuple(image for image in images if known[image.name] is None)
     if new:
         with open_context(checkout, new, BuildOptions(), info) as context, context.display:
@@ -56,7 +57,8 @@ def fetch(
     for listing in listings:
         echo(listing.contents(folder))
     total = f"{', '.join(_amount(every))} and the base images in {folder}"
-    echo(f"{total}; {f'{count} fetched now' if count else 'nothing to fetch'}.")
+    done = f"{count} fetched now" if count else "nothing to fetch"
+    echo(f"{total}; {done}.")
 
 
 def _amount(sizes: dict[str, int]) -> tuple[str, str]:

@@ -28,16 +28,15 @@ def list_images(
     from imgbuild.matrix.images import planned_tags
 
     images = select(checkout, selection.without_defaults)
-    result = [
-        {
-            **image.as_json(),
-            "driver": image.cuda and image.cuda.driver,
-            "budget": image.budget,
-            "published": asdict(planned_tags(image)),
-        }
-        for image in images
-    ]
-    print_result(result, _lines(images, wide=wide), as_json=as_json)
+    result = []
+    for image in images:
+        facts = image.as_json()
+        facts["driver"] = image.cuda and image.cuda.driver
+        facts["budget"] = image.budget
+        facts["published"] = asdict(planned_tags(image))
+        result.append(facts)
+    lines = _lines(images, wide=wide)
+    print_result(result, lines, as_json=as_json)
 
 
 def _lines(images: "tuple[Image, ...]", *, wide: bool) -> list[str]:
@@ -62,4 +61,6 @@ def _lines(images: "tuple[Image, ...]", *, wide: bool) -> list[str]:
 
 def _wide_cells(image: "Image") -> tuple[str, ...]:
     driver = image.cuda.driver if image.cuda else "-"
-    return driver, f"{image.budget / 1e6:.0f}" if image.budget else "-", " ".join(image.tags)
+    budget = f"{image.budget / 1e6:.0f}" if image.budget else "-"
+    tags = " ".join(image.tags)
+    return driver, budget, tags

@@ -201,8 +201,10 @@ def sites_of(project: Project, matrix: "Matrix") -> "Sites":
 
 
 def seconds(name: str, duration: str | None) -> float | None:
+    if duration is None:
+        return None
     try:
-        return None if duration is None else parse_duration(duration)
+        return parse_duration(duration)
     except ValueError as error:
         raise InputError(f"{name}: {error}.") from None
 
@@ -285,6 +287,7 @@ def _selection(
         autocompletion=complete(0),
     ),
 ) -> Selection:
+    names = (*(images or ()), *(name or ()))
     return Selection(
         tensorflow=tuple(tf or ()),
         cpu=cpu,
@@ -292,7 +295,7 @@ def _selection(
         stack=stack,
         mpi=mpi,
         everything=everything,
-        names=(*(images or ()), *(name or ())),
+        names=names,
     )
 
 
@@ -307,15 +310,16 @@ def takes_selection(*, without: str = "") -> Callable[[Callable[..., None]], Cal
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command).parameters.values()
-        parameters = [
-            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for parameter in (*shared, *own)
-            if parameter.name != "selection"
-        ]
+        parameters = []
+        for parameter in (*shared, *own):
+            if parameter.name != "selection":
+                keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+                parameters.append(keyword)
 
         @functools.wraps(command)
         def run(**values: Any) -> None:  # noqa: ANN401 - what Typer parsed
-            selection = _selection(**{name: values.pop(name, False) for name in every})
+            selecting = {name: values.pop(name, False) for name in every}
+            selection = _selection(**selecting)
             command(selection=selection, **values)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -85,27 +85,30 @@ def published_lines(repository: "PublishedRepository") -> list[str]:
     rows: list[tuple[str, ...]] = [("image", "digest", "MB", "published", "suites")]
     notes: list[list[str]] = [[]]
     for record in records:
-        size, when = f"{record.size / 1e6:.1f}", record.published[:16].replace("T", " ")
+        size = f"{record.size / 1e6:.1f}"
+        when = record.published[:16].replace("T", " ")
         verdicts = {suite: result.verdict for suite, result in record.report.items()}
         passed = [*verdicts.values()].count("passed")
         rows.append((record.image, record.short_digest, size, when, f"{passed} passed"))
         other = [f"{suite} {word}" for suite, word in verdicts.items() if word != "passed"]
         other += [f"{suite} not run" for suite in record.not_run]
-        said = [f"suites: {', '.join(other)}"] if other else []
+        said = []
+        if other:
+            said.append(f"suites: {', '.join(other)}")
         if record.base:
             said.append(f"on {record.base}")
         if record.retired:
             said.append(f"retired on {record.retired}: {record.retired_reason}")
-        notes.append([*said, " ".join((record.tag, *repository.moving(record)))])
+        tags = " ".join((record.tag, *repository.moving(record)))
+        notes.append([*said, tags])
     return table_with_notes(rows, notes)
 
 
 def published_json(repository: "PublishedRepository") -> list[dict[str, Any]]:
     """Return every record without its report; ``points_here`` are the moving tags it has now."""
-    return [
-        {
-            **{key: value for key, value in record.as_json().items() if key != "report"},
-            "points_here": list(repository.moving(record)),
-        }
-        for record in repository.whole
-    ]
+    documents = []
+    for record in repository.whole:
+        document = {key: value for key, value in record.as_json().items() if key != "report"}
+        document["points_here"] = list(repository.moving(record))
+        documents.append(document)
+    return documents

@@ -68,7 +68,8 @@ def _lines(result: "Reproduction") -> Iterator[str]:
         ("configuration", result.configuration),
     ):
         for name, (old, new) in pairs.items():
-            yield f"  {kind}: {name} {old or 'nothing'} → {new or 'nothing'}"
+            before, after = old or "nothing", new or "nothing"
+            yield f"  {kind}: {name} {before} → {after}"
     count = sum(not layer.same for layer in result.layers)
     configuration = "differs" if result.configuration else "is the same"
     total = len(result.layers)

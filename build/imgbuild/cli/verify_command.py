@@ -63,5 +63,8 @@ def verify(
 
 def _lines(facts: "list[VerifiedFact]") -> Iterator[str]:
     for fact in facts:
-        said = fact.problem or fact.text
-        yield f"{'✗' if fact.problem else '✓'} {fact.name}{': ' if said else ''}{said}"
+        sign = "✗" if fact.problem else "✓"
+        line = f"{sign} {fact.name}"
+        if said := fact.problem or fact.text:
+            line += f": {said}"
+        yield line
