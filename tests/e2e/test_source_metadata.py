@@ -17,7 +17,7 @@ SETUP = """\
 import os, socket
 from setuptools import setup
 
-def can_pull():
+def reaches():
     try:
         socket.create_connection(("1.1.1.1", 53), 3)
     except OSError:
