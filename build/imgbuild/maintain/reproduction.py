@@ -329,7 +329,7 @@ def _discard_new(made: set[str], before: set[str], engine: Engine) -> None:
 def _isolate(target: BuildTarget, folder: Path, mark: str) -> BuildTarget:
     """Return the target so that it takes neither a step nor a cache mount of another build.
 
-    What limits how many steps compile at once stays shared.
+    Both still share the limit on steps that compile at once.
     """
     path = folder / f"{target.name}.Dockerfile"
     text = target.dockerfile.read_text("utf-8")

@@ -57,7 +57,7 @@ def make_predicates(
 def is_attached(registry: RegistryClient, digest: str, signer: Signer | None) -> bool:
     """Return whether all documents are beside an image, or a signature if there is a signer.
 
-    Whose signature it is, and of what, is not verified.
+    The signature itself is not verified.
     """
     if signer is None:
         return all(registry.head(tag) for tag in _document_tags(digest).values())

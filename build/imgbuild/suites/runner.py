@@ -47,7 +47,7 @@ _CONTAINER = re.compile(r"-?docker://[0-9a-f]+")
 
 @dataclass(frozen=True)
 class TestSession:
-    """What a test of any image needs: the engine, where results go, and what to run.
+    """The engine, the place of results and the suites of one run of tests, for any image.
 
     ``suites`` are the names of those to run, none for all; ``rerun`` also runs those that passed
     before. ``fail_fast`` ends a run with the first failed check. As many suites run at once, of all

@@ -25,7 +25,7 @@ def test_lists_are_brought_again_after_ten_minutes_or_where_the_clock_was_set_ba
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "ASKED": str(tmp_path / "asked")}
     install = f"sh {project.files}/apt/install git"  # the fake brings no package
     stamp = f"touch {between} /var/cache/imgbuild/imgbuild-lists-????????????????"
-    # What the script empties and links in an image stays as it is on this machine.
+    # The script empties folders of an image and makes links; it gets its own folders here.
     own = "for folder in /var /etc/ssh /usr/lib/git-core; do "
     own += "[ ! -d $folder ] || mount -t tmpfs none $folder; done"
     command = f"set -e; {own}; {install}; {stamp}; {install}"
