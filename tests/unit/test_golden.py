@@ -28,6 +28,8 @@ from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.digest import InputDigest, InputReader, input_digest
 from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.suites.catalog import read_suites, select_required, suite_keys
+from imgbuild.suites.expectation import expectation
 from support.project_copy import ROOT
 from support.project_copy import command as run
 
@@ -98,6 +100,17 @@ def test_bake_definition(
     in_full = {name: made[name] for name in IN_FULL}
     hashes = {name: sha256(_json(definition).encode()) for name, definition in made.items()}
     _compare("bake_definition.json", _json({"in full": in_full, "digests": hashes}))
+
+
+def test_suite_keys(real_matrix: Matrix, project: Project) -> None:
+    """A key that moves makes every image run that suite again."""
+    suites = read_suites(project.suites)
+    digests = {}
+    for image in all_images(real_matrix):
+        expected = expectation(image, project)
+        keys = suite_keys(select_required(suites, expected), expected)
+        digests[image.name] = sha256(_json(keys).encode())
+    _compare("suite_keys.json", _json(digests))
 
 
 def test_tags(digests: list[tuple[Image, InputDigest]]) -> None:

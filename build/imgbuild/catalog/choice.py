@@ -115,7 +115,7 @@ class Requirements:
         fewest = min((len(fit.differing) for fit in fits), default=0)
         minors = {fit.image.minor for fit in fits if len(fit.differing) == fewest}
         images = [fit.image for fit in fits if fit.image.minor in minors]
-        default = default_image(newest_images(images))[0] if images else None
+        default = default_image(newest_images(images)) if images else None
         return next((fit for fit in fits if fit.image is default), None)
 
     def extend_command(self, fit: Fit) -> str:

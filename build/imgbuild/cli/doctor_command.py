@@ -101,7 +101,9 @@ def show(findings: "Sequence[Finding]", console: "Console") -> None:
     width = max(len(row.what) for row in findings)
     for group in dict.fromkeys(row.group for row in findings):
         console.print(Text(group, style="bold"))
-        for row in (row for row in findings if row.group == group):
+        for row in findings:
+            if row.group != group:
+                continue
             _, sign, style = row.status.value
             line = Text(f"  {sign} ", style=style).append(
                 f"{row.what:<{width}}  {printable(row.detail)}", style="default"

@@ -248,15 +248,16 @@ class _Transfer:
         return start > 0
 
     def _write(self, response: "Response", part: Path, start: int) -> None:
-        from imgbuild.net.http import read_body  # noqa: PLC0415 - brings requests
+        from imgbuild.net.http import limit_time  # noqa: PLC0415 - brings requests
 
         length = response.headers.get("Content-Length", "")
         total = start + int(length) if length.isdigit() else None
         self.update(completed=start, total=total)
-        # As it was sent: a server may call a .tar.gz a packed .tar.
-        pieces = read_body(response, _CHUNK_SECONDS, decode=False, renew_bytes=_CHUNK)
-        with part.open("ab" if start else "wb") as out:
-            for piece in pieces:
+        file = part.open("ab" if start else "wb")
+        with file as out, limit_time(_CHUNK_SECONDS, response) as restart:
+            # As it was sent: a server may call a .tar.gz a packed .tar.
+            for piece in response.raw.stream(_CHUNK, decode_content=False):
+                restart()
                 if self.client.closed:
                     raise MachineError("another download failed")  # its error is the one shown
                 out.write(piece)

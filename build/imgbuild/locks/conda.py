@@ -179,7 +179,7 @@ def _find_sha256(repodata: str, url: str, channel: str) -> str:
 
     Its entry is read alone: the whole of a large channel would take gigabytes of memory.
     """
-    name = url.rsplit("/", 1)[1]
+    name = file_name(url)
     start = re.search(rf'"{re.escape(name)}"\s*:\s*', repodata)
     if start is None:
         nearest = _nearest_builds(repodata, name)

@@ -68,10 +68,10 @@ def _kept_packages(image: Image) -> set[str]:
     names = {*KEPT, image.distribution, *image.provided}
     for condition in (*image.matrix.requirements, *image.matrix.constraints):
         if condition.keep and applies(condition, image):
-            required = _parse(condition.require)
+            required = parse_requirement(condition.require)
             names.add(canonicalize_name(required.name))
     for text in image.cuda_requirements:
-        required = _parse(text)
+        required = parse_requirement(text)
         names.add(canonicalize_name(required.name))
     return names
 
@@ -80,7 +80,7 @@ def _matrix_bounds(image: Image) -> dict[str, list[str]]:
     """Return the bounds of the matrix that are no exact versions, by package."""
     bounds: dict[str, list[str]] = {}
     for constraint in image.matrix.constraints:
-        required = _parse(constraint.require)
+        required = parse_requirement(constraint.require)
         operators = {specifier.operator for specifier in required.specifier}
         if applies(constraint, image) and "==" not in operators:
             name = canonicalize_name(required.name)
@@ -90,7 +90,7 @@ def _matrix_bounds(image: Image) -> dict[str, list[str]]:
 
 
 @cache
-def _parse(text: str) -> Requirement:
+def parse_requirement(text: str) -> Requirement:
     """Return a requirement of the matrix, which every image reads again."""
     return Requirement(text)
 
@@ -127,7 +127,7 @@ def companion_bounds(image: Image, packages: Iterable[str]) -> dict[str, str]:
     """
     bounds: dict[str, str] = {}
     for companion in image.matrix.companions:
-        required = _parse(companion.require)
+        required = parse_requirement(companion.require)
         name = canonicalize_name(required.name)
         if name in packages:
             continue
@@ -164,7 +164,7 @@ def _needed_tensorflow(name: str, image: Image) -> str:
     """
     lower, upper = list[Version](), list[Version]()
     for companion in image.matrix.companions:
-        if _parse(companion.require).name == name:
+        if parse_requirement(companion.require).name == name:
             bounds = SpecifierSet(companion.tensorflow or "")
             lower += [_version(bound) for bound in bounds if bound.operator == ">="]
             upper += [_version(bound) for bound in bounds if bound.operator == "<"]

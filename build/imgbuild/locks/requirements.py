@@ -3,18 +3,16 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.core.files import json_sha256, work_folder, write_texts
 from imgbuild.core.parallel import in_parallel
 from imgbuild.locks.conda import check_conda_locks, conda_lock_name, resolve_conda
-from imgbuild.locks.constraints import applies
+from imgbuild.locks.constraints import applies, parse_requirement
 from imgbuild.locks.lockfile import HEADER, Lock, add_dependents, parse_lock, read_lock
 from imgbuild.locks.resolver import (
     ReadMetadata,
@@ -39,7 +37,6 @@ _UV_GLIBCS = range(31, 41)
 _AT_ONCE = 4
 #: Which locks to resolve; ``all`` keeps versions that still satisfy.
 Scope = Literal["stale", "all", "upgrade"]
-_parse = cache(Requirement)
 
 
 @dataclass(frozen=True)
@@ -201,12 +198,12 @@ def _horovod_requirements(image: Image) -> tuple[str, ...]:
     """Return the packages of the matrix that Horovod requires, each in any version."""
     conditions = [condition for condition in image.matrix.requirements if condition.horovod]
     requirements = _select_requirements(conditions, image)
-    return tuple(_parse(text).name for text in requirements)
+    return tuple(parse_requirement(text).name for text in requirements)
 
 
 def _find_unmet(request: LockRequest, lock: Lock) -> Iterator[str]:
     for text in (*request.requirements, *request.constraints):
-        requirement = _parse(text)
+        requirement = parse_requirement(text)
         name = requirement.name
         version = lock.versions.get(canonicalize_name(name))
         is_required = text in request.requirements
@@ -329,7 +326,7 @@ def _find_dependents(
     dependents: dict[str, dict[str, str]] = {}
     for dependent, texts in requirements.items():
         for text in texts:
-            required = _parse(text)
+            required = parse_requirement(text)
             if required.marker and not required.marker.evaluate(environment):
                 continue
             name = canonicalize_name(required.name)

@@ -122,7 +122,7 @@ def _match_images(
         if version == LATEST:
             fitting = newest_images(fitting)
         if not selection.everything:
-            fitting = default_image(fitting)
+            fitting = [default_image(fitting)]
         names.update(image.name for image in fitting)
     return tuple(image for image in images if image.name in names)
 
@@ -139,7 +139,7 @@ def newest_images(images: Sequence["Image"]) -> list["Image"]:
     return [image for image in images if image.minor == newest.minor]
 
 
-def default_image(images: list["Image"]) -> list["Image"]:
+def default_image(images: list["Image"]) -> "Image":
     """Return the image that the defaults mean; each counts only where it leaves an image."""
     defaults = images[0].matrix.defaults
     conditions: tuple[Callable[[Image], bool], ...] = (
@@ -154,7 +154,7 @@ def default_image(images: list["Image"]) -> list["Image"]:
         raise InputError(
             f"Several images fit: {names}. Choose one with --stack, --mpi or its name."
         )
-    return images
+    return images[0]
 
 
 def _no_image_error(
@@ -204,7 +204,7 @@ def find_image(matrix: "Matrix", text: str) -> "Image":
     if known:  # of another version: first the images whose version is nearest
         images = [image for image in family if variant in {None, image.variant}]
         minor = _nearest(version, [image.minor for image in images])[0]
-        (default,) = default_image([image for image in images if image.minor == minor])
+        default = default_image([image for image in images if image.minor == minor])
         others = [name for name in nearest if name != default.name]
         nearest = [default.name, *others]
     raise InputError(

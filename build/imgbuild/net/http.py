@@ -3,7 +3,6 @@
 import random
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -189,11 +188,12 @@ class HttpClient:
             method, url, headers, content=content, authorization=authorization, secret=secret
         ) as response:
             body = bytearray()
-            for piece in read_body(response, ANSWER_SECONDS, decode=True):
-                body += piece
-                if len(body) > limit:
-                    size = f"{limit >> 20} MiB"
-                    raise MachineError(f"{redact(url)} sent more than {size}: refused.")
+            with limit_time(ANSWER_SECONDS, response):
+                for piece in response.raw.stream(_CHUNK, decode_content=True):
+                    body += piece
+                    if len(body) > limit:
+                        size = f"{limit >> 20} MiB"
+                        raise MachineError(f"{redact(url)} sent more than {size}: refused.")
             return Answer(response.status_code, response.headers, bytes(body), response.url)
 
     @contextmanager
@@ -274,21 +274,42 @@ def _proxies(url: str) -> dict[str, str]:
     return {} if is_loopback(urlsplit(url).netloc) else dict(get_environ_proxies(url))
 
 
-def read_body(
-    response: requests.Response, seconds: float, *, decode: bool, renew_bytes: float = inf
-) -> Iterator[bytes]:
-    """Yield the body of an answer in the pieces in which it arrives.
+@contextmanager
+def limit_time(seconds: float, response: requests.Response) -> Iterator[Callable[[], None]]:
+    """Cut the answer off after ``seconds``; call the yielded function to restart the timer.
 
-    TransientError: it took longer than ``seconds``, which begin anew after each ``renew_bytes``.
+    A clock in the loop that reads is not enough: one read can last as long as a server drips
+    trailers or a gzip header.
+
+    TransientError: it took longer.
     """
-    started, received = time.monotonic(), 0
-    while piece := response.raw.read1(_CHUNK, decode_content=decode):
-        received += len(piece)
-        if received >= renew_bytes:
-            started, received = time.monotonic(), 0
-        if time.monotonic() - started > seconds:
-            raise TransientError(f"no whole answer within {seconds:.0f} s")
-        yield piece
+    timers, late = list[threading.Timer](), threading.Event()
+
+    def cut() -> None:
+        late.set()
+        with suppress(ValueError, RuntimeError, OSError):  # the answer has ended
+            response.raw.shutdown()
+
+    def restart() -> None:
+        stop()
+        timers.append(threading.Timer(seconds, cut))
+        timers[0].daemon = True
+        timers[0].start()
+
+    def stop() -> None:
+        while timers:
+            timers.pop().cancel()
+
+    restart()
+    try:
+        yield restart
+    except (requests.RequestException, HTTPError):
+        if not late.is_set():
+            raise
+    finally:
+        stop()
+    if late.is_set():
+        raise TransientError(f"no whole answer within {seconds:.0f} s")
 
 
 def raise_transient(status: int, headers: Mapping[str, str], detail: str = "") -> None:

@@ -42,8 +42,6 @@ MOST_PAGES, MOST_TAGS = 10_000, 1_000_000
 #: So many requests at once.
 REQUESTS = 8
 _NEXT = re.compile(r'<([^>]*)>\s*;[^,]*\brel="?next"?')
-
-
 _ACCEPT = {
     "Accept": ", ".join((repository.OCI_MANIFEST, repository.DOCKER_MANIFEST, *repository.INDEXES))
 }

@@ -183,7 +183,8 @@ def tags_to_delete(
     unneeded: dict[str, str] = {}
     for tag, digest in digests.items():
         is_needed = digest in needed or subjects.get(tag) in needed
-        if _WRITTEN.fullmatch(tag) and not is_needed and tag not in {*beside, *images}:
+        is_known = tag in beside or tag in images
+        if _WRITTEN.fullmatch(tag) and not is_needed and not is_known:
             unneeded[tag] = _NO_RELEASE
     records = {record_tag(record.tag): record.tag for record in old}
     return {**beside, **unneeded, **images, **records}

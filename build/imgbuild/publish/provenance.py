@@ -186,9 +186,9 @@ def _materials(
     for download in list_downloads(image, project.locks, settings).all:
         yield {"name": download.name, "uri": download.url, "digest": _digest(download.sha256)}
     if source := image.horovod_source:
-        version, sha256 = source
+        version, digest = source
         uri = f"pkg:pypi/horovod@{version}"
-        yield {"name": "Horovod", "uri": uri, "digest": _digest(sha256)}
+        yield {"name": "Horovod", "uri": uri, "digest": _digest(digest)}
 
 
 def _digest(value: str) -> dict[str, str]:

@@ -119,11 +119,15 @@ class ReportStore:
         """Keep results of the image's signed provenance; those of this machine win.
 
         ``found`` is the repository, ``signed_by`` the fingerprint of who signed the image with its
-        results; what a result itself says about its signer does not count. Without any it is kept
-        that this machine is to test the image, and if so, ``built`` it, with how much work.
+        results; what a result itself says about its signer does not count. Results without a time
+        are left out. Without any it is kept that this machine is to test the image, and if so,
+        ``built`` it, with how much work.
         """
         origin = {"found": found, "signed_by": signed_by}
-        kept = {suite: result.model_copy(update=origin) for suite, result in results.items()}
+        kept = {}
+        for suite, result in results.items():
+            if result.before:
+                kept[suite] = result.model_copy(update=origin)
         kept |= self.results(image_id)
         made: dict[str, object] = {}
         if built:

@@ -69,9 +69,9 @@ def main(folder):
     for name in ("model", "saved_model"):
         onnx.checker.check_model(folder + "/{}.onnx".format(name))
     np.savez(folder + "/samples.npz", **given)
-    predict_pull = model.predict([given["image"], given["numbers"]])
+    predicted = model.predict([given["image"], given["numbers"]])
     found = {"numpy": np.__version__, "tensorflow": tf.__version__, "tf2onnx": tf2onnx.__version__}
-    print(json.dumps(dict(found, predictions=predict_pull.tolist())))
+    print(json.dumps(dict(found, predictions=predicted.tolist())))
 
 
 main(sys.argv[1])

@@ -120,7 +120,7 @@ REFUSALS = (
     ("pull_error", "error", "said"),
     [
         *((answered_error(text, None, refused=True), CheckFailedError, text) for text in REFUSALS),
-        (engine_error(ConnectionRefusedError("x"), None), EngineUnusableError, ""),
+        (engine_error(ConnectionRefusedError("x"), None), EngineUnusableError, "x"),
     ],
     ids=["denied", "limited", "unknown", "no-engine"],
 )
@@ -177,6 +177,7 @@ def test_a_build_without_a_registry_names_the_command(machine: Unsettled) -> Non
     assert {result.state for result in machine.bench.build()} == {"done"}
     machine.use(load_settings(Path("none.yaml")))
     assert {result.state for result in machine.bench.build()} == {"up to date"}
+    assert len(machine.bench.baked) == 2
 
 
 def test_the_settings_and_ubuntu_are_left_to_the_build(

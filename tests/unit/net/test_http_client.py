@@ -157,7 +157,15 @@ def test_a_server_that_is_not_there_or_hangs() -> None:
         (b"X-Slow: ", "no headers within"),
         (b"Content-Length: 100000\r\n\r\n", "no whole answer within"),
         (b"Connection: close\r\n\r\n", "no whole answer within"),
+        (b"Transfer-Encoding: chunked\r\n\r\n0\r\nX-Slow: ", "no whole answer within"),
+        (b"Transfer-Encoding: chunked\r\n\r\n1;", "no whole answer within"),
+        # A file name in a gzip header, which no byte of the content comes before.
+        (
+            b"Content-Encoding: gzip\r\n\r\n\x1f\x8b\x08\x08\0\0\0\0\0\xff",
+            "no whole answer within",
+        ),
     ],
+    ids=["header", "length", "close", "trailer", "extension", "gzip"],
 )
 def test_a_server_that_drips_is_left(
     monkeypatch: pytest.MonkeyPatch, sent: bytes, said: str

@@ -54,7 +54,6 @@ def registry() -> MemoryRegistry:
         ({"report": []}, "report"),
         ({"report": {"pins": []}}, "report.pins"),
         ({"report": {"pins": {"suite": "pins"}}}, "report.pins.verdict"),
-        ({"report": {"pins": {**PINS, "passed": 0}}}, "report.pins"),
         *(
             ({"report": {"pins": {**PINS, **entry}}}, f"report.pins.{key}")
             for key, entry in ENTRIES
