@@ -7,7 +7,7 @@ from typing import Any
 
 from imgbuild.catalog.entries import CatalogEntry
 from imgbuild.catalog.page import catalog_page
-from imgbuild.cli.show_command import image_facts
+from imgbuild.cli.show_command import read_image_facts
 from imgbuild.cli.size_command import instruction
 from imgbuild.core.project import Project
 from imgbuild.engine.types import Layer
@@ -72,7 +72,7 @@ def release(image: Image, name: str = "20261120.1", **changes: Any) -> Record:
 def entry(image: Image, locks: Path) -> CatalogEntry:
     """Return an image of the matrix; of two there is more to say."""
     plain = CatalogEntry(
-        image, image_facts(image, locks), read_lock(locks / image.lock_name).versions
+        image, read_image_facts(image, locks), read_lock(locks / image.lock_name).versions
     )
     if image.name == BUILT:
         return replace(plain, absence="", suites=SUITES, changed=CHANGED, layers=LAYERS)

@@ -8,7 +8,7 @@ from imgbuild.core.settings import Settings
 from imgbuild.engine.client import Engine
 from imgbuild.engine.failure import find_fault
 from imgbuild.engine.faults import DOCTOR, EngineUnusableError
-from imgbuild.inputs.base import BOOTSTRAPPED, Base
+from imgbuild.inputs.base import BOOTSTRAPPED, Base, require_made
 from imgbuild.inputs.bootstrap import MADE_IN_PLACE, bootstrap_base
 from imgbuild.inputs.oci_layout import read_layout, write_archive
 from imgbuild.matrix.images import Image
@@ -73,15 +73,6 @@ def provide_base(
                 "prefix `registry` in imgbuild.local.yaml), or let `imgbuild doctor --write` make "
                 f"the image from {image.os.distribution.capitalize()}'s archive."
             )
-
-
-def require_made(base: Base, os_name: str) -> None:
-    """Raise MachineError for a base image that is still to be made."""
-    if base.digest is None:
-        raise MachineError(
-            f"The base image {os_name} is made from the distribution's archive, and this machine "
-            "has not made it yet: run `imgbuild doctor --write`."
-        )
 
 
 def load_base(base: Base, engine: Engine) -> None:

@@ -10,7 +10,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from imgbuild.build.bases import make_bases
 from imgbuild.core.errors import MachineError
 from imgbuild.core.files import hold_lock, lock_owner
 from imgbuild.core.outcome import Outcome
@@ -22,7 +21,7 @@ from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import resolve_host
 from imgbuild.engine.types import StoredImage
-from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs
+from imgbuild.inputs.build_inputs import BuildInputs, check_settings, prepare_inputs
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.matrix.selection import build_hint
 from imgbuild.plan.digest import InputDigest, InputReader, input_digest
@@ -213,7 +212,7 @@ def open_context(
     MachineError: there is no engine, a base image cannot be made, or another imgbuild works on one
         of the images.
     """
-    settings = project.settings.with_builders(options.builders)
+    settings = project.settings.with_builders(options.builders).recall_made()
     listings: Mapping[str, Listing] = {}
     if settings.standin:
         images = tuple(map(standin_image, images))
@@ -237,6 +236,9 @@ def open_context(
         # First, since no input need be made for an engine that does not answer.
         stored = tuple(engine.images(INPUT_DIGEST))
         if options.refresh_base:
+            from imgbuild.build.bases import make_bases  # noqa: PLC0415 - rarely needed
+
+            check_settings(settings, images[0].matrix)
             settings = make_bases(images, settings, engine, log, refresh=True)
         inputs = prepare_inputs(images, settings, project)
         if listings:

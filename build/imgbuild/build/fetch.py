@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imgbuild.build.bases import provide_base
 from imgbuild.build.context import BuildContext
 from imgbuild.build.image_build import export_stage
 from imgbuild.build.targets import stage_target
@@ -52,7 +51,6 @@ def plan_listing(
     inputs, project = context.inputs, context.project
     base = inputs.bases[image.os_name]
     bases = folder / "base"
-    provide_base(image, context.settings, base, context.engine, context.log)
     if base.layout:
         reference = ""
         layout = _copy_layout(base.layout, base.reference, bases)

@@ -79,13 +79,10 @@ def full_disk(engine: Engine) -> str:
 
 
 def prepare(images: Sequence[Image], context: BuildContext) -> tuple[Downloads, Failures]:
-    """Fetch what the images' Dockerfiles mount, and give the engine their base images."""
-    downloads, failed = fetch_downloads(images, context)
-    if failed and not context.options.keep_going:
-        return downloads, failed
-    left = [image for image in images if image.name not in failed]
+    """Give the engine the images' bases, then fetch the downloads that their Dockerfiles mount."""
+    failed: Failures = {}
     in_engine = any(buildx.builder is None for buildx in context.builders)
-    for image in {image.os_name: image for image in left}.values():
+    for image in {image.os_name: image for image in images}.values():
         base = context.inputs.bases[image.os_name]
         try:
             if base.layout and not in_engine:  # another builder reads it as it is
@@ -93,9 +90,13 @@ def prepare(images: Sequence[Image], context: BuildContext) -> tuple[Downloads, 
             else:
                 provide_base(image, context.settings, base, context.engine, context.log)
         except ImgbuildError as error:
-            same = [other.name for other in left if other.os_name == image.os_name]
+            same = [other.name for other in images if other.os_name == image.os_name]
             failed |= dict.fromkeys(same, error)
-    return downloads, failed
+    left = [image for image in images if image.name not in failed]
+    if not left or (failed and not context.options.keep_going):
+        return {}, failed
+    downloads, not_fetched = fetch_downloads(left, context)
+    return downloads, failed | not_fetched
 
 
 def fetch_downloads(images: Sequence[Image], context: BuildContext) -> tuple[Downloads, Failures]:

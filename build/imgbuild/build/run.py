@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from imgbuild.build.bases import require_made
 from imgbuild.build.context import BuildContext
 from imgbuild.build.result import Build, BuildResult
+from imgbuild.inputs.base import require_made
 
 if TYPE_CHECKING:
     from imgbuild.build.pull import PullSource
@@ -26,7 +26,7 @@ def build_images(context: BuildContext, source: "PullSource | None" = None) -> B
     if not source and not any(item.has_work for item in items):
         done = (BuildResult(item, item.image_id, tagged=True) for item in items)
         return Build(tuple(done), len(items))
-    # What is slow to import is so only for a build that has something to do.
+    # Slow to import, and only a build with something to do needs it.
     from imgbuild.build.pipeline import run_plan  # noqa: PLC0415
 
     return run_plan(items, source, context)

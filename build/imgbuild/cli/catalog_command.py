@@ -24,7 +24,7 @@ def catalog(
     """
     from imgbuild.catalog.entries import read_catalog
     from imgbuild.catalog.page import catalog_page, images_table, page_file, with_images_table
-    from imgbuild.cli.show_command import image_facts
+    from imgbuild.cli.show_command import read_image_facts
     from imgbuild.cli.size_command import instruction
     from imgbuild.core.files import write_text
     from imgbuild.matrix.images import all_images
@@ -35,7 +35,7 @@ def catalog(
         write_text(readme, with_images_table(readme, images_table(matrix)))
         return
     page = page_file(output)
-    facts = [(image, image_facts(image, checkout.locks)) for image in all_images(matrix)]
+    facts = [(image, read_image_facts(image, checkout.locks)) for image in all_images(matrix)]
     entries, repository, has_engine = read_catalog(checkout, facts, published, info)
     text = catalog_page(
         entries,

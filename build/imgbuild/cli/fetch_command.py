@@ -25,6 +25,7 @@ def fetch(
     checkout: Project = PROJECT,
 ) -> None:
     """Fetch each input of the selected images for `build --offline`."""
+    from imgbuild.build.bases import provide_base
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.build.fetch import fetch_files, find_listing, plan_listing
     from imgbuild.inputs.download import show_progress
@@ -43,6 +44,9 @@ def fetch(
     new = tuple(image for image in images if known[image.name] is None)
     if new:
         with open_context(checkout, new, BuildOptions(), info) as context, context.display:
+            for image in {image.os_name: image for image in new}.values():
+                base = context.inputs.bases[image.os_name]
+                provide_base(image, context.settings, base, context.engine, context.log)
             for image in new:
                 known[image.name] = plan_listing(image, sites, folder, context)
     with show_progress() as progress:

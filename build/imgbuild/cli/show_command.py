@@ -23,12 +23,12 @@ GPU_TITLE = (
 def show(selection: Selection, as_json: bool = JSON, checkout: Project = PROJECT) -> None:
     """Show the pins of an image, each with its reason, and its GPUs."""
     images = select(checkout, selection)
-    facts = [image_facts(image, checkout.locks) for image in images]
+    facts = [read_image_facts(image, checkout.locks) for image in images]
     texts = map(image_text, facts)
     print_result(facts, ["\n\n".join(texts)], as_json=as_json)
 
 
-def image_facts(image: "Image", locks: Path) -> dict[str, Any]:
+def read_image_facts(image: "Image", locks: Path) -> dict[str, Any]:
     """Return the image's pins with sources and reasons, its locks and its GPUs."""
     from imgbuild.locks.conda import conda_packages
     from imgbuild.matrix.images import planned_tags

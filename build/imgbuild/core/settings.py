@@ -5,7 +5,6 @@
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -276,7 +275,7 @@ class Settings(Section):
         Later commands with this cache do the same, and ask no registry for them.
         """
         write_text(_made_here_file(), "".join(f"{name}\n" for name in sorted(references)))
-        return self.model_copy().recall_made()
+        return self._with_made(references)
 
     @property
     def made_here(self) -> frozenset[str]:
@@ -284,9 +283,16 @@ class Settings(Section):
 
     def recall_made(self) -> "Settings":
         """Return the settings with what `remember_made` wrote."""
-        with suppress(OSError, UnicodeError):
-            self._made_here = frozenset(_made_here_file().read_text("utf-8").split())
-        return self
+        try:
+            references = frozenset(_made_here_file().read_text("utf-8").split())
+        except (OSError, UnicodeError):
+            return self
+        return self._with_made(references)
+
+    def _with_made(self, references: frozenset[str]) -> "Settings":
+        settings = self.model_copy()
+        settings._made_here = references  # noqa: SLF001 - of the same class
+        return settings
 
     def interpreter_for(self, version: str) -> Interpreter:
         return self.cpython.get(version, SourceInterpreter())

@@ -86,10 +86,21 @@ def diagnose(
     }
     groups = {"Engine": of_engine, "Inputs": of_inputs, "This user": of_user, "GPUs": of_gpus}
     findings = _run_checks(groups)
+    return _decide(findings, settings, writing=writing)
+
+
+def _decide(
+    findings: Sequence[Finding], settings: Settings, *, writing: bool
+) -> tuple[list[Finding], Settings]:
+    """Return the findings as they are shown, and the settings with what they decide."""
+    lacking = [finding.what for finding in findings if finding.status is Status.MISSING]
     choice = settings
+    shown = []
     for finding in findings:
         choice = _with_choice(choice, finding)
-    shown = [_with_writing(finding, writing=writing) for finding in findings]
+        # A base image is made only with an engine; other findings need the settings file alone.
+        is_made = writing and (bool(finding.choice) or "engine" not in lacking)
+        shown.append(_with_writing(finding, writing=is_made))
     return shown, choice
 
 

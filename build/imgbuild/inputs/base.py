@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from imgbuild.core.errors import MachineError
+
 #: Where a base image comes from, in labels: made from the distribution's archive, pulled by its
 #: digest, or in a folder that the settings name.
 BOOTSTRAPPED, REGISTRY, LAYOUT = "bootstrapped", "registry", "OCI layout"
@@ -29,3 +31,12 @@ class Base:
         if in_engine or not self.layout:
             return f"docker-image://{self.reference}"
         return f"oci-layout://{self.layout}"
+
+
+def require_made(base: Base, os_name: str) -> None:
+    """Raise MachineError for a base image that is still to be made."""
+    if base.digest is None:
+        raise MachineError(
+            f"The base image {os_name} is made from the distribution's archive, and this machine "
+            "has not made it yet: run `imgbuild doctor --write`."
+        )

@@ -7,11 +7,17 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from imgbuild.build.bases import make_bases, require_made
+from imgbuild.build.bases import make_bases
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
 from imgbuild.engine.client import open_engine
-from imgbuild.inputs.build_inputs import BuildInputs, check_names, prepare_inputs
+from imgbuild.inputs.base import require_made
+from imgbuild.inputs.build_inputs import (
+    BuildInputs,
+    check_names,
+    check_settings,
+    prepare_inputs,
+)
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
 from imgbuild.plan.digest import InputReader, input_digest
@@ -84,13 +90,15 @@ def select_jobs(
     settings = project.settings
     check_names(settings, images[0].matrix)
     published: Container[str] = ()
-    outdated: Mapping[str, str] = {}
     earlier: Mapping[str, float] = {}
     if options.missing:
-        published, outdated, earlier = _ask_registry(project, images, options, log)
+        # First, because a registry that refuses ends the command before a base image is made.
+        published, earlier = _ask_registry(project, options, log)
     if options.make_bases:
+        check_settings(settings, images[0].matrix)
         with open_engine(settings.engine) as engine:
             settings = make_bases(images, settings, engine, log)
+    outdated = _find_outdated(project, images, options, log)
     inputs = prepare_inputs(images, settings, project)
     if options.missing:
         _require_bases(inputs)
@@ -119,27 +127,35 @@ def select_jobs(
 
 
 def _ask_registry(
-    project: Project, images: tuple[Image, ...], options: JobOptions, log: Callable[[str], None]
-) -> tuple[Container[str], Mapping[str, str], Mapping[str, float]]:
-    """Return the published tags of inputs, the reasons of outdated images, seconds of builds."""
+    project: Project, options: JobOptions, log: Callable[[str], None]
+) -> tuple[Container[str], Mapping[str, float]]:
+    """Return the published tags of inputs, and the seconds of earlier builds."""
     from imgbuild.net.repository_client import connect  # noqa: PLC0415
     from imgbuild.publish.record import (  # noqa: PLC0415 - brings requests
         read_build_seconds,
         read_input_tags,
     )
 
-    outdated: Mapping[str, str] = {}
     earlier: Mapping[str, float] = {}
     with closing(connect(options.repository, project.settings, log, "--from")) as registry:
         published = read_input_tags(registry)
         if options.shards:
             # With --shard each job divides for itself, and later ones would find other times.
             earlier = read_build_seconds(registry)
-        if options.outdated:
-            from imgbuild.maintain.outdated import outdated_images  # noqa: PLC0415
+    return published, earlier
 
-            outdated = outdated_images(project, images, registry, log)
-    return published, outdated, earlier
+
+def _find_outdated(
+    project: Project, images: tuple[Image, ...], options: JobOptions, log: Callable[[str], None]
+) -> Mapping[str, str]:
+    """Return the reason for each image whose latest release lacks security fixes."""
+    if not options.outdated:
+        return {}
+    from imgbuild.maintain.outdated import outdated_images  # noqa: PLC0415 - brings requests
+    from imgbuild.net.repository_client import connect  # noqa: PLC0415
+
+    with closing(connect(options.repository, project.settings, log, "--from")) as registry:
+        return outdated_images(project, images, registry, log)
 
 
 def _require_bases(inputs: BuildInputs) -> None:

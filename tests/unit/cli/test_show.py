@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from imgbuild.cli.show_command import image_facts, image_text
+from imgbuild.cli.show_command import image_text, read_image_facts
 from imgbuild.core.project import Project
 from imgbuild.core.text import WIDTH
 from imgbuild.matrix.images import Image
@@ -10,7 +10,7 @@ from support.releases import release_of
 
 
 def _text(image: Image, project: Project) -> str:
-    return image_text(image_facts(image, project.locks))
+    return image_text(read_image_facts(image, project.locks))
 
 
 def test_an_image_has_its_pins_with_source_and_reason_and_its_tags(
@@ -41,11 +41,11 @@ def test_what_no_lock_has_recorded_is_unlocked(images: dict[str, Image], tmp_pat
     image = images["tf-2.1-cpu-ubuntu"]
     assert image.python.origin == "conda"
     first, *others = image.python.packages
-    text = image_text(image_facts(image, tmp_path))
+    text = image_text(read_image_facts(image, tmp_path))
     assert text.count("    unlocked ") == len(image.python.packages)
     lines = [f"unlocked  {first}", *(f"{'a' * 64}  {url}" for url in others)]
     (tmp_path / "conda-3.6.2.txt").write_text("\n".join(lines) + "\n")
-    text = image_text(image_facts(image, tmp_path))
+    text = image_text(read_image_facts(image, tmp_path))
     total = len(image.python.packages)
     assert f"    {total - 1} of {total} packages have a recorded sha256" in text
     assert text.count("unlocked") == 1
