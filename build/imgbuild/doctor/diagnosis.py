@@ -93,14 +93,17 @@ def _decide(
     findings: Sequence[Finding], settings: Settings, *, writing: bool
 ) -> tuple[list[Finding], Settings]:
     """Return the findings as they are shown, and the settings with what they decide."""
-    lacking = [finding.what for finding in findings if finding.status is Status.MISSING]
     choice = settings
     shown = []
+    has_engine = True
     for finding in findings:
         choice = _with_choice(choice, finding)
         # A base image is made only with an engine; other findings need the settings file alone.
-        is_made = writing and (bool(finding.choice) or "engine" not in lacking)
-        shown.append(_with_writing(finding, writing=is_made))
+        is_done = writing and (has_engine or bool(finding.choice))
+        finding_shown = _with_writing(finding, writing=is_done)
+        shown.append(finding_shown)
+        if finding.what == "engine":
+            has_engine = finding_shown.status is not Status.MISSING
     return shown, choice
 
 

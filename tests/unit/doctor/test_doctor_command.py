@@ -193,8 +193,9 @@ def test_write_makes_bases_unless_their_checks_fail(
     machine["check_base"] = Finding(Status.MISSING, "base debian-12", "no archive")
     with pytest.raises(MachineError, match="base debian-12"):
         judge(checkout, write=True)
+    machine["check_base"] = Finding(Status.MISSING, "base debian-12", "not made yet", WRITE)
     machine["find_engine"] = MISSING
-    with pytest.raises(MachineError, match="engine"):
+    with pytest.raises(MachineError, match="engine, base debian-12"):
         judge(checkout, write=True)
     assert made == [["debian-12"], ["debian-12"], []]
 

@@ -138,6 +138,21 @@ def test_missing_is_by_digest_and_outdated_is_what_lacks_security_fixes_too(
     assert registry.closed
 
 
+@pytest.mark.usefixtures("registry")
+def test_bases_are_made_before_fixes_are_asked_for(
+    checkout: Checkout, made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_before: list[list[str]] = []
+
+    def outdated(*_: object) -> dict[str, str]:
+        made_before.append([*made])
+        return {}
+
+    monkeypatch.setattr("imgbuild.maintain.outdated.outdated_images", outdated)
+    _chosen(checkout, replace(MISSING, outdated=True, make_bases=True), ONE)
+    assert made_before == [["debian-12"]]
+
+
 def test_bases_are_made_once_and_without_a_registry(
     checkout: Checkout, registry: MemoryRegistry, made: list[str]
 ) -> None:

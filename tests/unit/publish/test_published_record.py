@@ -119,6 +119,13 @@ def test_a_record_of_another_image(registry: MemoryRegistry) -> None:
         read_record(registry, TAG)
 
 
+def test_record_keeps_the_verdict_of_another_version() -> None:
+    skipped = [{"test": "a", "reason": "no GPU"}]
+    report = {"pins": {**PINS, "verdict": "passed", "skipped": skipped}}
+    record = parse_record({**RECORD.as_json(), "report": report}, WHERE)
+    assert record.report["pins"].verdict == "passed"
+
+
 def test_record_that_is_nested_deeply_is_damaged(registry: MemoryRegistry) -> None:
     """It is named and left out, and what is printed of the others is whole."""
     record = publish(registry, "2.2.0-cpu-20261120.1")

@@ -193,6 +193,18 @@ def test_result_without_a_place_is_not_of_this_machine(store: ReportStore) -> No
     assert origins == {"pins": "a report that does not say where", "horovod": None}
 
 
+def test_import_leaves_out_results_without_a_time(store: ReportStore) -> None:
+    _import(store, {"pins": {**GOOD, "before": None}, "horovod": GOOD}, signed_by="whose")
+    assert {*store.results(ID)} == {"horovod"}
+
+
+def test_skip_reasons_are_named_once() -> None:
+    skipped = [{"test": test, "reason": "no GPU"} for test in ("a", "b")]
+    entry = {**GOOD, "verdict": "incomplete", "skipped": skipped}
+    (result,) = read_results({"pins": entry}).values()
+    assert result.skip_reasons == ("no GPU",)
+
+
 def test_result_whose_verdict_is_not_true_is_damaged() -> None:
     """Its checks are what counts; a word of another version is kept as it is."""
     assert read_results({"pins": {**GOOD, "passed": 0}}) == {}
