@@ -41,7 +41,7 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """What the command line says.
+    """The options of a build, as the command line has them.
 
     ``refresh_base`` makes base images again. ``offline`` is a folder of ``imgbuild fetch``.
     ``step_seconds`` is how long a step may run (0: no limit), in place of what the settings say.
@@ -62,7 +62,7 @@ class BuildOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildContext:
-    """What every step of one command shares; what is slow to import or to find waits for its use.
+    """The settings, engine and inputs that all steps of one command share; slow parts load lazily.
 
     ``images`` have the repository that their builds here are tagged for. ``stored`` are the
     engine's images with an input digest when the context was opened. ``listings`` are those of

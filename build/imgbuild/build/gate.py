@@ -102,7 +102,7 @@ def test_and_tag(built: BuildResult, context: BuildContext, session: TestSession
     item, image_id = built.item, built.image_id or ""
     engine = context.engine
     size = image_size(engine.history(image_id))
-    # What is built from stand-ins has no budget.
+    # Images that are built from stand-ins have no budget.
     budget = None if context.settings.standin else item.image.budget
     result = replace(built, size=size)
     if problem := budget_problem(size, budget, engine):

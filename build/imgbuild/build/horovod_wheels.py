@@ -31,7 +31,7 @@ _PIECE = 1 << 20
 #: Stages that the compiler's stage stands on or copies from, known by more than their instructions:
 #: the system by its release, the interpreter by its ABI, the packages by those that matter.
 _KNOWN_OTHERWISE = ("os", "python", "cpython", "cuda", "installer", "framework", *SUPPLIED)
-#: What compiles Horovod beside TensorFlow itself: its setup.py imports or builds with these.
+#: The packages, beside TensorFlow itself, that compile Horovod: its setup.py uses them.
 BUILDERS = ("cffi", "numpy", "pip", "setuptools", "wheel")
 
 

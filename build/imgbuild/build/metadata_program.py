@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 WHEELS = Path("/run/tools")
 ROOT = Path("/imgbuild-metadata")
 TOOLS, WORK, RESULT = ROOT / "tools", ROOT / "work", ROOT / "result"
-#: What is copied out of the plain user's folder: metadata, or why there is none.
+#: The files that are copied out of the plain user's folder: metadata, or why there is none.
 FILES = ("METADATA", "requires.json", "error.txt")
 #: Bytes of one of these files, and of any file that the package's code writes.
 LARGEST_RESULT, LARGEST_FILE = 1 << 20, 1 << 30

@@ -63,7 +63,7 @@ MOST_FILES, MOST_BYTES = 200_000, 4 << 30
 ROUNDS = 3
 #: The Python of the family's images.
 _PYTHON = f"{PREFIX}/bin/python3"
-#: What libraries raise for archives and texts that are damaged, or made to be.
+#: The errors of libraries for archives and texts that are damaged, or made to be.
 _BROKEN = (*DAMAGED_ZIP, OSError, tarfile.TarError)
 #: Without a build backend a package is setuptools' (PEP 517).
 _LEGACY = ("setuptools", "wheel")

@@ -24,7 +24,7 @@ from imgbuild.core.text import duration_text, parse_duration
 from imgbuild.core.user_folders import cache_dir
 from imgbuild.core.yaml_file import ModelT, Section, load_model
 
-#: What buildx calls the builder of the engine that DOCKER_HOST names.
+#: The name that buildx gives the builder of the engine that DOCKER_HOST names.
 ENGINES_OWN = "default"
 
 Seconds = Annotated[
@@ -173,7 +173,7 @@ class PublishingSettings(Section):
 
 
 class VerifySettings(Section):
-    """Whose signatures images from registries must have: a public key's, or an identity's."""
+    """The signer that images from registries must have: a public key or an identity."""
 
     key: scalars.SigningKey | None = Field(
         default=None,

@@ -63,7 +63,7 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What was checked, its state, and the commands or sentences that fix it, each on a line.
+    """The result of a check: its subject, its state, and the fixes, each on a line.
 
     ``choice`` are the settings that `WRITE` writes; ``group`` is the heading it stands below.
     """

@@ -43,7 +43,7 @@ def diagnose(
     engine = background(partial(checks.find_engine, settings.engine, project.root))
 
     own = {image.version_of("python") for image in images}
-    # What is written is for the next build as well, of any image of the same stacks.
+    # The written settings are also for later builds of any image of the same stacks.
     stacks = {image.stack for image in images if writing}
     others = (image for image in all_images(matrix) if image.stack in stacks)
     pythons = {image.version_of("python"): image for image in (*images, *others)}

@@ -22,8 +22,8 @@ from imgbuild.matrix.images import Image
 
 #: Raise it when this code makes another image from the same recipe and options.
 RECIPE_VERSION = 2
-#: Whose base image is made where no registry gives the pinned one. Not Ubuntu's: its images are the
-#: documented ones, on releases that nobody changes any more.
+#: The distributions whose base image is made if no registry gives the pinned one. Ubuntu's is not:
+#: its images are the documented ones, on releases that nobody changes any more.
 MADE_IN_PLACE = ("debian",)
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (only used through mkdtemp)
 _ROOM = 1 << 30  # bytes; a run was seen to need 0.3 GB at its widest

@@ -206,7 +206,7 @@ class _Transfer:
         resumed = self._receive(part)
         digest = file_sha256(part)
         if resumed and digest != self.download.sha256:
-            # What was there from another time may have been something else: from the start.
+            # The beginning may have been of another file: start again.
             part.unlink()
             self._receive(part)
             digest = file_sha256(part)

@@ -36,7 +36,7 @@ from imgbuild.matrix.images import Image
 
 #: The part of a request that an offline build does not compare: it takes the base that was fetched.
 BASE = "base"
-#: What calls images/files/apt/install in a Dockerfile.
+#: A call of images/files/apt/install in a Dockerfile.
 APT_INSTALL = "sh /run/apt/install"
 #: The named build contexts that the Dockerfiles mount, and where in them each kind of file is.
 OFFLINE = "offline"

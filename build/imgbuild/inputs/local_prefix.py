@@ -12,8 +12,8 @@ from imgbuild.core.files import file_sha256, json_sha256, parse_json, sha256, wr
 from imgbuild.core.process import NOT_FOUND, run
 from imgbuild.core.user_folders import home
 
-#: What TensorFlow, Horovod, TensorBoard and pip import. CPython builds without any of them when a
-#: header is missing, and prints only one line about it.
+#: The modules that TensorFlow, Horovod, TensorBoard and pip import. CPython builds without any of
+#: them when a header is missing, and prints only one line about it.
 REQUIRED_MODULES = ("ssl", "ctypes", "bz2", "lzma", "sqlite3", "readline", "zlib")
 _SYSTEM_LIBRARIES = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 #: Folders that images/prefix/Dockerfile leaves out: nothing in them changes what is built.
@@ -43,7 +43,7 @@ print(json.dumps({
 
 @dataclass(frozen=True)
 class ProbedInterpreter:
-    """What an interpreter reports: modules that it cannot import and why, libraries it has loaded.
+    """The report of an interpreter: modules that it cannot import and why, libraries it has loaded.
 
     Extension modules are among the libraries.
     """

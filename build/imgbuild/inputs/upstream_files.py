@@ -34,7 +34,7 @@ PLAN_SECONDS = 900
 _CACHE_MOUNT = re.compile(r"--mount=type=cache,\S+ (?:\\\n\s*)?")
 #: Compressed again (``.lz4``) they would not be what the archive signed.
 _PLAIN_LISTS = """RUN echo 'Acquire::GzipIndexes "false";' > /etc/apt/apt.conf.d/zz-plain-lists\n"""
-#: What ``apt-get --print-uris`` prints of each package: address, file name, bytes, hash.
+#: A line of ``apt-get --print-uris`` for each package: address, file name, bytes, hash.
 _URI = re.compile(r"'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
 
 
@@ -85,7 +85,7 @@ def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Pa
 
         in_parallel(fetch, [*digests], _CONNECTIONS, stop=client.close)
         name_image(folder, manifest.content, os_name)
-        # What the digest of the reference is of: maybe a list of platforms.
+        # The digest of the reference may be that of a list of platforms.
         listed = _manifest(client, pinned, reference)
         write_blob(folder, pinned, listed.content)
 

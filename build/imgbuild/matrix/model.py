@@ -71,7 +71,7 @@ TablePin = Annotated[
 
 
 class Uv(Section):
-    """What installs the packages where no build gives it: the program in its wheel for Linux."""
+    """The program uv, in its wheel for Linux: it installs packages if no build gives it."""
 
     version: scalars.Release
     sha256: scalars.Sha256
@@ -126,7 +126,7 @@ class StackPins(Section):
 
 
 class OperatingSystem(Section):
-    """What an image stands on."""
+    """The system, Python, MPI and CUDA of an image."""
 
     distribution: Literal["debian", "ubuntu"]
     version: scalars.Version
@@ -144,7 +144,7 @@ class OperatingSystem(Section):
 
 
 class TensorFlow(Section):
-    """What is decided of one TensorFlow release; ``images/evidence.json`` has what its wheels are.
+    """The decisions about one TensorFlow release; ``images/evidence.json`` has what its wheels are.
 
     ``cudnn`` is the version that its GPU wheel was compiled with, of which the wheel tells the
     major number alone. ``tf_keras`` is the Keras 2 of its minor version, where its own is Keras 3.
@@ -228,7 +228,7 @@ class Companion(Section):
 
 
 class Stack(Section):
-    """What an image stands on, as a whole."""
+    """The parts below TensorFlow, as one stack."""
 
     summary: scalars.Prose
     os: scalars.Name
@@ -272,7 +272,7 @@ class Row(StackPins):
 
 
 class Defaults(Section):
-    """What a selection means that does not say it; each only where there is such an image.
+    """Defaults for options that are not given; each applies only if such an image exists.
 
     ``tensorflow`` is what ``--tf`` takes: a minor, which each stack has in a release of its own, or
     a release.

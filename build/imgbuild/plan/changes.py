@@ -99,7 +99,7 @@ def _compare_parts(old: Mapping[str, str] | None, new: Mapping[str, str]) -> Ite
             continue
         if old.get(name) == new.get(name):
             continue
-        # Of a lock, its packages; none of them differ where only hashes or comments do.
+        # For a lock, compare its packages; none differ if only hashes or comments do.
         before = _parse_packages(old.get(name + PACKAGES, ""))
         after = _parse_packages(new.get(name + PACKAGES, ""))
         changed = [*_compare(before, after, f"{name}: ")]

@@ -20,7 +20,7 @@ CREATED = "org.opencontainers.image.created"
 
 
 class Action(StrEnum):
-    """What a build has to do for an image; each includes what comes after it."""
+    """The work of a build for an image; each action includes those after it."""
 
     BUILD = "build"
     TEST = "test"

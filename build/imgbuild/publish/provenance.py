@@ -56,7 +56,7 @@ def read_configuration(registry: RegistryClient, manifest: Manifest) -> dict[str
 
 
 def make_statement(name: str, digest: str, predicate: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what says that a provenance is of the image of this name and digest."""
+    """Return the in-toto statement of a provenance for the image of this name and digest."""
     return {
         "_type": STATEMENT,
         "subject": [{"name": name, "digest": _digest(digest)}],

@@ -14,7 +14,7 @@ from imgbuild.core.files import sha256
 from imgbuild.matrix.model import Variant
 
 PREFIX = "test_"
-#: What the suites begin with that only images with CUDA have.
+#: The prefix of suites for images with CUDA only.
 GPU_PREFIX = "gpu_"
 #: The first line of a suite's docstring: "Suite `pins`: every pin is right."
 _PROVES = re.compile(r'"""(?:Suite [^:\n]*: )?([^"\n]*)')

@@ -213,7 +213,7 @@ _Text = Annotated[str, Field(max_length=100_000)]
 
 @dataclass(frozen=True)
 class ImageContents:
-    """What was found in a running image; see :mod:`imgbuild.suites.image_program`."""
+    """The contents of a running image; see :mod:`imgbuild.suites.image_program`."""
 
     distributions: Annotated[
         tuple[tuple[_PackageName, _PackageVersion], ...], Field(max_length=1000)

@@ -27,7 +27,7 @@ _ASSERTED = "AssertionError: "
 _OUTPUT = "--- "
 #: And where the command itself follows, whose arguments are no reason.
 _COMMAND = "--- command"
-#: What to do where checks ran out of time and none failed.
+#: Advice if checks ran out of time and none failed.
 RUN_AGAIN = (
     "No check failed, but some ran out of time, as happens on a busy machine. Run the same command "
     "again: it runs only the suites that did not pass"
@@ -296,7 +296,7 @@ class Report:
 
     @property
     def notes(self) -> list[str]:
-        """What was not tested in the image, and why."""
+        """The parts of the image that were not tested, and why."""
         notes = []
         for result in self.suites:
             notes += [f"{result.suite}: {note}" for note in result.skip_notes]
