@@ -245,7 +245,7 @@ def test_an_engine_that_goes_and_comes_back(
     _, said = process.communicate(timeout=60)
     assert process.returncode in {1, 3}, said
     assert "Traceback" not in said
-    assert "engine" in said
+    assert "engine" in said, said
     if (place, number) == ("export", signal.SIGKILL):  # else it ends what it has begun
         assert EXPORTED not in project.log()
     dockerd.start()
