@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from test_fetched import dest, image, made, open_dest
 
 from imgbuild.core.errors import InputError
 from imgbuild.inputs.fetched import Listing, offline_contexts
+from support.fetched_folder import dest, image, made, open_dest
 
 __all__ = ["dest", "image", "made", "open_dest"]
 

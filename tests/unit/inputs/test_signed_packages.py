@@ -4,12 +4,12 @@ from base64 import b64decode
 from pathlib import Path
 
 import pytest
-from test_fetched import OTHER_KEY, SIGNED, START, stored
 
 from imgbuild.core.errors import InputError
 from imgbuild.core.files import ContentStore, sha256
 from imgbuild.core.sources import Kind
 from imgbuild.inputs.signed_packages import verify_packages
+from support.fetched_folder import OTHER_KEY, SIGNED, START, stored
 
 KEYS = [SIGNED / "keyring.gpg"]
 PACKAGES = f"{START}main_binary-amd64_Packages"

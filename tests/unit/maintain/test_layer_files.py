@@ -3,9 +3,7 @@
 import bz2
 import gzip
 import io
-import json
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -14,50 +12,15 @@ import pytest
 from imgbuild.maintain import layer_files
 from imgbuild.maintain.layer_files import NOTHING, LayerFiles, file_differences, read_layers
 from support.bombs import UNPACKED, memory_below
+from support.saved_layers import STATUS, layer, pieces, saved
 
-STATUS = """\
-Package: libc6
-Status: install ok installed
-Version: {version}
-Description: a library
- Version: not this
-
-Package: bash
-Version: 5.2.15-2
-"""
 CAPABILITY = "SCHILY.xattr.security.capability"
 TIME = "2026-11-01T00:00:00+00:00"
-PLAIN: Mapping[str, Any] = {"mode": 0o644, "mtime": 1_793_491_200}
-
-
-def layer(files: Mapping[str, bytes], **more: Any) -> bytes:
-    """Return the tar file of a layer; ``more`` are attributes of all of its entries."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for path, content in files.items():
-            member = tarfile.TarInfo(path)
-            member.size = len(content)
-            for name, value in {**PLAIN, **more}.items():
-                setattr(member, name, value)
-            tar.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
-
-
-def saved(layers: Iterable[bytes]) -> bytes:
-    """Return the archive that an engine saves: blobs by their digest, the list of layers last."""
-    blobs = {f"blobs/sha256/{sha256(one).hexdigest()}": one for one in layers}
-    config = {"blobs/sha256/" + "c" * 64: b'{"config": {}}', "index.json": b"{}"}
-    last = {"manifest.json": json.dumps([{"Layers": [*blobs]}]).encode()}
-    return layer({**blobs, **config, **last})
 
 
 def unread(content: bytes) -> bool:
     """Return whether a layer is not read, as one that is no tar file."""
     return read_layers(pieces(saved([content]), 1 << 20), ()) == [None]
-
-
-def pieces(archive: bytes, size: int = 1000) -> Iterator[bytes]:
-    return (archive[at : at + size] for at in range(0, len(archive), size))
 
 
 def read_one(content: bytes) -> LayerFiles:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_layer_files import STATUS, layer, pieces, saved
 
 from imgbuild.build.context import BuildContext, BuildOptions
 from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError
@@ -32,6 +31,7 @@ from imgbuild.plan.changes import parts_label
 from support.bench import EPOCH, EPOCH_SECONDS, INPUTS, NEW, SETTINGS, Bench
 from support.fake_engine import FakeEngine
 from support.project_copy import invoke, load_once
+from support.saved_layers import STATUS, layer, pieces, saved
 
 OLD_ID, NEW_ID = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
 TAG = "imgbuild/tensorflow:2.2-cpu"

@@ -19,25 +19,12 @@ from imgbuild.publish.record import read_published
 from imgbuild.suites.catalog import read_suites, suite_keys
 from imgbuild.suites.results import Check, Report, SuiteResult, suite_result
 from support.bench import NEW, Bench
+from support.extended_images import DIGEST, ID, LABELS, REFERENCE
 from support.memory_registry import MemoryRegistry
 from support.published_images import RECORD, publish
 from support.suite_results import changed
 
-ID, REFERENCE = "sha256:" + "1" * 64, "me/train:1"
-DIGEST = "sha256:" + "d" * 64
 SUBSTITUTED, NO_GPU = "--allow-substituted", "--allow-skipped gpu_runs"
-LABELS = {
-    "imgbuild.name": NEW,
-    "imgbuild.extends": NEW,
-    "imgbuild.input.base": "registry",
-    "imgbuild.input.cpython": "source",
-    "imgbuild.pin.tensorflow": "2.2.3",
-    "imgbuild.snapshot.debian": "20261101T000000Z",
-    "imgbuild.added.pip": "keras==2.3.1",
-    "imgbuild.added.lock": "sha256:" + "c" * 64,
-    "org.opencontainers.image.base.name": "registry.example.org/ml/tensorflow:2.2-cpu",
-    "org.opencontainers.image.base.digest": DIGEST,
-}
 EXPECTED: Mapping[str, Any] = {
     "name": NEW,
     "tensorflow": "2.2.3",

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_verification import NAME, OTHER, RETIRED, Bench, before_issue
 
 from imgbuild.core.project import Project
 from imgbuild.matrix.images import Image
@@ -13,28 +12,29 @@ from imgbuild.net.repository import OCI_MANIFEST, Manifest
 from imgbuild.net.signing import RETIREMENT, Trust
 from imgbuild.publish.inspection import inspect_repository
 from imgbuild.publish.record import read_published
+from support.verification_bench import NAME, OTHER, RETIRED, VerificationBench, before_issue
 
 
 @pytest.fixture
-def bench(project: Project, images: dict[str, Image]) -> Bench:
-    return Bench(project, images)
+def bench(project: Project, images: dict[str, Image]) -> VerificationBench:
+    return VerificationBench(project, images)
 
 
-def faults(bench: Bench, key: str = "public own") -> list[str]:
+def faults(bench: VerificationBench, key: str = "public own") -> list[str]:
     """Return what is found; without a key, nothing is verified."""
     trust = Trust(bench.cosign, key) if key else None
     found = read_published(bench.registry)
     return [*inspect_repository(bench.registry, found, bench.images[NAME].matrix, trust)]
 
 
-def sign(bench: Bench, manifest: Manifest) -> None:
+def sign(bench: VerificationBench, manifest: Manifest) -> None:
     """Sign a manifest without its attestations, as a push could be made to."""
     bench.cosign.signatures.add(("public own", bench.reference(manifest.digest)))
     stem = manifest.digest.replace(":", "-")
     bench.registry.add_manifest(f"{stem}.sig", {"schemaVersion": 2}, OCI_MANIFEST)
 
 
-def test_published_images_have_no_faults(bench: Bench) -> None:
+def test_published_images_have_no_faults(bench: VerificationBench) -> None:
     record = bench.publish()
     bench.publish(OTHER, change=before_issue)
     bench.registry.tagged["ours-for-ever"] = record.digest
@@ -47,7 +47,7 @@ def test_published_images_have_no_faults(bench: Bench) -> None:
     assert faults(bench) == faults(bench, "") == []
 
 
-def test_inspection_without_a_key_asks_no_cosign(bench: Bench) -> None:
+def test_inspection_without_a_key_asks_no_cosign(bench: VerificationBench) -> None:
     bench.publish()
     bench.cosign.signatures.clear()
     assert faults(bench, "") == []
@@ -56,7 +56,7 @@ def test_inspection_without_a_key_asks_no_cosign(bench: Bench) -> None:
     assert len(faults(bench, "public other")) == 1
 
 
-def test_doubled_keys_are_found_at_any_tag(bench: Bench) -> None:
+def test_doubled_keys_are_found_at_any_tag(bench: VerificationBench) -> None:
     """With a signature, the sentence says so: it may be of an earlier push."""
     record = bench.publish()
     manifest = bench.registry.manifests[record.digest]
@@ -75,7 +75,7 @@ def test_doubled_keys_are_found_at_any_tag(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("key", ["annotations", "subject", "artifactType"])
-def test_signature_on_foreign_manifest(bench: Bench, key: str) -> None:
+def test_signature_on_foreign_manifest(bench: VerificationBench, key: str) -> None:
     record = bench.publish()
     manifest = bench.registry.manifests[record.digest]
     value = {"annotations": {"a": "b"}, "subject": manifest.document()["config"]}.get(key, "a/b")
@@ -90,7 +90,7 @@ def test_signature_on_foreign_manifest(bench: Bench, key: str) -> None:
     assert tag in text
 
 
-def test_signature_of_what_has_no_tag(bench: Bench) -> None:
+def test_signature_of_what_has_no_tag(bench: VerificationBench) -> None:
     bench.publish()
     foreign = bench.registry.add_image("foreign")
     sign(bench, foreign)
@@ -101,14 +101,14 @@ def test_signature_of_what_has_no_tag(bench: Bench) -> None:
     assert faults(bench, "") == [], "a signature of nothing harms nobody"
 
 
-def test_configuration_with_other_layers_is_found(bench: Bench) -> None:
+def test_configuration_with_other_layers_is_found(bench: VerificationBench) -> None:
     bench.publish()
     bench.registry.add_image("2.2.0-cpu-20261120.3", rootfs={"diff_ids": []})
     (text,) = faults(bench, "")
     assert "2.2.0-cpu-20261120.3" in text
 
 
-def test_moved_tags_are_found_by_provenance(bench: Bench) -> None:
+def test_moved_tags_are_found_by_provenance(bench: VerificationBench) -> None:
     """The records are rewritten to fit, so only what is signed tells."""
     record, other = bench.publish(), bench.publish(OTHER)
     moved = {
@@ -124,7 +124,7 @@ def test_moved_tags_are_found_by_provenance(bench: Bench) -> None:
     assert len(found) == 3
 
 
-def test_moved_immutable_tag_is_found(bench: Bench) -> None:
+def test_moved_immutable_tag_is_found(bench: VerificationBench) -> None:
     """With the record of the other image under it, and without."""
     record, other = bench.publish(), bench.publish(OTHER)
     bench.registry.tagged[record.tag] = other.digest
@@ -143,7 +143,9 @@ def test_moved_immutable_tag_is_found(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("signed", "recorded"), [(True, False), (False, True), (True, True), (False, False)]
 )
-def test_retirements_are_compared(bench: Bench, *, signed: bool, recorded: bool) -> None:
+def test_retirements_are_compared(
+    bench: VerificationBench, *, signed: bool, recorded: bool
+) -> None:
     record = bench.publish()
     if signed:
         bench.cosign.attest(bench.reference(record.digest), RETIREMENT, RETIRED)
@@ -155,7 +157,7 @@ def test_retirements_are_compared(bench: Bench, *, signed: bool, recorded: bool)
     assert all(RETIRED["reason"] in text for text in found)
 
 
-def test_signed_configuration_is_compared(bench: Bench) -> None:
+def test_signed_configuration_is_compared(bench: VerificationBench) -> None:
     def change(predicate: dict[str, Any]) -> None:
         internal = predicate["buildDefinition"]["internalParameters"]
         internal["configuration"]["config"]["Env"] = ["A=2"]
@@ -167,7 +169,7 @@ def test_signed_configuration_is_compared(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("key", ["public own", ""])
-def test_tags_of_unknown_images_are_found(bench: Bench, key: str) -> None:
+def test_tags_of_unknown_images_are_found(bench: VerificationBench, key: str) -> None:
     """A moving tag whose record was deleted, and the tag by which a build pulls an image."""
     record, other = bench.publish(), bench.publish(OTHER)
     del bench.registry.tagged[record_tag(record.tag)]
@@ -179,7 +181,7 @@ def test_tags_of_unknown_images_are_found(bench: Bench, key: str) -> None:
         assert any(tag in text and evil.digest in text for text in found)
 
 
-def test_moving_tag_without_a_record_is_compared(bench: Bench) -> None:
+def test_moving_tag_without_a_record_is_compared(bench: VerificationBench) -> None:
     """It is at a signed image, but at another one."""
     record, other = bench.publish(), bench.publish(OTHER)
     del bench.registry.tagged[record_tag(record.tag)]

@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
-from test_verification import NAME, OTHER, Bench, before_issue
 
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.core.project import Project
@@ -17,6 +16,7 @@ from imgbuild.publish.life_cycle import delete_tags, find_old, retire, tags_to_d
 from imgbuild.publish.record import END_OF_LIFE, Record, read_published
 from support.memory_registry import MemoryRegistry
 from support.published_images import publish
+from support.verification_bench import NAME, OTHER, VerificationBench, before_issue
 
 DAY = date(2026, 11, 25)
 #: The tag of a wheel that an earlier version stored.
@@ -165,11 +165,11 @@ def test_a_retired_image_says_so_and_stays(registry: MemoryRegistry) -> None:
 
 
 @pytest.fixture
-def bench(project: Project, images: dict[str, Image]) -> Bench:
-    return Bench(project, images)
+def bench(project: Project, images: dict[str, Image]) -> VerificationBench:
+    return VerificationBench(project, images)
 
 
-def retired_of(bench: Bench, record: Record) -> list[object]:
+def retired_of(bench: VerificationBench, record: Record) -> list[object]:
     reference = bench.reference(record.digest)
     kinds = bench.cosign.statements
     return [
@@ -179,7 +179,7 @@ def retired_of(bench: Bench, record: Record) -> list[object]:
     ]
 
 
-def test_retirement_of_a_signed_image_is_signed(bench: Bench) -> None:
+def test_retirement_of_a_signed_image_is_signed(bench: VerificationBench) -> None:
     record, other = bench.publish(), bench.publish(OTHER)
     before = dict(bench.registry.tagged)
     for end in (".sig", ".att"):  # one of them is enough
@@ -198,7 +198,7 @@ def test_retirement_of_a_signed_image_is_signed(bench: Bench) -> None:
     assert found == {NAME: "2026-11-25", OTHER: ""}
 
 
-def test_retirement_of_another_image_is_not_signed(bench: Bench) -> None:
+def test_retirement_of_another_image_is_not_signed(bench: VerificationBench) -> None:
     """By a rewritten record, and of an image that somebody else signed."""
     record, other = bench.publish(), bench.publish(OTHER)
     bench.put(replace(other, moving=("2.2-cpu",), image=NAME))
@@ -215,13 +215,13 @@ def test_retirement_of_another_image_is_not_signed(bench: Bench) -> None:
     assert {one.retired for one in read_published(bench.registry).whole} == {""}
 
 
-def test_image_signed_before_releases_is_retired(bench: Bench) -> None:
+def test_image_signed_before_releases_is_retired(bench: VerificationBench) -> None:
     record = bench.publish(change=before_issue)
     retire(bench.registry, [record.tag], "a hole", DAY, signer=Signer(bench.cosign, "own"))
     assert len(retired_of(bench, record)) == 1
 
 
-def test_retirement_that_would_not_be_signed(bench: Bench) -> None:
+def test_retirement_that_would_not_be_signed(bench: VerificationBench) -> None:
     """Who signs must learn that the signature was deleted: it may come back without this."""
     record, other = bench.publish(), bench.publish(OTHER)
     for end in (".sig", ".att"):
@@ -234,7 +234,7 @@ def test_retirement_that_would_not_be_signed(bench: Bench) -> None:
     assert retired_of(bench, record) == retired_of(bench, other) == []
 
 
-def test_retirement_without_trust_is_not_signed(bench: Bench) -> None:
+def test_retirement_without_trust_is_not_signed(bench: VerificationBench) -> None:
     """A record names the digest, and whoever may write can change a record."""
     record = bench.publish()
     with pytest.raises(InputError, match="verify"):

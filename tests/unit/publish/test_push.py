@@ -4,126 +4,38 @@ What is cut off or does not arrive is tried with a real registry, in tests/e2e/t
 a plan in tests/e2e/test_push.py.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from imgbuild.core.errors import CheckFailedError
-from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.tags import input_tag
-from imgbuild.net.repository import digest_of
-from imgbuild.net.signing import TYPES
-from imgbuild.publish.candidate import PushCandidate
-from imgbuild.publish.image_push import Push, PushedImage
-from imgbuild.publish.record import Record, put_record, read_record
-from imgbuild.suites.results import suite_result
-from support.memory_registry import MemoryRegistry, configuration_bytes
+from support.memory_registry import configuration_bytes
 from support.published_images import publish
-from support.releases import release_of
-from support.suite_results import changed, stored
-
-NAME = "tf-2.2-cpu-debian"
-STEM = f"{release_of('2.2')}-cpu-py36-debian12-openmpi4.1.4"
-FIRST, SECOND = f"{STEM}-20261120.1", f"{STEM}-20261120.2"
-MOVING = ("2.2-cpu", f"{release_of('2.2')}-cpu")
-REPORT = {"pins": stored(suite_result("pins", passed=3), "key")}
-PACKAGES = {"numpy": "1.18.5"}
-SNAPSHOT = {"imgbuild.snapshot.debian": "20261101T000000Z"}
-
-
-def id_of(content: str) -> str:
-    """Return the id, on a graph driver, of the image that this word stands for."""
-    return digest_of(configuration_bytes(content))
-
-
-def input_of(content: str) -> str:
-    return input_tag(digest_of(content.encode()))
-
-
-def documents(*_: object) -> dict[str, bytes]:
-    """Return what is said of an image."""
-    return dict.fromkeys(TYPES, b"{}")
-
-
-def place_image(registry: MemoryRegistry, content: str, tag: str) -> str:
-    """Put an image under a tag, as another's push does; return its digest."""
-    registry.tagged[tag] = registry.add_image(content).digest
-    del registry.tagged[content]
-    return registry.tagged[tag]
-
-
-@dataclass
-class Bench:
-    """A registry, and an engine whose images are words."""
-
-    image: Image
-    registry: MemoryRegistry = field(default_factory=MemoryRegistry)
-    hour: int = 10
-
-    def candidate(self, content: str = "one", image_id: str = "") -> PushCandidate:
-        stored = StoredImage(image_id or id_of(content), labels=SNAPSHOT)
-        what = (self.image, stored, digest_of(content.encode()), REPORT, (), PACKAGES)
-        return PushCandidate(*what, work_seconds=float(self.hour))  # another one each time
-
-    def session(self, release: str | None = None, now: datetime | None = None) -> Push:
-        self.hour += 1
-        then = now or datetime(2026, 11, 20, self.hour, tzinfo=UTC)
-        return Push(self.registry, self.registry.tags(), release, now=lambda: then)
-
-    def push(
-        self,
-        content: str = "one",
-        release: str | None = None,
-        image_id: str = "",
-        now: datetime | None = None,
-    ) -> PushedImage:
-        candidate = self.candidate(content, image_id)
-        session = self.session(release, now)
-        self.registry.calls.clear()
-        return session.push(candidate, lambda tag: self.upload(content, tag), documents)
-
-    def upload(self, content: str, tag: str) -> str:
-        self.registry.calls.append("upload")
-        self.registry.before("upload")
-        return place_image(self.registry, content, tag)
-
-    def at(self, call: str, action: Callable[[], object]) -> None:
-        """Do something once, just before a call to the registry."""
-
-        def before(found: str) -> None:
-            if found == call:
-                self.registry.before = lambda _: None
-                action()
-
-        self.registry.before = before
-
-    def writes(self) -> list[str]:
-        calls = self.registry.calls
-        return [one for one in calls if one.startswith(("upload", "put ")) and "blob" not in one]
-
-    def digests(self, *tags: str) -> set[str]:
-        """Return where these tags are."""
-        return {self.registry.tagged[tag] for tag in tags}
-
-    def put(self, record: Record) -> None:
-        put_record(self.registry, record, self.registry.manifests[record.digest])
-
-    def record(self) -> Record:
-        found = read_record(self.registry, FIRST)
-        assert found
-        return found
+from support.push_bench import (
+    FIRST,
+    MOVING,
+    NAME,
+    PACKAGES,
+    REPORT,
+    SECOND,
+    STEM,
+    PushBench,
+    id_of,
+    input_of,
+    place_image,
+)
+from support.suite_results import changed
 
 
 @pytest.fixture
-def bench(images: dict[str, Image]) -> Bench:
-    return Bench(images[NAME])
+def bench(images: dict[str, Image]) -> PushBench:
+    return PushBench(images[NAME])
 
 
-def test_content_then_record_then_input_tag_then_moving_tags(bench: Bench) -> None:
+def test_content_then_record_then_input_tag_then_moving_tags(bench: PushBench) -> None:
     found = bench.push()
     assert found.steps == ("push", "attach", "record", *(f"move {tag}" for tag in MOVING))
     assert found.done == ("pushed", "attached", "recorded", *(f"moved {tag}" for tag in MOVING))
@@ -146,7 +58,7 @@ def test_content_then_record_then_input_tag_then_moving_tags(bench: Bench) -> No
     assert [result.verdict for result in found.record.report.values()] == ["passed"]
 
 
-def test_what_is_there_is_only_read(bench: Bench) -> None:
+def test_what_is_there_is_only_read(bench: PushBench) -> None:
     """By its id in a graph driver or in containerd: the second engine may be another."""
     record = bench.push().record
     for image_id in ("", record.digest):
@@ -155,7 +67,7 @@ def test_what_is_there_is_only_read(bench: Bench) -> None:
         assert bench.writes() == []
 
 
-def test_push_gives_another_image_the_next_release(bench: Bench) -> None:
+def test_push_gives_another_image_the_next_release(bench: PushBench) -> None:
     first = bench.push("one").record
     later = bench.push("two").record
     assert (later.tag, bench.digests(FIRST)) == (SECOND, {first.digest})
@@ -170,7 +82,7 @@ def test_push_gives_another_image_the_next_release(bench: Bench) -> None:
     assert bench.push("two").moves == MOVING, "moved back, they come to the later image again"
 
 
-def test_a_moving_tag_that_another_image_took_is_taken_back(bench: Bench) -> None:
+def test_a_moving_tag_that_another_image_took_is_taken_back(bench: PushBench) -> None:
     """Only a later one of the same image keeps it."""
     record = bench.push().record
     taken = {"image": "tf-2.2-cpu-other", "moving": MOVING}
@@ -180,7 +92,7 @@ def test_a_moving_tag_that_another_image_took_is_taken_back(bench: Bench) -> Non
     assert bench.digests(*MOVING) == {record.digest}
 
 
-def test_an_immutable_tag_is_never_overwritten(bench: Bench) -> None:
+def test_an_immutable_tag_is_never_overwritten(bench: PushBench) -> None:
     """Nor does who removes it make room for another image: its record keeps it."""
     other = bench.push("other", release="20261120.1").record.digest
     for removed in (False, True):
@@ -195,7 +107,7 @@ def test_an_immutable_tag_is_never_overwritten(bench: Bench) -> None:
 
 
 def test_push_repairs_a_record_and_keeps_its_facts(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: PushBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts: dict[str, Any] = {"retired": "2026-01-01", "system": {"openssl": "3.0.1"}}
     old = replace(bench.push().record, published="2025-01-01T00:00:00Z", **facts)
@@ -214,14 +126,14 @@ def test_push_repairs_a_record_and_keeps_its_facts(
     assert bench.record().tag == FIRST
 
 
-def test_the_same_image_may_have_another_release(bench: Bench) -> None:
+def test_the_same_image_may_have_another_release(bench: PushBench) -> None:
     bench.push()
     found = bench.push(release="20261120.7").record
     assert found.tag == f"{STEM}-20261120.7"
     assert bench.digests(FIRST, MOVING[0]) == {found.digest}
 
 
-def test_push_reports_a_tag_that_another_push_moved(bench: Bench) -> None:
+def test_push_reports_a_tag_that_another_push_moved(bench: PushBench) -> None:
     bench.at(f"put {FIRST}.record", lambda: place_image(bench.registry, "rival", MOVING[0]))
     with pytest.raises(CheckFailedError, match=MOVING[0]) as caught:
         bench.push()
@@ -235,7 +147,7 @@ def test_push_reports_a_tag_that_another_push_moved(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("tag", [input_of("one"), *MOVING], ids=["input", "minor", "release"])
-def test_a_tag_that_is_moved_afterwards_is_reported(bench: Bench, tag: str) -> None:
+def test_a_tag_that_is_moved_afterwards_is_reported(bench: PushBench, tag: str) -> None:
     written = f"put {MOVING[-1]}"
 
     def rival() -> None:
@@ -247,13 +159,13 @@ def test_a_tag_that_is_moved_afterwards_is_reported(bench: Bench, tag: str) -> N
 
 
 @pytest.mark.parametrize("recorded", [False, True])
-def test_two_images_under_one_immutable_tag(bench: Bench, recorded: bool) -> None:
+def test_two_images_under_one_immutable_tag(bench: PushBench, recorded: bool) -> None:
     """Who finds another image there gives way; the record decides if there is one."""
 
     def rival() -> None:
         digest = place_image(bench.registry, "rival", FIRST)
         if recorded:
-            mine = Bench(bench.image).push().record
+            mine = PushBench(bench.image).push().record
             bench.put(replace(mine, digest=digest, image_id=id_of("rival")))
             place_image(bench.registry, "one", FIRST)
 
@@ -266,7 +178,7 @@ def test_two_images_under_one_immutable_tag(bench: Bench, recorded: bool) -> Non
     assert not {*MOVING} & {*bench.registry.tagged}
 
 
-def test_push_reports_a_record_that_changed(bench: Bench) -> None:
+def test_push_reports_a_record_that_changed(bench: PushBench) -> None:
     """Nothing is signed, so nothing says which of the two is right."""
     rivals: list[str] = []
 
@@ -283,7 +195,7 @@ def test_push_reports_a_record_that_changed(bench: Bench) -> None:
     assert bench.registry.manifests[mine].config_digest == id_of("one")
 
 
-def test_two_pushes_of_one_image_at_once_are_no_conflict(bench: Bench) -> None:
+def test_two_pushes_of_one_image_at_once_are_no_conflict(bench: PushBench) -> None:
     def later() -> None:
         bench.put(replace(bench.record(), published="2026-11-21T00:00:00Z"))
 
@@ -292,7 +204,7 @@ def test_two_pushes_of_one_image_at_once_are_no_conflict(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("days", [-1, 365])
-def test_push_with_a_wrong_clock_moves_no_tags(bench: Bench, days: int) -> None:
+def test_push_with_a_wrong_clock_moves_no_tags(bench: PushBench, days: int) -> None:
     """Back by a day it refuses; forward by a year it is the others that do, until it is named."""
     right = datetime(2026, 11, 20, 12, tzinfo=UTC)
     first, second = sorted((right, right + timedelta(days=days)), reverse=True)

@@ -9,8 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_push import MOVING, NAME, documents
-from test_push import Bench as Pushes
 
 from imgbuild.build.context import image_locks
 from imgbuild.build.display import BuildDisplay
@@ -26,6 +24,7 @@ from imgbuild.suites.container import CONTAINER_LABEL, make_label
 from support.bench import Bench
 from support.fake_engine import FakeEngine
 from support.memory_registry import MemoryRegistry
+from support.push_bench import MOVING, NAME, PushBench, documents
 
 NAMES = (NAME, "tf-2.1-cpu-debian", "tf-2.0-cpu-debian")
 
@@ -55,7 +54,7 @@ def test_a_failed_image_stops_no_other(
 
     Of an image that is not what its tag says, nothing is sent.
     """
-    pushes, shown = Pushes(images[NAME]), list[ImageState]()
+    pushes, shown = PushBench(images[NAME]), list[ImageState]()
     good, lost, wrong = ids = [pushes.registry.add_image(name).digest for name in NAMES]
     pushes.registry.tagged.clear()
     engine = PushingEngine(ids, pushes.registry, lost)

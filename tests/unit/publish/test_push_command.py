@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from test_extended_candidate import LABELS, REFERENCE
 
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
 from imgbuild.engine.types import StoredImage
 from imgbuild.publish import push as push_module
 from imgbuild.publish.push import PushOptions, PushResult
+from support.extended_images import LABELS, REFERENCE
 from support.fake_engine import FakeEngine
 from support.project_copy import command
 

@@ -5,10 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from test_extended_candidate import DIGEST, LABELS, REFERENCE
-from test_push import NAME, REPORT, id_of
-from test_push_races import PausedPush, WatchedTags, shared_signatures
-from test_push_signed import SignedBench
 
 from imgbuild.core.errors import CheckFailedError
 from imgbuild.core.project import Project
@@ -29,8 +25,12 @@ from imgbuild.publish.provenance import (
 from imgbuild.publish.record import Record, put_record, read_published
 from imgbuild.publish.signed_image import read_provenances, record_differences
 from imgbuild.publish.verification import verify_image
+from support.extended_images import DIGEST, LABELS, REFERENCE
 from support.fake_cosign import FakeCosign
 from support.memory_registry import MemoryRegistry
+from support.paused_push import PausedPush, WatchedTags, shared_signatures
+from support.push_bench import NAME, REPORT, id_of
+from support.signed_push_bench import SignedBench
 
 FIRST, SECOND = "1-20261120.1", "1-20261120.2"
 BASE = f"registry.example.org/ml/tensorflow:2.2-cpu@{DIGEST}"

@@ -1,151 +1,24 @@
-"""Two pushes of different images at once, of which each may be killed before any request."""
+"""Two pushes of different images at once, of which each may be killed before any request.
 
-import threading
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, Self
+A fifth of all pairs of moments, with each moment of either push; tests/fuzz has them all.
+"""
 
 import pytest
-from test_push import FIRST, NAME
-from test_push_signed import FakeSigner, SignedBench, provenance
 
-from imgbuild.core.errors import ImgbuildError, MachineError
 from imgbuild.matrix.images import Image
 from support.memory_registry import MemoryRegistry
-
-#: More requests than a push makes.
-MANY = 1000
-
-
-class PausedPush:
-    """A push in a thread of its own, which waits before every request until it may go on."""
-
-    def __init__(
-        self,
-        image: Image,
-        content: str,
-        registry: MemoryRegistry,
-        kind: type[SignedBench] = SignedBench,
-    ) -> None:
-        self.bench = kind(image, registry=MemoryRegistry())
-        mine = self.bench.registry
-        mine.tagged, mine.manifests, mine.blobs = (
-            registry.tagged,
-            registry.manifests,
-            registry.blobs,
-        )
-        mine.before = self._before
-        self.bench.signer.signed = shared_signatures(registry)
-        self.content = content
-        self.killed = self.done = False
-        self.requests = self._allowed = 0
-        self._one = threading.Lock()
-        self._go, self._waits = threading.Semaphore(0), threading.Semaphore(0)
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-        self._waits.acquire()
-
-    def _before(self, _: str) -> None:
-        with self._one:  # some requests are made side by side
-            if not self._allowed:
-                self._waits.release()
-                self._go.acquire()
-            self._allowed -= 1
-            self.requests += 1
-            if self.killed:
-                raise MachineError("killed")
-
-    def _run(self) -> None:
-        candidate, upload = self.bench.candidate(self.content), self.bench.upload
-        try:
-            session = replace(self.bench.session("20261120.1"), machine=self.content)
-            session.push(candidate, lambda tag: upload(self.content, tag), provenance)
-        except ImgbuildError:
-            pass
-        finally:
-            self.done = True
-            self._waits.release()
-
-    def run(self, requests: int = MANY) -> None:
-        """Let it make so many requests, or end."""
-        if requests and not self.done:
-            self._allowed = requests
-            self._go.release()
-            self._waits.acquire()
-
-    def kill(self) -> None:
-        self.killed = True
-        self.run()
+from support.paused_push import KILLS, MANY, race, request_counts, shared_signatures
+from support.push_bench import NAME
+from support.signed_push_bench import FakeSigner
 
 
-def shared_signatures(registry: MemoryRegistry) -> dict[str, dict[str, bytes]]:
-    """Return the signatures of a repository, which all pushes see."""
-    known: dict[str, dict[str, bytes]] = registry.__dict__.setdefault("signatures", {})
-    return known
-
-
-class WatchedTags(dict[str, str]):
-    """The tags of a repository; ``fixed`` are the digests that the immutable tag ever had."""
-
-    def __init__(self, immutable: str = FIRST) -> None:
-        super().__init__()
-        self.immutable = immutable
-        self.fixed: set[str] = set()
-
-    def __ior__(self, other: Any) -> Self:  # type: ignore[misc, override]
-        self.update(other)
-        self.fixed |= {self[self.immutable]} if self.immutable in self else set()
-        return self
-
-    def __setitem__(self, tag: str, digest: str) -> None:
-        super().__setitem__(tag, digest)
-        if tag == self.immutable:
-            self.fixed.add(digest)
-
-
-def _pushes(image: Image) -> tuple[MemoryRegistry, PausedPush, PausedPush]:
-    registry = MemoryRegistry()
-    registry.tagged = WatchedTags()
-    pair = (PausedPush(image, word, registry) for word in ("one", "two"))
-    return (registry, *pair)  # type: ignore[return-value]
-
-
-def _lengths(image: Image) -> Iterator[int]:
-    """Yield the number of requests of a push, alone and after another one."""
-    _, first, second = _pushes(image)
-    for push in (first, second):
-        push.run()
-        yield push.requests
-
-
-@pytest.mark.parametrize("kills", ["none", "first", "second", "both"])
+@pytest.mark.parametrize("kills", KILLS)
 def test_immutable_tag_never_moves(images: dict[str, Image], kills: str) -> None:
-    """The first push stops after each of its requests, then the second; the first goes on."""
-    image = images[NAME]
-    length, _ = _lengths(image)
+    length, _ = request_counts(images[NAME])
     assert 20 < length < MANY
     for before in range(length):
-        for meanwhile in range(0, length, 2 if kills == "second" else 3):
-            registry, first, second = _pushes(image)
-            first.run(before)
-            second.run(meanwhile)
-            for push, word in ((first, "first"), (second, "second")):
-                if kills in {word, "both"}:
-                    push.kill()
-            first.run()
-            second.run()
-            moment = f"{before}, then {meanwhile}, killed: {kills}"
-            tagged: Any = registry.tagged
-            assert len(tagged.fixed) <= 1, moment
-            for word in ("one", "two"):  # both are published in the end, under releases of theirs
-                bench = SignedBench(image, registry=registry)
-                bench.signer.signed = shared_signatures(registry)
-                bench.push_signed(word)
-            assert len(tagged.fixed) <= 1, moment
-            signed = {
-                registry.manifests[digest].config_digest for digest in shared_signatures(registry)
-            }
-            assert len(signed) == 2, moment
+        for meanwhile in range(before % 5, length, 5):
+            race(images[NAME], before, meanwhile, kills)
 
 
 def test_fake_signer_is_shared() -> None:

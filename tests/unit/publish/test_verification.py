@@ -1,8 +1,8 @@
 """What `verify` believes: a trusted signature, never a record or what else a writer can change."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,156 +14,31 @@ from imgbuild.dockerfile.labels import NAME as NAME_LABEL
 from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image, planned_tags
 from imgbuild.matrix.tags import input_tag
-from imgbuild.net.repository import OCI_MANIFEST, Manifest, digest_of
-from imgbuild.net.signing import RETIREMENT, TYPES, Trust
+from imgbuild.net.repository import OCI_MANIFEST, digest_of
+from imgbuild.net.signing import RETIREMENT, TYPES
 from imgbuild.publish import verification as module
-from imgbuild.publish.provenance import BUILD_TYPE, read_configuration
-from imgbuild.publish.record import Record, put_record
 from imgbuild.publish.signed_image import read_provenances, record_differences
-from imgbuild.publish.verification import VerifiedFact, verify_image
 from imgbuild.suites.results import Check, suite_result
-from support.fake_cosign import FakeCosign
-from support.fake_engine import FakeEngine
-from support.memory_registry import MemoryRegistry
 from support.published_images import RECORD
-from support.suite_results import stored
-
-NAME, OTHER = "tf-2.2-cpu-debian", "tf-2.1-cpu-debian"
-FIRST, SECOND = "20261120.1", "20261121.1"
-SBOM = {
-    "metadata": {"component": {"properties": [{"name": "imgbuild:layer", "value": "one"}]}},
-    "components": [{"purl": "pkg:pypi/numpy@1.18.5"}],
-}
-REPORT = {"pins": stored(suite_result("pins", passed=3), "key")}
-CHECKS = [
-    *("signature", "SBOM", "provenance", "tag", "record"),
-    *("configuration", "retirement", "contents"),
-]
-RETIRED = {"retired": "2026-11-27", "reason": "a hole"}
-Change = Callable[[dict[str, Any]], object]
-VerifiedImage = tuple[str, list[VerifiedFact]]
-
-
-class RunningEngine(FakeEngine):
-    """An engine that has what it pulls, with the configuration of ``configurations``."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.configurations: dict[str, Mapping[str, Any]] = {}
-
-    def inspect(self, reference: str) -> StoredImage | None:
-        every = self.stored.values()
-        return next((image for image in every if reference in image.digests), None)
-
-    def configuration(self, image_id: str) -> Mapping[str, Any]:
-        return self.configurations[image_id]
-
-
-@dataclass
-class Bench:
-    """A repository with signed images of the family, and who trusts the key that signed them."""
-
-    project: Project
-    images: Mapping[str, Image]
-    registry: MemoryRegistry = field(default_factory=MemoryRegistry)
-    cosign: FakeCosign = field(default_factory=FakeCosign)
-    engine: RunningEngine = field(default_factory=RunningEngine)
-    said: list[str] = field(default_factory=list)
-
-    def reference(self, digest: str) -> str:
-        return f"{self.registry.name}@{digest}"
-
-    def publish(
-        self, name: str = NAME, release: str = FIRST, change: Change = lambda _: None, **config: Any
-    ) -> Record:
-        """Publish and sign an image as a push does; ``change`` is made to its provenance."""
-        image = self.images[name]
-        input_digest = digest_of(f"{name} {release}".encode())
-        labels = {NAME_LABEL: name, INPUT_DIGEST: input_digest}
-        config = {"Env": ["A=1"], "User": "", "Labels": labels, **config}
-        tags = planned_tags(image, release)
-        manifest = self.registry.add_image(tags.immutable, config=config)
-        record = replace(
-            RECORD,
-            image=name,
-            digest=manifest.digest,
-            image_id=manifest.config_digest,
-            release=release,
-            tag=tags.immutable,
-            moving=tags.moving,
-            input_digest=input_digest,
-            pins={pin.component: pin.version for pin in image.pins},
-            report=REPORT,
-            published=f"{release[:4]}-{release[4:6]}-{release[6:8]}T10:00:00Z",
-        )
-        put_record(self.registry, record, manifest)
-        for tag in (*tags.moving, input_tag(input_digest)):
-            self.registry.tagged[tag] = manifest.digest
-        reference = self.reference(manifest.digest)
-        self.cosign.signatures.add(("public own", reference))
-        self.cosign.attest(reference, "cyclonedx", SBOM)
-        self.attest(record, change)
-        stem = manifest.digest.replace(":", "-")
-        for end in (".sig", ".att"):
-            self.registry.add_manifest(f"{stem}{end}", {"schemaVersion": 2}, OCI_MANIFEST)
-        self.offer(manifest, config)
-        return record
-
-    def attest(self, record: Record, change: Change = lambda _: None) -> None:
-        """Attest the provenance of an image, as a push into a release does."""
-        manifest = self.registry.manifests[record.digest]
-        predicate: dict[str, Any] = {
-            "buildDefinition": {
-                "buildType": BUILD_TYPE,
-                "externalParameters": {
-                    "image": record.image,
-                    "variant": record.variant,
-                    "pins": record.pins,
-                    "release": record.release,
-                    "tags": {"immutable": record.tag, "moving": [*record.moving]},
-                },
-                "internalParameters": {
-                    "inputDigest": record.input_digest,
-                    "configuration": read_configuration(self.registry, manifest),
-                },
-            },
-            "runDetails": {
-                "byproducts": [{"name": "suite pins", "annotations": REPORT["pins"].as_json()}],
-            },
-        }
-        change(predicate)
-        self.cosign.attest(self.reference(record.digest), "slsaprovenance1", predicate)
-
-    def offer(self, manifest: Manifest, config: Mapping[str, Any]) -> None:
-        """Let the engine pull an image."""
-        reference, layers = self.reference(manifest.digest), (digest_of(b"layer"),)
-        stored = StoredImage(manifest.config_digest, layers=layers, digests=(reference,))
-        self.engine.registry[reference] = stored
-        self.engine.configurations[stored.id] = config
-
-    def put(self, record: Record) -> None:
-        put_record(self.registry, record, self.registry.manifests[record.digest])
-
-    def verify(self, tag: str = "", digest: str = "", key: str = "public own") -> VerifiedImage:
-        name = self.registry.name + (tag and f":{tag}") + (digest and f"@{digest}")
-        trust = Trust(self.cosign, key)
-        verified = verify_image(name, trust, self.project, self.said.append)
-        assert all("@sha256:" in reference for _, reference in self.cosign.calls)
-        return verified
-
-    def problems(self, tag: str = "", digest: str = "", key: str = "public own") -> dict[str, str]:
-        """Return what does not hold, by the name of the check."""
-        _, facts = self.verify(tag, digest, key)
-        return {fact.name: fact.problem for fact in facts if fact.problem}
-
-    @property
-    def notes(self) -> list[str]:
-        return [text for text in self.said if text.startswith("note: ")]
+from support.verification_bench import (
+    CHECKS,
+    FIRST,
+    NAME,
+    OTHER,
+    RETIRED,
+    SECOND,
+    Change,
+    RunningEngine,
+    VerificationBench,
+    before_issue,
+)
 
 
 @pytest.fixture
-def bench(project: Project, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch) -> Bench:
-    made = Bench(project, images)
+def bench(
+    project: Project, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
+) -> VerificationBench:
+    made = VerificationBench(project, images)
 
     @contextmanager
     def opened(_: object) -> Any:
@@ -177,14 +52,7 @@ def bench(project: Project, images: dict[str, Image], monkeypatch: pytest.Monkey
     return made
 
 
-def before_issue(predicate: dict[str, Any]) -> None:
-    """Make a provenance what it was before releases, tags and configurations were signed."""
-    definition = predicate["buildDefinition"]
-    del definition["externalParameters"]["release"], definition["externalParameters"]["tags"]
-    del definition["internalParameters"]["configuration"]
-
-
-def test_verify_accepts_what_a_push_signed(bench: Bench) -> None:
+def test_verify_accepts_what_a_push_signed(bench: VerificationBench) -> None:
     record = bench.publish()
     for tag in (record.tag, *record.moving, input_tag(record.input_digest)):
         reference, facts = bench.verify(tag)
@@ -199,13 +67,13 @@ def test_verify_accepts_what_a_push_signed(bench: Bench) -> None:
         bench.verify("nosuch")
 
 
-def test_verify_asks_cosign_by_digest_only(bench: Bench) -> None:
+def test_verify_asks_cosign_by_digest_only(bench: VerificationBench) -> None:
     record = bench.publish()
     bench.verify(record.moving[0])
     assert {reference for _, reference in bench.cosign.calls} == {bench.reference(record.digest)}
 
 
-def test_verify_refuses_unsigned_and_foreign_keys(bench: Bench) -> None:
+def test_verify_refuses_unsigned_and_foreign_keys(bench: VerificationBench) -> None:
     record = bench.publish()
     found = bench.problems(record.tag, key="public other")
     assert {"signature", "SBOM", "provenance", "tag", "record"} <= found.keys()
@@ -214,7 +82,7 @@ def test_verify_refuses_unsigned_and_foreign_keys(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cyclonedx", "slsaprovenance1"])
-def test_verify_refuses_attestation_of_other_digest(bench: Bench, kind: str) -> None:
+def test_verify_refuses_attestation_of_other_digest(bench: VerificationBench, kind: str) -> None:
     """Also if only the last of its 64 digits is another, and if it is of no digest at all."""
     record = bench.publish()
     name = {"cyclonedx": "SBOM", "slsaprovenance1": "provenance"}[kind]
@@ -228,7 +96,7 @@ def test_verify_refuses_attestation_of_other_digest(bench: Bench, kind: str) -> 
         assert name in bench.problems(record.tag)
 
 
-def test_record_with_foreign_tag_is_refused(bench: Bench) -> None:
+def test_record_with_foreign_tag_is_refused(bench: VerificationBench) -> None:
     """Who may write moves a tag to another signed image, and writes it into that one's record."""
     own, other = bench.publish(), bench.publish(OTHER)
     tag = own.moving[0]
@@ -254,7 +122,7 @@ def test_record_with_foreign_tag_is_refused(bench: Bench) -> None:
 )
 @pytest.mark.parametrize("change", [lambda _: None, before_issue])
 def test_rewritten_record_is_named(
-    bench: Bench, change: Change, field_name: str, value: Any
+    bench: VerificationBench, change: Change, field_name: str, value: Any
 ) -> None:
     record = bench.publish(change=change)
     bench.put(replace(record, **{field_name: value}))
@@ -262,7 +130,7 @@ def test_rewritten_record_is_named(
 
 
 def test_record_of_almost_the_same_digest_is_refused(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: VerificationBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = bench.publish()
     digest = record.digest[:-1] + ("0" if record.digest[-1] != "0" else "1")
@@ -273,7 +141,7 @@ def test_record_of_almost_the_same_digest_is_refused(
     assert [*bench.problems(record.moving[0])] == ["record"]
 
 
-def test_record_differences_compare_whole_values(bench: Bench) -> None:
+def test_record_differences_compare_whole_values(bench: VerificationBench) -> None:
     """Each field that is signed, to the last digit; a record may have fewer moving tags."""
     record = bench.publish()
     (predicate,) = [
@@ -295,7 +163,7 @@ def test_record_differences_compare_whole_values(bench: Bench) -> None:
     assert [*record_differences(replace(record, moving=()), signed, matrix)] == []
 
 
-def test_missing_record_or_moved_immutable_tag(bench: Bench) -> None:
+def test_missing_record_or_moved_immutable_tag(bench: VerificationBench) -> None:
     record, other = bench.publish(), bench.publish(OTHER)
     bench.registry.tagged[record.tag] = other.digest
     assert [*bench.problems(record.moving[0])] == ["record"]
@@ -303,7 +171,7 @@ def test_missing_record_or_moved_immutable_tag(bench: Bench) -> None:
     assert [*bench.problems(record.moving[0])] == ["record"]
 
 
-def test_other_verdict_in_the_record_is_noted(bench: Bench) -> None:
+def test_other_verdict_in_the_record_is_noted(bench: VerificationBench) -> None:
     record = bench.publish()
     skipped = [Check(test="test_git", message="no git")]
     bench.put(replace(record, report={"pins": suite_result("pins", skipped=skipped)}))
@@ -311,7 +179,7 @@ def test_other_verdict_in_the_record_is_noted(bench: Bench) -> None:
     assert ["pins" in text for text in bench.notes] == [True]
 
 
-def test_image_in_two_releases_may_have_tags_of_both(bench: Bench) -> None:
+def test_image_in_two_releases_may_have_tags_of_both(bench: VerificationBench) -> None:
     record = bench.publish()
     tag = planned_tags(bench.images[NAME], SECOND).immutable
     again = replace(record, release=SECOND, tag=tag, moving=("2.2-cpu",))
@@ -324,7 +192,7 @@ def test_image_in_two_releases_may_have_tags_of_both(bench: Bench) -> None:
     assert bench.notes == []
 
 
-def test_configuration_must_be_the_signed_one(bench: Bench) -> None:
+def test_configuration_must_be_the_signed_one(bench: VerificationBench) -> None:
     """A signed digest whose provenance is of another configuration, and one read in two ways."""
 
     def change(predicate: dict[str, Any]) -> None:
@@ -339,7 +207,7 @@ def test_configuration_must_be_the_signed_one(bench: Bench) -> None:
     assert "Entrypoint" not in found["configuration"], "null and nothing are the same"
 
 
-def test_manifest_with_doubled_keys_is_refused(bench: Bench) -> None:
+def test_manifest_with_doubled_keys_is_refused(bench: VerificationBench) -> None:
     record = bench.publish()
     manifest = bench.registry.manifests[record.digest]
     document = {**manifest.document(), "Config": manifest.document()["config"]}
@@ -348,7 +216,7 @@ def test_manifest_with_doubled_keys_is_refused(bench: Bench) -> None:
     assert "configuration" in bench.problems("evil")
 
 
-def test_layers_are_counted(bench: Bench) -> None:
+def test_layers_are_counted(bench: VerificationBench) -> None:
     """The configuration is the signed one, and the manifest has one layer more."""
     record = bench.publish()
     manifest = bench.registry.manifests[record.digest]
@@ -376,7 +244,7 @@ def test_layers_are_counted(bench: Bench) -> None:
     ],
 )
 def test_engine_must_read_the_same_configuration(
-    bench: Bench, change: Callable[[RunningEngine, StoredImage], object]
+    bench: VerificationBench, change: Callable[[RunningEngine, StoredImage], object]
 ) -> None:
     record = bench.publish()
     change(bench.engine, bench.engine.registry[bench.reference(record.digest)])
@@ -384,7 +252,7 @@ def test_engine_must_read_the_same_configuration(
     assert not bench.engine.stored
 
 
-def test_image_signed_before_releases_were(bench: Bench) -> None:
+def test_image_signed_before_releases_were(bench: VerificationBench) -> None:
     """Notes say what is not signed; its tags follow from its signed name and pins."""
     record, other = bench.publish(change=before_issue), bench.publish(OTHER, change=before_issue)
     for tag in (record.tag, *record.moving, input_tag(record.input_digest)):
@@ -397,7 +265,7 @@ def test_image_signed_before_releases_were(bench: Bench) -> None:
     assert [*bench.problems(other.tag)] == ["record"]
 
 
-def test_tags_before_follow_from_the_signed_pins(bench: Bench) -> None:
+def test_tags_before_follow_from_the_signed_pins(bench: VerificationBench) -> None:
     """The matrix has other versions by now; and it may have no such image any more."""
 
     def change(predicate: dict[str, Any]) -> None:
@@ -423,7 +291,7 @@ def test_tags_before_follow_from_the_signed_pins(bench: Bench) -> None:
     assert "tf-0.1-cpu-debian" in bench.problems("2.2-cpu")["tag"]
 
 
-def test_labels_of_an_earlier_provenance_are_compared(bench: Bench) -> None:
+def test_labels_of_an_earlier_provenance_are_compared(bench: VerificationBench) -> None:
     record = bench.publish(change=before_issue, Labels={NAME_LABEL: OTHER})
     found = bench.problems(record.tag)["configuration"]
     assert NAME_LABEL in found
@@ -431,7 +299,7 @@ def test_labels_of_an_earlier_provenance_are_compared(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-def test_signed_retirement_is_named(bench: Bench, *, recorded: bool) -> None:
+def test_signed_retirement_is_named(bench: VerificationBench, *, recorded: bool) -> None:
     """Also if somebody took it out of the record."""
     record = bench.publish()
     bench.cosign.attest(bench.reference(record.digest), RETIREMENT, RETIRED)
@@ -444,7 +312,7 @@ def test_signed_retirement_is_named(bench: Bench, *, recorded: bool) -> None:
     assert ("its record" in found["retirement"]) is not recorded
 
 
-def test_retirement_of_the_record_alone_is_named(bench: Bench) -> None:
+def test_retirement_of_the_record_alone_is_named(bench: VerificationBench) -> None:
     record = bench.publish()
     bench.put(replace(record, retired="2026-11-26", retired_reason="a guess"))
     found = bench.problems(record.tag)
@@ -457,7 +325,7 @@ def test_retirement_of_the_record_alone_is_named(bench: Bench) -> None:
     assert "a guess" in found["retirement"]
 
 
-def test_unanswered_question_is_not_in_use(bench: Bench) -> None:
+def test_unanswered_question_is_not_in_use(bench: VerificationBench) -> None:
     """Neither if cosign could not ask, nor if it read all attestations but the retirement."""
     record = bench.publish()
     bench.cosign.errors[RETIREMENT] = "Error: GET http://r/v2/x.att: unexpected status code 500"
@@ -470,7 +338,7 @@ def test_unanswered_question_is_not_in_use(bench: Bench) -> None:
     assert [*bench.problems(record.tag)] == ["retirement"]
 
 
-def test_unreachable_registry_is_no_verdict(bench: Bench) -> None:
+def test_unreachable_registry_is_no_verdict(bench: VerificationBench) -> None:
     record = bench.publish()
 
     def before(call: str) -> None:
@@ -482,7 +350,7 @@ def test_unreachable_registry_is_no_verdict(bench: Bench) -> None:
         bench.verify(record.tag)
 
 
-def test_moving_tag_at_an_older_release_is_noted(bench: Bench) -> None:
+def test_moving_tag_at_an_older_release_is_noted(bench: VerificationBench) -> None:
     first, second = bench.publish(), bench.publish(release=SECOND)
     other = bench.publish(OTHER, "20261122.1")
     bench.put(replace(other, image=NAME))  # which nobody signed
@@ -509,7 +377,7 @@ def test_moving_tag_at_an_older_release_is_noted(bench: Bench) -> None:
     assert bench.notes == []
 
 
-def test_provenance_of_another_program_is_refused(bench: Bench) -> None:
+def test_provenance_of_another_program_is_refused(bench: VerificationBench) -> None:
     record = bench.publish(change=lambda one: one["buildDefinition"].update(buildType="urn:x"))
     assert "provenance" in bench.problems(record.tag)
 
@@ -525,6 +393,6 @@ def test_provenance_of_another_program_is_refused(bench: Bench) -> None:
         lambda one: one["runDetails"]["byproducts"][0].update(annotations=None),
     ],
 )
-def test_provenance_of_another_form_is_refused(bench: Bench, change: Change) -> None:
+def test_provenance_of_another_form_is_refused(bench: VerificationBench, change: Change) -> None:
     record = bench.publish(change=change)
     assert "provenance" in bench.problems(record.tag)
