@@ -1,9 +1,8 @@
 """The wheel: what it brings, its version, and that it works where there is no checkout.
 
-A family of one's own is made and built in tests/e2e/test_installed.py.
+A family of one's own is made and built in test_installed.py.
 """
 
-import importlib
 import os
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import tarfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -147,57 +145,6 @@ def test_an_editable_install_has_no_family(tmp_path: Path) -> None:
         assert not [name for name in archive.namelist() if "family" in name]
 
 
-@pytest.fixture
-def hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Return the hooks, for the sources in ``tmp_path``."""
-    monkeypatch.syspath_prepend(str(ROOT / "build"))
-    module = importlib.import_module("hatch_build")
-    monkeypatch.setattr(module, "ROOT", tmp_path)
-    return module
-
-
-@pytest.mark.parametrize(
-    ("tag", "later", "said"),
-    [
-        (None, False, "0+gCOMMIT"),
-        ("v1.2.0", False, "1.2.0"),
-        ("v1.2.0rc1", False, "1.2.0rc1"),
-        ("v1.2.0", True, "1.2.0.post1+gCOMMIT"),
-        ("20261120.1", False, "0+gCOMMIT"),
-        ("v1-of-something", False, "0+gCOMMIT"),
-    ],
-)
-def test_the_version_is_that_of_the_tag(
-    hooks: ModuleType, tmp_path: Path, tag: str | None, later: bool, said: str
-) -> None:
-    _commit(tmp_path, tag)
-    if later:
-        _git(tmp_path, "commit", "-q", "--allow-empty", "-m", "two")
-    commit = _git(tmp_path, "rev-parse", "--short", "HEAD")
-    assert hooks.version() == said.replace("COMMIT", commit)
-
-
-def _commit(folder: Path, tag: str | None) -> None:
-    _git(folder, "init", "-q")
-    _git(folder, "commit", "-q", "--allow-empty", "-m", "one")
-    if tag:
-        _git(folder, "tag", tag)
-
-
-def test_outside_git_the_version_is_unknown(
-    hooks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An exported archive; also inside a repository of somebody else, and without git."""
-    _commit(tmp_path, "v9.0")
-    assert hooks.version() == "9.0"
-    (tmp_path / "inside").mkdir()
-    monkeypatch.setattr(hooks, "ROOT", tmp_path / "inside")
-    assert hooks.version() == "0+unknown"
-    monkeypatch.setattr(hooks, "ROOT", tmp_path)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert hooks.version() == "0+unknown"
-
-
 def test_commands_work_in_an_empty_folder(installed: Installed) -> None:
     version, images = installed.output("--version").splitlines()
     assert images == f"Images: installed with {version}"
@@ -209,10 +156,10 @@ def test_commands_work_in_an_empty_folder(installed: Installed) -> None:
 
 
 def test_a_checkout_counts_where_there_is_one_and_has_the_same_inputs(
-    installed: Installed, project: Project, tmp_path: Path
+    installed: Installed, tmp_path: Path
 ) -> None:
     """Byte code lies beside the family's files, as pip leaves it, and git around them."""
-    checkout = copied(project, tmp_path).root
+    checkout = copied(Project(ROOT), tmp_path).root
     assert f"Images: {checkout}\n" in installed.output("--version", folder=checkout / "images")
     assert [*installed.site.rglob("family/images/**/__pycache__")]
     assert installed.output("matrix", "--project", str(checkout)) == installed.output("matrix")
