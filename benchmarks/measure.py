@@ -23,6 +23,8 @@ EVIDENCE = ROOT / "docs" / "evidence.md"
 IMGBUILD = str(Path(sys.executable).with_name("imgbuild"))
 DOCKER = shutil.which("docker") or "docker"
 BRIDGE, NETWORK = "imgbuild-bench", "10.213.77"
+#: The networks that suites make in it, one of 256 addresses each.
+POOL = "10.213.128.0/17"
 
 
 def nothing() -> None:
@@ -139,8 +141,9 @@ def forget_images(env: Mapping[str, str]) -> None:
 def scratch_engine(*, containerd: bool = False) -> Iterator[tuple[dict[str, str], Path]]:
     """Give the environment of commands on an engine that may be emptied, and a work folder.
 
-    It is a dockerd with its own data, socket and bridge; three firewall rules let its containers
-    out. All of it is removed at the end. It needs root. ``containerd`` is the kind of its store.
+    It is a dockerd with its own data, socket and bridge; four firewall rules let its containers
+    out, and those of one network reach each other. All of it is removed at the end. It needs root.
+    ``containerd`` is the kind of its store.
     """
     if os.geteuid() or not shutil.which("dockerd") or not shutil.which("iptables"):
         raise SystemExit("this benchmark starts an engine: it needs root, dockerd and iptables")
@@ -150,7 +153,11 @@ def scratch_engine(*, containerd: bool = False) -> Iterator[tuple[dict[str, str]
         folder = Path(name)
         host = f"unix:///run/imgbuild-bench-{os.getpid()}.sock"
         features = {"containerd-snapshotter": containerd}
-        daemon = {"builder": {"gc": {"enabled": False}}, "features": features}
+        daemon = {
+            "builder": {"gc": {"enabled": False}},
+            "features": features,
+            "default-address-pools": [{"base": POOL, "size": 24}],
+        }
         (folder / "daemon.json").write_text(json.dumps(daemon), encoding="utf-8")
         (folder / "settings.yaml").write_text(_settings(host), encoding="utf-8")
         command = [
@@ -208,6 +215,8 @@ def _network(flag: str) -> list[list[str]]:
         f"iptables -t nat {flag} POSTROUTING -s {NETWORK}.0/24 ! -o {BRIDGE} -j MASQUERADE".split(),
         ["iptables", flag, "FORWARD", "-i", BRIDGE, "-j", "ACCEPT"],
         ["iptables", flag, "FORWARD", "-o", BRIDGE, "-j", "ACCEPT"],
+        # Suites make networks; the engine of the machine drops what its rules do not know.
+        ["iptables", flag, "FORWARD", "-s", POOL, "-d", POOL, "-j", "ACCEPT"],
     ]
     if flag == "-D":
         return [*rules, ["ip", "link", "delete", BRIDGE]]
