@@ -9,6 +9,7 @@ nothing else is escaped.
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated
 
 from packaging.requirements import Requirement as ParsedRequirement
@@ -26,18 +27,18 @@ def _pattern(
     ``parse`` is who will read the value: it raises ``ValueError`` if it could not.
     """
     compiled = re.compile(regex)
+    parse_once = lru_cache(maxsize=1024)(parse)  # wheels have many requirements in common
 
     def check(value: str) -> str:
-        if value != without_logins(value):  # never quoted: it is a secret
+        if "@" in value and value != without_logins(value):  # never quoted: it is a secret
             raise ValueError(f"an address with a login is not {what}; a netrc file can have it")
-        refusal = ValueError(f"{value!r} is not {what}")
-        if not compiled.fullmatch(value):
-            raise refusal
         try:
-            parse(value)
+            if compiled.fullmatch(value):
+                parse_once(value)
+                return value
         except ValueError as error:
-            raise refusal from error
-        return value
+            raise ValueError(f"{value!r} is not {what}") from error
+        raise ValueError(f"{value!r} is not {what}")
 
     schema = {"type": "string", "pattern": f"^(?:{regex})$", "description": what}
     return AfterValidator(check), WithJsonSchema(schema)
