@@ -1,7 +1,7 @@
 # suite: tensorboard
 # base: tf-1.12-cpu-debian
 # fails: test_tensorboard_stops_on_sigterm
-# says: still running 2\d\.\d+ s after SIGTERM
+# says: still running 6\d\.\d+ s after SIGTERM
 # slow: yes
 ARG BASE
 FROM ${BASE}
