@@ -11,7 +11,7 @@ from imgbuild.cli.options import echo, flag, option, print_json, select, takes_s
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.core.project import Project
 from imgbuild.core.text import align_rows, count_text, ranges, wrap_words
-from imgbuild.matrix.selection import Selection
+from imgbuild.matrix.selection import Selection, default_image, newest_images
 
 if TYPE_CHECKING:
     from imgbuild.catalog.choice import Fit, Requirements
@@ -87,8 +87,32 @@ def pick(
             lines.append(f"\nThe newest that will run: `imgbuild build {best.image.name}`")
         echo("\n".join(lines))
     if not fits:
-        without = " Without a GPU, use an image for CPUs (--cpu)." if need.no_gpu else ""
-        raise CheckFailedError(f"No image will run; see the reasons above.{without}")
+        alternatives = _name_alternatives(images, need, checkout)
+        raise CheckFailedError(f"No image will run; see the reasons above.{alternatives}")
+
+
+def _name_alternatives(images: "Sequence[Image]", need: "Requirements", project: Project) -> str:
+    """Return the oldest image that supports the GPUs, and the selected one without a GPU."""
+    from imgbuild.catalog.choice import Requirements
+
+    if need.no_gpu:
+        return " Without a GPU, use an image for CPUs (--cpu)."
+    if not need.gpus:
+        return ""
+    text = ""
+    every = select(project, Selection(gpu=True, everything=True))
+    supporting, _ = _judge_images(every, Requirements(gpus=need.gpus), project)
+    if supporting:
+        oldest = min((fit.image for fit in supporting), key=_minor_numbers)
+        text += f" The oldest image that supports the GPU: `imgbuild build {oldest.name}`."
+    for_cpus = [image for image in images if not image.cuda]
+    if for_cpus:
+        text += f" Without the GPU: `imgbuild build {default_image(newest_images(for_cpus)).name}`."
+    return text
+
+
+def _minor_numbers(image: "Image") -> list[int]:
+    return [int(number) for number in image.minor.split(".")]
 
 
 def _judge_images(

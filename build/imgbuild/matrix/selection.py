@@ -89,14 +89,18 @@ def _check_options(images: tuple["Image", ...], matrix: "Matrix", selection: Sel
 
 
 def _nearest(version: str, known: Sequence[str]) -> list[str]:
-    """Return the versions that differ least, in the first number before the second."""
+    """Return the releases next to a version: those of 3.0 are the newest of 2."""
+    wanted = _position(version)
+    return sorted(dict.fromkeys(known), key=lambda release: abs(_position(release) - wanted))[
+        :_NEAR
+    ]
+
+
+def _position(version: str) -> int:
+    """Return the place of a version among all: each number weighs a thousand of the next."""
     numbers = [int(number) for number in re.findall(r"\d{1,9}", version)]
-
-    def distance(version: str) -> list[int]:
-        pairs = zip(version.split("."), numbers, strict=False)
-        return [abs(int(part) - number) for part, number in pairs]
-
-    return sorted(dict.fromkeys(known), key=distance)[:_NEAR]
+    major, minor, patch = (*numbers, 0, 0, 0)[:3]
+    return (major * 1000 + minor) * 1000 + patch
 
 
 def _match_images(

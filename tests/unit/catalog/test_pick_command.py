@@ -9,7 +9,7 @@ import pytest
 from packaging.version import Version
 
 from imgbuild.catalog import choice
-from imgbuild.core.errors import InputError
+from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.matrix.gpus import Gpu
 from support.project_copy import ROOT, command
 
@@ -50,6 +50,23 @@ def test_a_gpu_alone_and_a_driver_alone() -> None:
     assert refusal == "CUDA 10.1 knows no capability above 7.5"
     assert found("--gpu-model", "H100")["run"]["tf-2.12-gpu-debian"]["gpu"] == "PTX only"
     assert "tf-2.12-gpu-debian" in found("--driver", "450.80.02")["run"]
+
+
+@pytest.mark.parametrize(
+    ("words", "oldest", "without"),
+    [
+        (("--gpu-model", "A100", "--tf", "1.15"), "tf-2.5-gpu-debian", "tf-1.15-cpu-debian"),
+        (("--gpu-model", "3.7", "--tf", "2.21"), "tf-1.10-gpu-ubuntu", "tf-2.21-cpu-debian"),
+        (("--gpu-model", "3.0", "--tf", "2.2"), None, "tf-2.2-cpu-debian"),
+    ],
+)
+def test_a_gpu_that_the_version_does_not_support(
+    words: tuple[str, ...], oldest: str | None, without: str
+) -> None:
+    with pytest.raises(CheckFailedError) as caught:
+        run(*words)
+    offered = re.findall(r"imgbuild build (\S+?)`", str(caught.value))
+    assert offered == ([oldest, without] if oldest else [without])
 
 
 def test_the_selection_narrows() -> None:

@@ -183,7 +183,8 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ("show --tf 9.9", "--tf '9.9': no such TensorFlow in the matrix. Nearest: 2."),
+        ("show --tf 9.9", "--tf '9.9': no such TensorFlow in the matrix. Nearest: 2.21."),
+        ("show --tf 1.9", "--tf '1.9': no such TensorFlow in the matrix. Nearest: 1.10."),
         ("show 2.2-gup", "tf-2.2-gpu-ubuntu"),
         ("run 2.2-gup -- python x.py", "tf-2.2-gpu-ubuntu"),
         ("push", "--tf VERSION or --all"),
