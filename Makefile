@@ -15,8 +15,11 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+# The environment of imgbuild itself, and with what checks and tests need.
 READY := $(VENV)/.ready
+DEV := $(VENV)/.dev
 REQUIREMENTS := build/requirements.txt
+DEV_REQUIREMENTS := build/requirements-dev.txt
 # Of the documentation's generator, which has an environment of its own: nothing else needs it.
 SITE_VENV := $(VENV)/site
 SITE_REQUIREMENTS := build/requirements-site.txt
@@ -57,7 +60,7 @@ test: machine base-tools browser compose check
 	$(BIN)/pytest $(FIRST) -m "not nightly"
 	$(BIN)/pytest -n 2 tests/e2e $(FIRST:%=--ignore=%) -m "not nightly"
 
-check: $(READY)
+check: $(DEV)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
@@ -73,19 +76,19 @@ check: $(READY)
 	$(BIN)/imgbuild lock --check
 	$(BIN)/imgbuild audit --offline
 
-nightly: machine base-tools stub-tools browser compose
+nightly: $(DEV) machine base-tools stub-tools browser compose
 	$(BIN)/pytest tests/fuzz
 	$(BIN)/pytest tests/e2e -m nightly
 
-standin: machine base-tools stub-tools
+standin: $(DEV) machine base-tools stub-tools
 	cd tests && ../$(BIN)/python -m standin.family --all
 
-derived: $(READY)
+derived: $(DEV)
 	$(BIN)/imgbuild render
 	IMGBUILD_WRITE_GOLDEN=1 IMGBUILD_WRITE_DOCS=1 $(BIN)/pytest -q tests/unit/test_golden.py \
 		tests/unit/docs -k "golden or generated_tables"
 
-unit: $(READY)
+unit: $(DEV)
 	$(BIN)/pytest -q -n auto --dist worksteal tests/unit
 
 # The catalogue is the site's index.html, and links to the pages that it finds beside it. Without -E,
@@ -144,12 +147,19 @@ compose:
 	@docker compose version >/dev/null 2>&1 || command -v docker-compose >/dev/null || { \
 	$(INSTALL); install docker-compose; }
 
+# uv installs in seconds what takes pip a minute. It trusts this machine's certificates, as pip does
+# where it is told to, but reads no settings of pip: behind an index of pip's own, pip installs.
+UV = PATH="$$PATH:$(CURDIR)/$(BIN)" UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1 uv pip install -q --python $(BIN)/python
+LOCKED = $(UV) --require-hashes -r $(1) || { echo "uv failed; pip tries again."; \
+	$(BIN)/python -m pip install -qq --require-hashes -r $(1); }
+
 # Another user's environment serves as long as it need not be changed.
+OTHERS_VENV = { echo "$(VENV) belongs to $$(stat -c %U $(VENV)), and this user cannot use or renew it. Run make" \
+	"as that user, or with an environment of your own: make VENV=DIR." >&2; exit 3; }
+
 own-venv:
 	@[ ! -e $(VENV) ] || [ -w $(VENV) ] || { [ $(READY) -nt $(REQUIREMENTS) ] && \
-	[ $(READY) -nt pyproject.toml ] && $(BIN)/python -c ''; } 2>/dev/null || { \
-	echo "$(VENV) belongs to $$(stat -c %U $(VENV)), and this user cannot use or renew it. Run make" \
-	"as that user, or with an environment of your own: make VENV=DIR." >&2; exit 3; }
+	[ $(READY) -nt pyproject.toml ] && $(BIN)/python -c ''; } 2>/dev/null || $(OTHERS_VENV)
 
 # Debian's Python makes half an environment, without pip, where python3-venv is missing.
 $(READY): $(REQUIREMENTS) pyproject.toml | own-venv
@@ -169,8 +179,17 @@ $(READY): $(REQUIREMENTS) pyproject.toml | own-venv
 		install "$$("$$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"; \
 		"$$python" -m venv --clear $(VENV); }; }
 	@echo "Installing $(REQUIREMENTS) into $(VENV)"
-	@$(BIN)/python -m pip install -qq --require-hashes -r $(REQUIREMENTS)
-	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
+	@command -v uv >/dev/null || { sed -n '/^uv==/,/[^\\]$$/p' $(REQUIREMENTS) >$(VENV)/uv.txt && \
+	$(BIN)/python -m pip install -qq --require-hashes --no-deps -r $(VENV)/uv.txt; }
+	@$(call LOCKED,$(REQUIREMENTS))
+	@$(UV) --no-deps --no-build-isolation --editable . || \
+	$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): $(READY) $(DEV_REQUIREMENTS)
+	@[ -w $(VENV) ] || $(OTHERS_VENV)
+	@echo "Installing $(DEV_REQUIREMENTS) into $(VENV)"
+	@$(call LOCKED,$(DEV_REQUIREMENTS))
 	@touch $@
 
 $(SITE_VENV)/.ready: $(SITE_REQUIREMENTS) $(READY)

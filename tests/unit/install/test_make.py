@@ -1,6 +1,7 @@
-"""``make`` with an environment that another user made."""
+"""``make`` with an environment that another user made, and the locks of environments."""
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -24,7 +25,12 @@ def checkout() -> Iterator[Path]:
         root.chmod(0o755)
         (root / "build").mkdir()
         (root / ".venv" / "bin").mkdir(parents=True)
-        for file in ("Makefile", "pyproject.toml", "build/requirements.txt"):
+        for file in (
+            "Makefile",
+            "pyproject.toml",
+            "build/requirements.txt",
+            "build/requirements-dev.txt",
+        ):
             shutil.copy(ROOT / file, root / file)
         for program in ("python", "pytest"):
             path = root / ".venv" / "bin" / program
@@ -37,6 +43,7 @@ def checkout() -> Iterator[Path]:
 def test_it_is_used_while_it_is_current_else_its_owner_is_named(checkout: Path, fault: str) -> None:
     if fault != "old":
         (checkout / ".venv" / ".ready").touch()
+        (checkout / ".venv" / ".dev").touch()
     if fault == "not executable":
         (checkout / ".venv" / "bin" / "python").chmod(0o700)
     result = subprocess.run(
@@ -55,3 +62,13 @@ def test_it_is_used_while_it_is_current_else_its_owner_is_named(checkout: Path, 
         said, end = result.stderr.splitlines()
         assert said.startswith(".venv belongs to root, and this user cannot use or renew it.")
         assert (end[:6], result.stdout) == ("make: ", "")
+
+
+def test_both_environments_have_the_same_versions() -> None:
+    locks = []
+    for name in ("requirements.txt", "requirements-dev.txt"):
+        text = (ROOT / "build" / name).read_text(encoding="utf-8")
+        locks.append({*re.findall(r"^([a-z0-9-]+==\S+)", text, re.MULTILINE)})
+    own, dev = locks
+    assert {line.partition("==")[0] for line in own} >= {"uv", "pytest", "hatchling"}
+    assert own < dev
