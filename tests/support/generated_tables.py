@@ -56,10 +56,8 @@ def _stacks(matrix: Matrix) -> str:
     facts = (
         ("TensorFlow on CPUs", lambda found: _minors(found, "cpu")),
         ("TensorFlow on GPUs", lambda found: _minors(found, "gpu")),
-        ("CUDA", lambda found: _each(found, "cuda")),
         ("GPUs", _gpus),
         ("Python", lambda found: _each(found, "python")),
-        ("system", lambda found: _each(found, "os").replace("-", " ").title()),
         ("security updates", _support),
     )
     rows = ((name, *(fact(column) for column in columns)) for name, fact in facts)
@@ -262,7 +260,7 @@ _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL
 
 def with_tables(text: str, matrix: Matrix) -> str:
     """Return a page with its generated parts written anew."""
-    return _BLOCK.sub(lambda m: m[1] + "\n" + TABLES[m[2]](matrix) + "\n" + m[3], text)
+    return _BLOCK.sub(lambda m: m[1] + TABLES[m[2]](matrix) + m[3], text)
 
 
 def blocks(text: str) -> Iterator[str]:
