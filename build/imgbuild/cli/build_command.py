@@ -126,7 +126,7 @@ def _plan(context: "BuildContext", source: "PullSource | None", *, as_json: bool
     lines = align_rows(rows)
     with_work = sum(item.has_work for item in items)
     if with_work:
-        lines.append(f"Something to do for {with_work} of {len(items)}.")
+        lines.append(f"{with_work} of {len(items)} images need to be built or tested.")
     else:
         lines.append(_describe_idle(items))
     result = [item.as_json() for item in items]

@@ -44,8 +44,9 @@ def clean(
 ) -> None:
     """List unused images and leftovers; with --yes, remove them.
 
-    Killed runs leave some. Only images and files with imgbuild's labels or in its folders are
-    removed, and none that a running imgbuild or a container uses.
+    Interrupted runs leave containers, networks and temporary tags behind. Only images and files
+    with imgbuild's labels or in its folders are removed, and none that a running imgbuild or a
+    container uses.
     """
     from imgbuild.core.settings import ENGINES_OWN, Settings
     from imgbuild.engine.client import open_engine

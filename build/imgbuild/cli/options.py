@@ -78,7 +78,7 @@ KEY = option("--key KEY", "A public key that you trust: a file, or the address o
 IDENTITY = option(
     "--identity NAME", "For keyless signatures, a mail address or a workflow that you trust."
 )
-ISSUER = option("--issuer URL", "Who confirms that identity.")
+ISSUER = option("--issuer URL", "The OIDC issuer that vouches for the identity.")
 SIGN_KEY = option(
     "--sign-key KEY",
     "Sign with cosign and this key: a file (its password in COSIGN_PASSWORD), or the address of a "

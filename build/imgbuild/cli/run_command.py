@@ -68,7 +68,7 @@ def run(
         "docker is a command line; the others are files for these tools.",
         default="docker",
     ),
-    execute: bool = flag("--exec", "Run it, to its end; exit with the code of the program."),
+    execute: bool = flag("--exec", "Run the job and exit with the program's exit code."),
     ranks: int | None = option(
         "-np COUNT", "How many ranks to start. Default: one a node.", min=1, max=4096
     ),
@@ -80,7 +80,11 @@ def run(
         default=1,
     ),
     servers: int = option(
-        "--ps COUNT", "Parameter servers: TF_CONFIG tells each its part.", min=0, max=512, default=0
+        "--ps COUNT",
+        "Number of parameter servers, which are configured through TF_CONFIG.",
+        min=0,
+        max=512,
+        default=0,
     ),
     code: str = option(
         "--code DIR", "The folder that the program is in; it is mounted at /work.", default="."
@@ -123,7 +127,7 @@ def run(
 ) -> None:
     """Print the `docker run` command for a training job, or run it.
 
-    The folder of the code is mounted at /work, where the program starts as the user that you are.
+    The folder of the code is mounted at /work, and the program runs there under your user id.
     """
     from imgbuild.training.training_job import TrainingJob
 
