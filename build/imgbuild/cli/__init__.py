@@ -10,12 +10,13 @@ import signal
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
+import typer.core
 
 from imgbuild.cli.error_stream import ErrorStream
 from imgbuild.cli.options import open_project, option
@@ -27,21 +28,40 @@ from imgbuild.core.text import printable
 #: The exit code that shells give a program ended by Ctrl-C.
 INTERRUPTED = 130
 
+#: The commands by the headings of ``--help``, in its order; each is a function of
+#: ``imgbuild.cli.<name>_command``.
+GROUPS = {
+    "Use images": ("list", "pick", "show", "diff", "catalog", "extend", "run"),
+    "Build": ("doctor", "build", "test", "size", "fetch", "clean"),
+    "Publish": ("push", "published", "retire", "prune", "sbom", "scan", "verify", "reproduce"),
+    "Maintain a family": ("init", "add", "lock", "render", "audit", "matrix"),
+}
+COMMANDS = tuple(chain.from_iterable(GROUPS.values()))
+
+
+class CommandGroups(typer.core.TyperGroup):
+    """The commands of ``--help`` under their headings."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - of a copy of click
+        width = max(map(len, self.commands))
+        for heading, names in GROUPS.items():
+            with formatter.section(heading):
+                summaries = []
+                for name in filter(self.commands.__contains__, names):
+                    command = self.commands[name]
+                    summary = command.get_short_help_str(formatter.width - width - 4)
+                    summaries.append((name.ljust(width), summary))
+                formatter.write_dl(summaries)
+
+
 app = typer.Typer(
     name="imgbuild",
+    cls=CommandGroups,
     no_args_is_help=True,
     # Rich help would import Rich, Markdown and Pygments: 0.2 s of every --help.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-#: The commands in the order of ``--help``; each is a function of ``imgbuild.cli.<name>_command``.
-COMMANDS = (
-    *("list", "show", "pick", "diff", "render", "build", "extend", "test", "push", "size", "run"),
-    *("reproduce", "sbom", "scan", "verify", "matrix", "published", "retire", "prune", "catalog"),
-    *("fetch", "add", "lock", "audit", "doctor", "init", "clean"),
 )
 #: The state that an interrupt leaves behind; other commands leave nothing.
 _AFTER_INTERRUPT = {
@@ -196,7 +216,13 @@ def _options(
         is_eager=True,
     ),
 ) -> None:
-    """Build, test and publish container images with an old TensorFlow."""
+    """Build, test and publish container images with an old TensorFlow.
+
+    \b
+    imgbuild pick --gpu-model A100     find an image for your GPU
+    imgbuild build --tf 2.2            build and test an image
+    imgbuild run --tf 2.2 -- PROGRAM   print how to run your program in it
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     refuse_removed_variables()
     ctx.obj = SettingsOptions(settings.absolute() if settings else None, tuple(mirror or ()))
 
