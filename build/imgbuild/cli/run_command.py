@@ -69,8 +69,14 @@ def run(
         default="docker",
     ),
     execute: bool = flag("--exec", "Run the job and exit with the program's exit code."),
-    ranks: int | None = option(
-        "-np COUNT", "How many ranks to start. Default: one a node.", min=1, max=4096
+    ranks: int | None = typer.Option(
+        None,
+        "-np",
+        "--ranks",
+        metavar="COUNT",
+        help="Number of ranks. Default: one a node.",
+        min=1,
+        max=4096,
     ),
     nodes: int = option(
         "--nodes COUNT",

@@ -158,6 +158,11 @@ def test_gpus_are_those_that_the_image_can_use(
     assert ("memlock=-1" in found) is (gpus is not None)
 
 
+def test_ranks_have_two_spellings(tmp_path: Path) -> None:
+    texts = {printed(tmp_path, name, "2", *PROGRAM) for name in ("-np", "--ranks")}
+    assert ["mpirun -np 2 " in text for text in texts] == [True]
+
+
 def test_shared_memory_grows_with_the_ranks(tmp_path: Path) -> None:
     for ranks, size in ((1, "1g"), (8, "1g"), (9, "1152m"), (16, "2g")):
         assert f"--shm-size {size} " in printed(tmp_path, "-np", str(ranks), *PROGRAM)
