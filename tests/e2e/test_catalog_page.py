@@ -95,6 +95,12 @@ CUT_OFF = """
     return [...document.querySelectorAll("summary *")].filter(out).map(one => one.outerHTML);
 """
 
+#: The facts of summaries whose text reaches over the next one.
+OVER_THE_NEXT = """
+    const over = one => one.scrollWidth > one.clientWidth;
+    return [...document.querySelectorAll(".fact")].filter(over).map(one => one.textContent);
+"""
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
@@ -327,6 +333,7 @@ def test_nothing_is_cut_off_or_scrolls_sideways(opened: Callable[..., Browser], 
     browser.show(width)
     assert browser.run(WIDER) == 0
     assert browser.run(CUT_OFF) == []
+    assert browser.run(OVER_THE_NEXT) == []
 
 
 def test_axe_finds_a_fault(opened: Callable[..., Browser], axe: str) -> None:

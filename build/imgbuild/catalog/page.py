@@ -44,6 +44,8 @@ def catalog_page(
     asked. ``documented``: the documentation's site is beside it. The default of the matrix is
     first.
     """
+    from imgbuild.catalog.entries import NOT_BUILT  # noqa: PLC0415
+
     entries = sorted(entries, key=lambda entry: entry.image.name)
     entries.sort(key=lambda entry: parse_numbers(entry.image.tensorflow), reverse=True)
     ordered = sorted(entries, key=lambda entry: not _is_default(entry.image))
@@ -75,12 +77,13 @@ def catalog_page(
         repository=repository,
         engine=has_engine,
         documented=documented,
+        not_built=NOT_BUILT,
     )
 
 
 def _title(entry: "CatalogEntry") -> str:
     title = f"TensorFlow {entry.image.tensorflow}"
-    return f"Recommended: {title}, the default" if _is_default(entry.image) else title
+    return f"{title}, the default of the command line" if _is_default(entry.image) else title
 
 
 def _is_default(image: Image) -> bool:
