@@ -78,14 +78,15 @@ class Suite:
 def read_suites(folder: Path) -> tuple[Suite, ...]:
     """Return a folder's suites, sorted by name; InputError if a ``NEEDS`` is not a plain text."""
     files = sorted(folder.glob(f"{PREFIX}*.py"))
-    # A suite may use all other files, except documentation and what Python leaves.
+    # A suite may use all other files, except documentation, byte code, and hidden files of tools.
     others = {path for path in folder.rglob("*") if path.suffix not in {".md", ".pyc"}}
     others.difference_update(files)
     shared = []
     for path in others:
-        if path.is_file():
+        name = path.relative_to(folder)
+        if path.is_file() and not any(part.startswith(".") for part in name.parts):
             content = _sha256(path.read_bytes())
-            shared.append(f"{path.relative_to(folder)}\0{content}")
+            shared.append(f"{name}\0{content}")
     shared.sort()
     digest = _sha256("\n".join(shared).encode())
     return tuple(_read_suite(file, digest) for file in files)

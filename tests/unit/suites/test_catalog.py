@@ -100,12 +100,15 @@ def test_the_suites_are_the_files(project: Project) -> None:
         ("programs/data.bin", ALL),
         ("data.txt", ALL),
         ("README.md", set()),
+        (".mypy_cache/3.11/x.json", set()),
+        (".test_x.py.swp", set()),
     ],
 )
 def test_a_verdict_depends_on_the_suite_and_what_suites_share(
     folder: Path, file: str, suites: set[str]
 ) -> None:
     before, code = suite_keys(read_suites(folder), {}), code_digest(folder)
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
     with (folder / file).open("a") as stream:
         stream.write("# more\n")
     after = suite_keys(read_suites(folder), {})
