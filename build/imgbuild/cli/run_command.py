@@ -140,6 +140,9 @@ def run(
     words = words or []
     names = tuple(takewhile("--".__ne__, words))
     command = words[len(names) + 1 :]
+    if not command and len(names) + len(selection.tensorflow) > 1:
+        program = " ".join(names if selection.tensorflow else names[1:])
+        raise InputError(f"Write -- before the program: -- {program}")
     given: dict[str, object] = {
         "--exec": execute,
         "--nodes": nodes > 1,

@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from posixpath import normpath
 
 from imgbuild.core.errors import InputError
@@ -301,6 +301,14 @@ def _problems(job: TrainingJob, *, has_program: bool) -> Iterator[str]:
         yield f"--mount: {', '.join(twice)} is the target of two; give each its own."
     if job.tensorboard and job.tensorboard.startswith("-"):
         yield f"--tensorboard {job.tensorboard!r}: name a folder, such as logs."
+    elif job.tensorboard and has_program:  # a devcontainer has no container beside it
+        shown = PurePosixPath(normpath(PurePosixPath(WORK) / job.tensorboard))
+        if not any(shown.is_relative_to(mount.target) for mount in job.mounts):
+            yield (
+                f"--tensorboard {job.tensorboard!r}: nothing is mounted there, so TensorBoard "
+                f"would see no file. Mount a volume at {MODEL} with --checkpoints, or name a "
+                f"folder below {' or '.join(mount.target for mount in job.mounts)}."
+            )
     if job.servers != 0 and job.ranks != 1:
         yield "-np counts ranks of MPI, and parameter servers have none: give --nodes."
     if job.ranks != 1 and job.ranks % job.nodes != 0:

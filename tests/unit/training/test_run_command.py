@@ -65,6 +65,8 @@ def _train(text: str) -> list[str]:
         ((*SLURM, "--code", "a,b"), "/a,b:/work: "),  # Apptainer cannot mount it
         ((*COMPOSE, "--nodes", "2", "-np", "3"), "-np 3 on --nodes 2: "),
         ((*COMPOSE, "--ps", "1", "-np", "2"), "-np "),
+        (("--tf", "2.2", "--tensorboard", "/model/logs"), "--checkpoints"),
+        (("--tf", "2.2", "--tensorboard", "../logs"), "--checkpoints"),
         ((*COMPOSE, "--nodes", "2", "--user", "7"), "--user 7: "),
         ((*MPIJOB, "--mount", "/usr:/data"), "/usr: "),
         ((*MPIJOB, "--checkpoints", "My_Claim"), "My_Claim: "),
@@ -156,6 +158,12 @@ def test_gpus_are_those_that_the_image_can_use(
     assert found[-3:] == [image, "python", "train.py"]
     assert (found[found.index("--gpus") + 1] if "--gpus" in found else None) == gpus
     assert ("memlock=-1" in found) is (gpus is not None)
+
+
+@pytest.mark.parametrize("words", [("--tf", "2.2", "python", "x.py"), ("2.2", "python", "x.py")])
+def test_a_program_without_dashes_before_it(tmp_path: Path, words: tuple[str, ...]) -> None:
+    code, text = ran(tmp_path, *words)
+    assert (code, text) == (2, "Write -- before the program: -- python x.py")
 
 
 def test_ranks_have_two_spellings(tmp_path: Path) -> None:
