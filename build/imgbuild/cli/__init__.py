@@ -87,6 +87,7 @@ def register(app: typer.Typer, names: Iterable[str] = COMMANDS) -> None:
 def main() -> NoReturn:
     """Run the command line; an expected error is one paragraph on stderr and an exit code."""
     gc.set_threshold(20_000)  # what commands import and read is no garbage
+    sys.argv[1:] = as_options(sys.argv[1:])
     # One that is named first is made alone; an option before it may have a value named so.
     register(app, [word for word in sys.argv[1:2] if word in COMMANDS] or COMMANDS)
     own = own_words(sys.argv[1:])
@@ -115,6 +116,15 @@ def main() -> NoReturn:
     except Exception as error:  # noqa: BLE001 - a fault of this program
         _end(MachineError(_own_fault(error)))
     sys.exit(0)
+
+
+def as_options(words: list[str]) -> list[str]:
+    """Return the words with ``help`` and ``version``, which other programs have as commands."""
+    if words[:1] == ["version"]:
+        return ["--version", *words[1:]]
+    if words[:1] == ["help"]:
+        return [*words[1:2], "--help"]
+    return words
 
 
 def own_words(words: list[str]) -> list[str]:
