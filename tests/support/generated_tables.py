@@ -169,7 +169,7 @@ def _option(parameter: Any) -> tuple[str, str]:
     annotation = parameter.type_descriptor.annotation
     kinds = "|".join(get_args(annotation)) if get_origin(annotation) is Literal else ""
     value = parameter.metavar or kinds or parameter.name.upper()
-    spelled = " / ".join((*parameter.opts, *parameter.secondary_opts))
+    spelled = " / ".join(filter(None, map(", ".join, (parameter.opts, parameter.secondary_opts))))
     if not spelled.startswith("-"):
         spelled = value
     elif not parameter.is_flag:

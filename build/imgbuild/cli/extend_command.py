@@ -1,5 +1,6 @@
 """``imgbuild extend``: add packages, files and settings to an image."""
 
+import re
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from imgbuild.core.sources import Source
     from imgbuild.extend.base_image import BaseImage
     from imgbuild.extend.extension import Extension
+    from imgbuild.inputs.base import Base
     from imgbuild.locks.lockfile import Lock
     from imgbuild.matrix.images import Image
     from imgbuild.suites.results import Report
@@ -36,12 +38,22 @@ def extend(
         None, "--file", "-f", metavar="FILE", help="Read the options from a YAML file."
     ),
     tag: str | None = typer.Option(
-        None, "--tag", "-t", metavar="NAME:TAG", help="The name of the result."
+        None,
+        "--tag",
+        "-t",
+        metavar="NAME:TAG",
+        help="The name of the result. Default: local/FOLDER:VERSION.",
     ),
     base: str | None = option("--base IMAGE", "Extend this image, by its reference."),
-    pip: list[str] | None = option("--pip REQUIREMENT", "A Python package; repeatable."),
-    requirements: list[str] | None = option(
-        "--requirements FILE", "Packages in pip's format; repeatable."
+    pip: list[str] | None = option(
+        "--pip REQUIREMENT", "A Python package, or several; repeatable."
+    ),
+    requirements: list[str] | None = typer.Option(
+        None,
+        "--requirements",
+        "-r",
+        metavar="FILE",
+        help="Packages in pip's format; repeatable.",
     ),
     keep_image: bool = flag(
         "--keep-image", "Put aside requirements that differ from the image's packages."
@@ -78,6 +90,12 @@ def extend(
     from imgbuild.build.context import BuildOptions
     from imgbuild.extend.extension import parse_extension, read_extension
 
+    if not file:
+        selection, more = _split_words(selection, base)
+        if more and not pip:
+            words = " ".join(more)
+            raise InputError(f"`extend` takes one image. Packages follow --pip: --pip {words}")
+        pip = [*(pip or ()), *more]
     variables = _parse_variables(env or ())
     values: dict[str, object] = {"base": base, "pip": pip, "requirements": requirements}
     values |= {"keep_image": keep_image, "conda_file": conda_file, "apt": apt}
@@ -98,17 +116,16 @@ def extend(
         suites = "none" if no_test else test
         choice = parse_extension({"test": suites})
         extension = extension.model_copy(update={"test": choice.test})
-    if not extension.tag and not print_only:
-        raise InputError("Name the result: --tag NAME:TAG, or `tag` in the file.")
     selection = extension.selection if file else selection
     if extension.base and selection != Selection():
         raise InputError(f"The base is {extension.base}; leave out what selects another: --tf, …")
+    folder = file.absolute().parent if file else Path.cwd()
     if file:
         name = file.stem
-        folder = file.absolute().parent
+    elif extension.tag:
+        name = _name_lock(extension.tag)
     else:
-        name = _name_lock(extension.tag or "extend")
-        folder = Path.cwd()
+        name = "extend" if print_only else _name_result(folder)
     build_options = BuildOptions(
         test=extension.test != "none",
         jobs=jobs,
@@ -124,6 +141,19 @@ def extend(
         upgrade=upgrade,
         print_only=print_only,
     )
+
+
+def _split_words(selection: Selection, base: str | None) -> tuple[Selection, tuple[str, ...]]:
+    """Return the selection of the base, and the words that are packages, as after ``--pip``."""
+    options = replace(selection, names=())
+    if base or options != Selection():
+        return options, selection.names
+    return replace(selection, names=selection.names[:1]), selection.names[1:]
+
+
+def _name_result(folder: Path) -> str:
+    """Return the name of a folder as the last part of a repository."""
+    return re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-") or "image"
 
 
 def _parse_variables(texts: "Iterable[str]") -> dict[str, str]:
@@ -159,7 +189,6 @@ def _extend(
     from contextlib import ExitStack
 
     from imgbuild.build.context import open_context
-    from imgbuild.build.prepare import provide_archive_base
     from imgbuild.build.source_metadata import MetadataReader
     from imgbuild.extend.distributions import distributions_context, find_distributions
     from imgbuild.extend.extended import build_extension, extension_dockerfile, requested_names
@@ -176,6 +205,8 @@ def _extend(
     images = all_images(matrix)[:1] if extension.base else select(project, selection)
     if len(images) > 1:
         raise InputError(f"One image is extended; {len(images)} are selected.")
+    if not extension.tag and not print_only:
+        extension = _with_default_tag(extension, images[0], folder)
     with ExitStack() as stack:
         context = None
         if extension.base or extension.downloads_apt or not print_only:
@@ -197,9 +228,6 @@ def _extend(
             distributions += find_distributions(lock, wheels, base, metadata, with_uv=with_uv)
             _announce_compilations(distributions)
         if not context or print_only:
-            archive = None
-            if context and extension.downloads_apt:
-                archive = provide_archive_base(base.name, base.system, context)
             text = extension_dockerfile(
                 extension,
                 base,
@@ -208,7 +236,7 @@ def _extend(
                 images[0],
                 project,
                 distributions=distributions,
-                archive=archive,
+                archive=_provide_archive(extension, base, context),
             )
             echo(text.rstrip())
             return
@@ -224,10 +252,21 @@ def _extend(
             folder=folder,
             requested=requested_names(requested),
         )
-        duration = clock_time(time.monotonic() - started)
-        suites = _suites_text(report, base)
-        echo(f"{extension.tag}: {size_text(size)} on {base.name}, {duration}; {suites}.")
-        echo(_usage_text(str(extension.tag), base, context.engine.host))
+        took = f"{size_text(size)} on {base.name}, {clock_time(time.monotonic() - started)}"
+        echo(f"{extension.tag}: {took}; {_suites_text(report, base)}.")
+        kept = lock_path if lock else None
+        echo(_usage_text(str(extension.tag), base, context.engine.host, kept))
+
+
+def _provide_archive(
+    extension: "Extension", base: "BaseImage", context: "BuildContext | None"
+) -> "Base | None":
+    """Return what gives a printed Dockerfile its packages of the system, if it has any."""
+    from imgbuild.build.prepare import provide_archive_base
+
+    if context and extension.downloads_apt:
+        return provide_archive_base(base.name, base.system, context)
+    return None
 
 
 def _suites_text(report: "Report | None", base: "BaseImage") -> str:
@@ -237,12 +276,25 @@ def _suites_text(report: "Report | None", base: "BaseImage") -> str:
     return f"{count} of {base.name} passed in it"
 
 
-def _usage_text(tag: str, base: "BaseImage", host: str | None) -> str:
+def _with_default_tag(extension: "Extension", image: "Image", folder: Path) -> "Extension":
+    """Return the extension with the tag of its folder and of the base's TensorFlow."""
+    from imgbuild.extend.extension import parse_extension
+
+    version = "1" if extension.base else image.minor
+    named = parse_extension({"tag": f"local/{_name_result(folder)}:{version}"})
+    return extension.model_copy(update={"tag": named.tag})
+
+
+def _usage_text(tag: str, base: "BaseImage", host: str | None, lock_path: Path | None) -> str:
     from imgbuild.cli.usage import docker_run_words
 
     shell = "bash" if base.image else "sh"
     words = docker_run_words(host, base.image)
-    return f"\nUse it:\n  {words} -it {tag} {shell}"
+    text = f"\nUse it:\n  {words} -it {tag} {shell}"
+    text += f"\nRun a program in it: `imgbuild run --image {tag} --exec -- python train.py`"
+    if lock_path:
+        text += f"\nCommit {lock_path}, so that the same command adds the same versions."
+    return text
 
 
 def _announce_compilations(distributions: "Iterable[Source]") -> None:

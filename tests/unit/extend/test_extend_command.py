@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.cli.extend_command import _locate_base
+from imgbuild.cli.extend_command import _locate_base, _name_result, _split_words
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
 from imgbuild.core.user_folders import state_dir
 from imgbuild.engine.types import StoredImage
 from imgbuild.extend.base_image import family_base
 from imgbuild.matrix.images import Image
+from imgbuild.matrix.selection import Selection
 from imgbuild.suites.store import ReportStore
 from support.fake_engine import FakeEngine
 from support.project_copy import NO_ENGINE, ROOT, command
@@ -25,7 +26,9 @@ ADDED = ("-t", "me/x:1", "--env", "A=1")
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--tf", "2.2"), "--tag NAME:TAG"),
+        (("--tf", "2.2"), "Nothing to add: give --pip, --requirements"),
+        (("--tf", "2.2", "--env", "A=1", "pandas"), "Packages follow --pip: --pip pandas"),
+        (("2.2", "pandas", "six", "--env", "A=1"), "Packages follow --pip: --pip pandas six"),
         (("-t", "me/x:1", "--tf", "2.2"), "Nothing to add: give --pip, --requirements"),
         ((*ADDED, "--tf", "2.2", "--tf", "2.3"), "One image is extended; 2 are selected."),
         (("-t", "me/x:1", "--base", "x:1", "--gpu"), "The base is x:1; leave out what selects"),
@@ -47,6 +50,32 @@ def test_misuse_is_refused_and_changes_nothing(
     with pytest.raises(InputError, match=re.escape(says)):
         command("extend", *words, *PROJECT, env=NO_ENGINE)
     assert [path.name for path in tmp_path.iterdir()] == ["train.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("selection", "base", "expected"),
+    [
+        (Selection(names=("1.15", "pandas", "six")), None, (("1.15",), ("pandas", "six"))),
+        (Selection(tensorflow=("1.15",), names=("six",)), None, ((), ("six",))),
+        (Selection(names=("six",)), "me/train:1", ((), ("six",))),
+        (Selection(), None, ((), ())),
+    ],
+)
+def test_words_after_the_image_are_packages(
+    selection: Selection, base: str | None, expected: tuple[tuple[str, ...], tuple[str, ...]]
+) -> None:
+    """`--pip pandas six` reaches the command as an option and a word."""
+    left, packages = _split_words(selection, base)
+    assert (left.names, packages) == expected
+    assert left.tensorflow == selection.tensorflow
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("churn", "churn"), ("My Model_2", "my-model-2"), ("Ünï", "n"), ("__", "image")],
+)
+def test_a_result_is_named_after_the_folder(folder: str, name: str) -> None:
+    assert _name_result(Path("/x") / folder) == name
 
 
 def test_the_dockerfile_is_printed_without_an_engine(tmp_path: Path) -> None:
