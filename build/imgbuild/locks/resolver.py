@@ -314,6 +314,12 @@ def explain_refusal(result: Finished, lock: str) -> str:
     MachineError: the index cannot be reached.
     """
     reason = "" if result.ok else " ".join(result.errors.split()) or result.last()
+    if "invalid peer certificate" in reason.lower():  # uv advises an option of its own
+        raise MachineError(
+            f"The certificate of the Python package index is not trusted, so {lock} cannot be "
+            "resolved. If this network replaces certificates, `imgbuild doctor --write` enters its "
+            "own in the settings."
+        )
     if any(sign in reason.lower() for sign in _UNREACHABLE):
         raise MachineError(f"The Python package index cannot be reached for {lock}: {reason}")
     return reason

@@ -12,6 +12,7 @@ from uv import find_uv_bin
 
 from imgbuild.core.errors import CheckFailedError, InputError, MachineError
 from imgbuild.core.files import file_sha256
+from imgbuild.core.process import Finished
 from imgbuild.core.sources import Source
 from imgbuild.locks.resolver import (
     PackageMetadata,
@@ -363,3 +364,14 @@ def test_file_digest_is_the_index_s(tmp_path: Path) -> None:
     ):
         with pytest.raises(MachineError):
             file_digest(name, place, {})
+
+
+def test_a_network_that_replaces_certificates_is_named() -> None:
+    said = (
+        "error: Failed to fetch: `https://index.example.org/simple/x/`\n  Caused by: invalid peer "
+        "certificate: UnknownIssuer\nhint: Consider enabling use of system TLS certificates with "
+        "the `--system-certs` command-line flag"
+    )
+    with pytest.raises(MachineError, match=r"doctor --write") as caught:
+        explain_refusal(Finished(2, errors=said), "the additions")
+    assert "--system-certs" not in str(caught.value)
