@@ -85,7 +85,7 @@ ENDED = [
         command,
         number,
         id=f"{place}-{command[0]}-{number.name}",
-        marks=[pytest.mark.nightly] if number == signal.SIGTERM and command != ONE else [],
+        marks=[pytest.mark.nightly] if number == signal.SIGTERM else [],  # as Ctrl-C inside
     )
     for place, command in (
         ("middle", ONE),
@@ -129,11 +129,9 @@ def test_a_command_that_is_ended(
     _build_again(project, place, *ONE)
 
 
-@pytest.mark.parametrize("moments", [4, pytest.param(10, marks=pytest.mark.nightly)])
-def test_kill_at_many_moments_and_build_again(
-    project: SmallProject, dockerd: OwnDockerd, moments: int
-) -> None:
-    whole, alive = _seconds(project), 0
+@pytest.mark.nightly
+def test_kill_at_many_moments_and_build_again(project: SmallProject, dockerd: OwnDockerd) -> None:
+    whole, alive, moments = _seconds(project), 0, 10
     for moment in range(moments):
         whole = min(whole, _seconds(project))  # earlier ones may have been disturbed
         project.say(uuid.uuid4().hex)

@@ -28,7 +28,9 @@ def _built_by(project: SmallProject, *options: str, code: int = 0) -> dict[str, 
     return {one["image"]: one["builder"] for one in results}
 
 
-@pytest.mark.parametrize("project", ["main", "other"], indirect=True)
+@pytest.mark.parametrize(
+    "project", ["main", pytest.param("other", marks=pytest.mark.nightly)], indirect=True
+)
 def test_a_builder_builds_what_the_engine_tests(
     project: SmallProject, builders: list[RemoteBuilder]
 ) -> None:

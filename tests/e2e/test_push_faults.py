@@ -45,7 +45,7 @@ MOMENTS: dict[str, Callable[[ProxiedRequest], object]] = {
     "after": lambda one: one.method == "HEAD" and one.path.endswith(f"/{SECOND_MOVING}"),
 }
 #: What `make test` tries; the others are like one of them.
-USUAL_FAULTS = {"500", "lost"}
+USUAL_FAULTS = {"lost"}
 USUAL_MOMENTS = {"between content and tag", "between tag and record", "before the moving tags"}
 #: An engine waits five seconds and longer before it tries an upload again: pushes run side by side.
 WORKERS = 4
@@ -232,7 +232,9 @@ def test_every_request_fails_from_one_on(make: Callable[[], Repository]) -> None
     at_each(["between tag and record", "before the input tag", "between moving tags"], work)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)]
+)
 def test_the_push_is_ended(make: Callable[[], Repository], number: signal.Signals) -> None:
     def work(moment: str) -> None:
         repository = make()

@@ -292,6 +292,7 @@ exec {cosign} "$@"
 """
 
 
+@pytest.mark.nightly
 @NEWER_ALWAYS
 def test_a_push_that_is_killed_between_calls_of_cosign_is_completed(
     project: PublishingProject, registry: OwnRegistry, keys: Path, tmp_path: Path
