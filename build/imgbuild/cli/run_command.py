@@ -69,14 +69,8 @@ def run(
         default="docker",
     ),
     execute: bool = flag("--exec", "Run the job and exit with the program's exit code."),
-    ranks: int | None = typer.Option(
-        None,
-        "-np",
-        "--ranks",
-        metavar="COUNT",
-        help="Number of ranks. Default: one a node.",
-        min=1,
-        max=4096,
+    ranks: int | None = option(
+        "-np --ranks COUNT", "Number of ranks. Default: one a node.", min=1, max=4096
     ),
     nodes: int = option(
         "--nodes COUNT",
@@ -140,9 +134,9 @@ def run(
     words = words or []
     names = tuple(takewhile("--".__ne__, words))
     command = words[len(names) + 1 :]
-    if not command and len(names) + len(selection.tensorflow) > 1:
-        program = " ".join(names if selection.tensorflow else names[1:])
-        raise InputError(f"Write -- before the program: -- {program}")
+    if len(names) > 1 and not command:
+        program = names if image or selection != Selection() else names[1:]
+        raise InputError(f"Write -- before the program: -- {' '.join(program)}")
     given: dict[str, object] = {
         "--exec": execute,
         "--nodes": nodes > 1,

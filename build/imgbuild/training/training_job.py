@@ -303,11 +303,12 @@ def _problems(job: TrainingJob, *, has_program: bool) -> Iterator[str]:
         yield f"--tensorboard {job.tensorboard!r}: name a folder, such as logs."
     elif job.tensorboard and has_program:  # a devcontainer has no container beside it
         shown = PurePosixPath(normpath(PurePosixPath(WORK) / job.tensorboard))
-        if not any(shown.is_relative_to(mount.target) for mount in job.mounts):
+        mounted = [PurePosixPath(mount.target) for mount in job.mounts]
+        if not any(shown.is_relative_to(at) or at.is_relative_to(shown) for at in mounted):
             yield (
                 f"--tensorboard {job.tensorboard!r}: nothing is mounted there, so TensorBoard "
                 f"would see no file. Mount a volume at {MODEL} with --checkpoints, or name a "
-                f"folder below {' or '.join(mount.target for mount in job.mounts)}."
+                f"folder below {' or '.join(map(str, mounted))}."
             )
     if job.servers != 0 and job.ranks != 1:
         yield "-np counts ranks of MPI, and parameter servers have none: give --nodes."

@@ -160,7 +160,20 @@ def test_gpus_are_those_that_the_image_can_use(
     assert ("memlock=-1" in found) is (gpus is not None)
 
 
-@pytest.mark.parametrize("words", [("--tf", "2.2", "python", "x.py"), ("2.2", "python", "x.py")])
+def test_tensorboard_may_show_the_folder_above_a_mount(tmp_path: Path) -> None:
+    words = ("--mount", "logs:/data/logs", "--tensorboard", "/data")
+    assert "tensorboard --logdir /data " in printed(tmp_path, *words, *PROGRAM)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--tf", "2.2", "python", "x.py"),
+        ("2.2", "python", "x.py"),
+        ("--gpu", "python", "x.py"),
+        ("--image", PUSHED, "python", "x.py"),
+    ],
+)
 def test_a_program_without_dashes_before_it(tmp_path: Path, words: tuple[str, ...]) -> None:
     code, text = ran(tmp_path, *words)
     assert (code, text) == (2, "Write -- before the program: -- python x.py")
