@@ -94,25 +94,24 @@ def pick(
 def _name_alternatives(images: "Sequence[Image]", need: "Requirements", project: Project) -> str:
     """Return the oldest image that supports the GPUs, and the selected one without a GPU."""
     from imgbuild.catalog.choice import Requirements
+    from imgbuild.matrix.images import all_images
+    from imgbuild.matrix.rules import parse_numbers
 
     if need.no_gpu:
         return " Without a GPU, use an image for CPUs (--cpu)."
     if not need.gpus:
         return ""
     text = ""
-    every = select(project, Selection(gpu=True, everything=True))
-    supporting, _ = _judge_images(every, Requirements(gpus=need.gpus), project)
+    supporting, _ = _judge_images(
+        all_images(images[0].matrix), Requirements(gpus=need.gpus), project
+    )
     if supporting:
-        oldest = min((fit.image for fit in supporting), key=_minor_numbers)
+        oldest = min(supporting, key=lambda fit: parse_numbers(fit.image.tensorflow)).image
         text += f" The oldest image that supports the GPU: `imgbuild build {oldest.name}`."
     for_cpus = [image for image in images if not image.cuda]
     if for_cpus:
         text += f" Without the GPU: `imgbuild build {default_image(newest_images(for_cpus)).name}`."
     return text
-
-
-def _minor_numbers(image: "Image") -> list[int]:
-    return [int(number) for number in image.minor.split(".")]
 
 
 def _judge_images(
