@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
 from imgbuild.core.errors import ImgbuildError, InputError
@@ -34,26 +32,16 @@ if TYPE_CHECKING:
 @takes_selection(without="everything")
 def extend(
     selection: Selection,
-    file: Path | None = typer.Option(
-        None, "--file", "-f", metavar="FILE", help="Read the options from a YAML file."
-    ),
-    tag: str | None = typer.Option(
-        None,
-        "--tag",
-        "-t",
-        metavar="NAME:TAG",
-        help="The name of the result. Default: local/FOLDER:VERSION.",
+    file: Path | None = option("--file -f FILE", "Read the options from a YAML file."),
+    tag: str | None = option(
+        "--tag -t NAME:TAG", "The name of the result. Default: local/FOLDER:VERSION."
     ),
     base: str | None = option("--base IMAGE", "Extend this image, by its reference."),
     pip: list[str] | None = option(
         "--pip REQUIREMENT", "A Python package, or several; repeatable."
     ),
-    requirements: list[str] | None = typer.Option(
-        None,
-        "--requirements",
-        "-r",
-        metavar="FILE",
-        help="Packages in pip's format; repeatable.",
+    requirements: list[str] | None = option(
+        "--requirements -r FILE", "Packages in pip's format; repeatable."
     ),
     keep_image: bool = flag(
         "--keep-image", "Put aside requirements that differ from the image's packages."

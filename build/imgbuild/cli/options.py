@@ -31,9 +31,14 @@ _NAME = re.compile(r"tf-(?P<tf>[^-]+)-[cg]pu-(?P<stack>.+?)(-(open|intel|no-)mpi
 
 
 def option(spelling: str, help_text: str, *, default: Any = None, **more: Any) -> Any:  # noqa: ANN401
-    """Return an option spelled as in ``--help``, ``--tf VERSION``; ``more`` is for typer.Option."""
-    name, _, value = spelling.partition(" ")
-    return typer.Option(default, name, metavar=value or None, help=help_text, **more)
+    """Return an option spelled as in ``--help``: ``--tf VERSION`` or ``--tag -t NAME:TAG``.
+
+    ``more`` is for typer.Option.
+    """
+    words = spelling.split()
+    names = [word for word in words if word.startswith("-")]
+    value = " ".join(words[len(names) :])
+    return typer.Option(default, *names, metavar=value or None, help=help_text, **more)
 
 
 def flag(name: str, help_text: str) -> Any:  # noqa: ANN401 - as typer.Option

@@ -32,13 +32,13 @@ def _pattern(
     def check(value: str) -> str:
         if "@" in value and value != without_logins(value):  # never quoted: it is a secret
             raise ValueError(f"an address with a login is not {what}; a netrc file can have it")
+        if not compiled.fullmatch(value):
+            raise ValueError(f"{value!r} is not {what}")
         try:
-            if compiled.fullmatch(value):
-                parse_once(value)
-                return value
+            parse_once(value)
         except ValueError as error:
             raise ValueError(f"{value!r} is not {what}") from error
-        raise ValueError(f"{value!r} is not {what}")
+        return value
 
     schema = {"type": "string", "pattern": f"^(?:{regex})$", "description": what}
     return AfterValidator(check), WithJsonSchema(schema)

@@ -91,9 +91,8 @@ def _check_options(images: tuple["Image", ...], matrix: "Matrix", selection: Sel
 def _nearest(version: str, known: Sequence[str]) -> list[str]:
     """Return the releases next to a version: those of 3.0 are the newest of 2."""
     wanted = _position(version)
-    return sorted(dict.fromkeys(known), key=lambda release: abs(_position(release) - wanted))[
-        :_NEAR
-    ]
+    releases = sorted(dict.fromkeys(known), key=lambda known: abs(_position(known) - wanted))
+    return releases[:_NEAR]
 
 
 def _position(version: str) -> int:
