@@ -39,3 +39,14 @@ def publish(registry: MemoryRegistry, tag: str, **changes: Any) -> Record:
     for moving in record.moving:
         registry.tagged[moving] = record.digest
     return record
+
+
+def external_parameters(record: Record) -> dict[str, Any]:
+    """Return what the provenance of an image says of its row, release and tags."""
+    return {
+        "image": record.image,
+        "variant": record.variant,
+        "pins": record.pins,
+        "release": record.release,
+        "tags": {"immutable": record.tag, "moving": [*record.moving]},
+    }

@@ -11,6 +11,7 @@ from imgbuild.publish.image_push import Push
 from imgbuild.publish.provenance import BUILD_TYPE
 from imgbuild.publish.record import Record
 from support.memory_registry import MemoryRegistry
+from support.published_images import external_parameters
 from support.push_bench import FIRST, PushBench
 
 
@@ -53,13 +54,7 @@ def provenance(record: Record, _: Manifest) -> dict[str, bytes]:
     predicate = {
         "buildDefinition": {
             "buildType": BUILD_TYPE,
-            "externalParameters": {
-                "image": record.image,
-                "variant": record.variant,
-                "pins": record.pins,
-                "release": record.release,
-                "tags": {"immutable": record.tag, "moving": [*record.moving]},
-            },
+            "externalParameters": external_parameters(record),
             "internalParameters": {"inputDigest": record.input_digest, "configuration": {}},
         }
     }

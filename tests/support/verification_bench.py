@@ -19,7 +19,7 @@ from imgbuild.suites.results import suite_result
 from support.fake_cosign import FakeCosign
 from support.fake_engine import FakeEngine
 from support.memory_registry import MemoryRegistry
-from support.published_images import RECORD
+from support.published_images import RECORD, external_parameters
 from support.suite_results import stored
 
 NAME, OTHER = "tf-2.2-cpu-debian", "tf-2.1-cpu-debian"
@@ -109,13 +109,7 @@ class VerificationBench:
         predicate: dict[str, Any] = {
             "buildDefinition": {
                 "buildType": BUILD_TYPE,
-                "externalParameters": {
-                    "image": record.image,
-                    "variant": record.variant,
-                    "pins": record.pins,
-                    "release": record.release,
-                    "tags": {"immutable": record.tag, "moving": [*record.moving]},
-                },
+                "externalParameters": external_parameters(record),
                 "internalParameters": {
                     "inputDigest": record.input_digest,
                     "configuration": read_configuration(self.registry, manifest),
