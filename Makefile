@@ -150,8 +150,7 @@ compose:
 # uv installs in seconds what takes pip a minute. It trusts this machine's certificates, as pip does
 # where it is told to, but reads no settings of pip: behind an index of pip's own, pip installs.
 UV = PATH="$$PATH:$(CURDIR)/$(BIN)" UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1 uv pip install -q --python $(BIN)/python
-LOCKED = $(UV) --require-hashes -r $(1) || { echo "uv failed; pip tries again."; \
-	$(BIN)/python -m pip install -qq --require-hashes -r $(1); }
+PYTHON_INSTALL = $(UV) $(1) || { echo "uv failed; pip tries again."; $(BIN)/python -m pip install -qq $(1); }
 
 # Another user's environment serves as long as it need not be changed.
 OTHERS_VENV = { echo "$(VENV) belongs to $$(stat -c %U $(VENV)), and this user cannot use or renew it. Run make" \
@@ -181,15 +180,14 @@ $(READY): $(REQUIREMENTS) pyproject.toml | own-venv
 	@echo "Installing $(REQUIREMENTS) into $(VENV)"
 	@command -v uv >/dev/null || { sed -n '/^uv==/,/[^\\]$$/p' $(REQUIREMENTS) >$(VENV)/uv.txt && \
 	$(BIN)/python -m pip install -qq --require-hashes --no-deps -r $(VENV)/uv.txt; }
-	@$(call LOCKED,$(REQUIREMENTS))
-	@$(UV) --no-deps --no-build-isolation --editable . || \
-	$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
+	@$(call PYTHON_INSTALL,--require-hashes -r $(REQUIREMENTS))
+	@$(call PYTHON_INSTALL,--no-deps --no-build-isolation --editable .)
 	@touch $@
 
 $(DEV): $(READY) $(DEV_REQUIREMENTS)
 	@[ -w $(VENV) ] || $(OTHERS_VENV)
 	@echo "Installing $(DEV_REQUIREMENTS) into $(VENV)"
-	@$(call LOCKED,$(DEV_REQUIREMENTS))
+	@$(call PYTHON_INSTALL,--require-hashes -r $(DEV_REQUIREMENTS))
 	@touch $@
 
 $(SITE_VENV)/.ready: $(SITE_REQUIREMENTS) $(READY)
