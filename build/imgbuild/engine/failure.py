@@ -71,7 +71,7 @@ FAULTS = (
     BuildFault(
         "engine",
         "cannot connect to the docker daemon|permission denied while trying to connect"
-        "|error reading from server: eof|failed to receive status|code = unavailable"
+        "|error reading from server|failed to receive status|code = unavailable"
         "|failed to list workers|failed to create endpoint|network bridge not found"
         "|database not open",
         "The engine cannot be reached, or stopped during the build. Read its log, restart it and "

@@ -23,6 +23,7 @@ ZEROS = "0" * 64
         ("dd: error writing '/t/x': No space left on device", "disk"),
         ("ERROR: Cannot connect to the Docker daemon at unix:///run/x.sock.", "engine"),
         ("ERROR: target a: failed to solve: Unavailable: error reading from server: EOF", "engine"),
+        ("error reading from server: read unix @->/x: read: connection reset by peer", "engine"),
         ("DeadlineExceeded: no active session for pmk: context deadline exceeded", "session"),
         ("ERROR: target a: Canceled: grpc: the client connection is closing", "session"),
         ('Get "https://x.example/": x509: certificate signed by unknown authority', "certificate"),
