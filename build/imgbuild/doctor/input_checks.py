@@ -211,7 +211,8 @@ def check_sites(images: Sequence[Image], locks: Path, sites: Sites) -> list[Find
 def check_index(sites: Sites) -> Finding:
     """Return whether uv, as it is configured here, can resolve one small requirement."""
     options = ("--no-cache", "--no-deps", "--no-header", "-")
-    environment = {**index_environment(sites), "UV_HTTP_TIMEOUT": "5", "UV_HTTP_RETRIES": "0"}
+    # A lost request is asked for once more: a build asks more often than that.
+    environment = {**index_environment(sites), "UV_HTTP_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
     try:
         with work_folder("index") as folder:
             text = f"{_REQUIREMENT}\n"

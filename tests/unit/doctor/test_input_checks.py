@@ -29,6 +29,7 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.net.sites import Sites
 from support.fake_uv import write_fake_uv
+from support.faulty_server import FaultyServer, Reply
 
 pytest_plugins = ("support.doctor_fixtures",)
 DIGEST = "example/base@sha256:" + "0" * 64
@@ -165,6 +166,21 @@ def test_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = check_index(Sites())
     assert found.status is Status.MISSING
     assert "dns error" in found.detail
+
+
+def test_an_index_that_loses_one_request(
+    server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build would ask again as well."""
+    wheel = "wheel-0.37.1-py2.py3-none-any.whl"
+    server.project("wheel", f'href="/{wheel}" data-core-metadata="true">{wheel}')
+    server.replies["/simple/wheel/"].insert(0, Reply(status=503))
+    metadata = b"Metadata-Version: 2.1\nName: wheel\nVersion: 0.37.1\n"
+    server.give(f"/{wheel}.metadata", Reply(metadata))
+    monkeypatch.setenv("UV_DEFAULT_INDEX", f"{server.url}/simple")
+    found = check_index(Sites())
+    assert found.status is Status.FINE, found.detail
+    assert [asked.path for asked in server.asked].count("/simple/wheel/") == 2
 
 
 def test_a_private_ca_is_one_that_no_public_list_has(
