@@ -31,8 +31,10 @@ _HEIGHTS = f"""
 """
 _SHOW = f"""
     {_LINES}
-    lines[arguments[0]].style.visibility = arguments[1];
-    return lines[arguments[0]].getBoundingClientRect().width;
+    const line = lines[arguments[0]];
+    if (!line) return 0;  // the page is drawing its charts anew
+    line.style.visibility = arguments[1];
+    return line.getBoundingClientRect().width;
 """
 
 
@@ -63,7 +65,7 @@ def _share_seen(browser: Browser, line: int) -> float:
     browser.run(_SHOW, line, "hidden")
     hidden = browser.screenshot()
     browser.run(_SHOW, line, "visible")
-    if browser.screenshot() != shown:  # something else moves
+    if not width or browser.screenshot() != shown:  # the page is being drawn
         return 0.0
     rows = zip(pixels(shown), pixels(hidden), strict=True)
     columns = {x for row, other in rows for x in range(len(row)) if row[x] != other[x]}
