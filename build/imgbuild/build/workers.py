@@ -19,9 +19,9 @@ from imgbuild.engine.failure import BuildFailedError
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.runner import TestSession
 
-#: How many images each builder builds, or has tested, at a time: while one is exported or tested,
-#: another is built.
-WORKERS = 2
+#: How many images each builder builds, or has tested, at a time. While one is exported or tested,
+#: others are built. With two, nothing overlaps the first steps of images on another Python.
+WORKERS = 3
 
 
 @dataclass
