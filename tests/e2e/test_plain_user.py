@@ -169,7 +169,7 @@ def test_where_no_registry_answers_the_base_is_made_before_the_build(
     assert engine.inspect(TAG) is None
     prepared = user.run("matrix", *ONE, "--make-bases")
     assert "No registry answers" in prepared.stderr
-    assert f"in place of {closed}, until --refresh-base." in prepared.stderr
+    assert f"instead of {closed}; --refresh-base asks the registry again." in prepared.stderr
     user.run("build", *ONE, "--no-test")
     labels = engine.need(TAG).labels
     assert labels["imgbuild.input.base"] == "bootstrapped"

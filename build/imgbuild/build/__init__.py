@@ -1,1 +1,1 @@
-"""Build images: from the plan to tested, tagged images."""
+"""Build, test and tag the images of a plan."""

@@ -1,4 +1,4 @@
-"""Make the base images that no registry gives before anything is planned; give them to engines."""
+"""Make base images that no registry provides, and load base images into the engine."""
 
 from collections.abc import Callable, Iterable
 
@@ -13,7 +13,7 @@ from imgbuild.inputs.bootstrap import MADE_IN_PLACE, bootstrap_base
 from imgbuild.inputs.oci_layout import read_layout, write_archive
 from imgbuild.matrix.images import Image
 
-#: The kinds of `BuildFault` by which a registry did not answer at all.
+#: The kinds of `BuildFault` that mean that the registry did not answer at all.
 _NO_ANSWER = ("certificate", "unreachable")
 
 
@@ -25,13 +25,13 @@ def make_bases(
     *,
     refresh: bool = False,
 ) -> Settings:
-    """Make the bases of ``images`` that no registry gives; return the settings that use them.
+    """Make the bases of ``images`` that no registry provides; return the settings that use them.
 
-    The engine pulls an image that the matrix pins. If no registry answers, Debian's is made from
-    the archive in its place, and later commands use it. With ``refresh`` registries are asked
-    again, and bases are made again from the archive's state of now.
+    The engine pulls the base images that the matrix pins. If no registry answers, imgbuild makes
+    Debian's base image from Debian's archive, and later commands use it. With ``refresh``, ask
+    registries again, and make bases again from the current archive.
 
-    CheckFailedError: a registry answers and does not give the image.
+    CheckFailedError: a registry answers but does not provide the image.
     MachineError: the engine cannot be used, or the base cannot be made.
     """
     if refresh:
@@ -45,8 +45,8 @@ def make_bases(
             if silence:
                 archive = f"{image.os.distribution.capitalize()}'s archive"
                 log(
-                    f"No registry answers ({silence}): {archive} gives the base image "
-                    f"{image.os_name} in place of {setting.image}, until --refresh-base."
+                    f"No registry answers ({silence}). Making the base image {image.os_name} from "
+                    f"{archive} instead of {setting.image}; --refresh-base asks the registry again."
                 )
                 bootstrap_base(image, settings, refresh=refresh, log=log)
                 settings = settings.remember_made(settings.made_here | {setting.image})
@@ -56,10 +56,12 @@ def make_bases(
 def provide_base(
     image: Image, settings: Settings, base: Base, engine: Engine, log: Callable[[str], None]
 ) -> None:
-    """Let the engine have the base of an image; BuildKit pulls those that the settings name.
+    """Load or pull the base of an image into the engine.
 
-    CheckFailedError: a registry answers and does not give it.
-    MachineError: it was not made yet, or no registry answers.
+    BuildKit itself pulls the bases that the settings name.
+
+    CheckFailedError: a registry answers but does not provide the base.
+    MachineError: the base was not made yet, or no registry answers.
     """
     require_made(base, image.os_name)
     if base.layout:
@@ -68,18 +70,18 @@ def provide_base(
         silence = _pull(base.reference, image.os_name, engine, log)
         if silence:
             raise MachineError(
-                f"The base image {base.reference} cannot be pulled, since no registry answers the "
-                f"engine: {silence}. Let it reach one (a proxy or mirror of the engine, or the "
-                "prefix `registry` in imgbuild.local.yaml), or let `imgbuild doctor --write` make "
-                f"the image from {image.os.distribution.capitalize()}'s archive."
+                f"The base image {base.reference} cannot be pulled because no registry answers the "
+                f"engine: {silence}. Configure a proxy or mirror in the engine, set `registry` in "
+                "imgbuild.local.yaml, or run `imgbuild doctor --write` to make the image from "
+                f"{image.os.distribution.capitalize()}'s archive."
             )
 
 
 def load_base(base: Base, engine: Engine) -> None:
-    """Give the engine a base image that is a layout, unless it has it under its name."""
+    """Load a base image from its OCI layout, unless the engine already has it under its name."""
     if base.layout is None:
         return
-    stored = engine.inspect(base.reference)  # any image can have that name
+    stored = engine.inspect(base.reference)  # another image can have this name
     if stored and stored.id in base.engine_ids:
         return
     require_whole(base)
@@ -91,7 +93,10 @@ def load_base(base: Base, engine: Engine) -> None:
 
 
 def require_whole(base: Base) -> None:
-    """Read all of a layout, and raise unless each digest is right."""
+    """Read a whole layout, and raise if a digest is wrong.
+
+    InputError: the layout is damaged. MachineError: a base that imgbuild made is damaged.
+    """
     if base.layout is None:
         return
     try:
@@ -103,14 +108,14 @@ def require_whole(base: Base) -> None:
 
 
 def _is_made_in_place(image: Image, settings: Settings) -> bool:
-    """Return whether the image's base may be made here if no registry gives the matrix's."""
+    """Return whether imgbuild may make the image's base if no registry provides it."""
     return image.os.distribution in MADE_IN_PLACE and image.os_name not in settings.base
 
 
 def _pull(reference: str, os_name: str, engine: Engine, log: Callable[[str], None]) -> str:
-    """Let the engine have the image; return why no registry answers, or nothing.
+    """Pull the image into the engine; return why no registry answers, or an empty text.
 
-    CheckFailedError: a registry answers and does not give it.
+    CheckFailedError: a registry answers but does not provide the image.
     """
     if engine.inspect(reference):
         return ""
@@ -120,15 +125,15 @@ def _pull(reference: str, os_name: str, engine: Engine, log: Callable[[str], Non
     except EngineUnusableError:
         raise
     except ImgbuildError as error:
-        # The engine's own words, without what it was asked.
+        # Keep the engine's own words, without the request.
         said = str(error).removesuffix(DOCTOR).partition(": ")[2].strip(" .")
         fault = find_fault([said])
         if fault and fault.kind in _NO_ANSWER:
             return said
         raise CheckFailedError(
-            f"The registry does not give the base image {reference}: {said}. If it wants a login, "
-            "use `docker login`; if it is a mirror (settings: registry), it must have this digest. "
-            f"`base: {{{os_name}: {{from: bootstrap}}}}` in imgbuild.local.yaml and `imgbuild "
-            "doctor --write` make the image here."
+            f"The registry does not provide the base image {reference}: {said}. If it requires a "
+            "login, use `docker login`. A mirror (settings: registry) must have this digest. To "
+            f"make the image on this machine, set `base: {{{os_name}: {{from: bootstrap}}}}` in "
+            "imgbuild.local.yaml and run `imgbuild doctor --write`."
         ) from error
     return ""

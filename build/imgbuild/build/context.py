@@ -1,4 +1,4 @@
-"""Open what a build, test or push needs: settings, engine, inputs, and where results go."""
+"""Open the context of a build, test or push: settings, engine, inputs and result folders."""
 
 import re
 import threading
@@ -41,12 +41,14 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """The options of a build, as the command line has them.
+    """The options of a build on the command line.
 
-    ``refresh_base`` makes base images again. ``offline`` is a folder of ``imgbuild fetch``.
-    ``step_seconds`` is how long a step may run (0: no limit), in place of what the settings say.
-    ``jobs`` images are tested at once. ``builders`` are in place of ``engine.builder`` in the
-    settings. ``buildkit_cache`` is a repository for BuildKit's own cache.
+    - ``jobs``: number of images tested in parallel
+    - ``refresh_base``: make base images again
+    - ``offline``: a folder written by ``imgbuild fetch``
+    - ``step_seconds``: time limit of a step (0: no limit), overrides the settings
+    - ``builders``: override ``engine.builder`` in the settings
+    - ``buildkit_cache``: a repository for BuildKit's layer cache
     """
 
     test: bool = True
@@ -64,9 +66,9 @@ class BuildOptions:
 class BuildContext:
     """The settings, engine and inputs that all steps of one command share; slow parts load lazily.
 
-    ``images`` have the repository that their builds here are tagged for. ``stored`` are the
-    engine's images with an input digest when the context was opened. ``listings`` are those of
-    ``--offline``, by image.
+    ``images`` have the repository used for their tags. ``stored`` are the engine's images that had
+    an input digest when the context was opened. ``listings`` maps images to the listings of
+    ``--offline``.
     """
 
     project: Project
@@ -106,14 +108,14 @@ class BuildContext:
 
     @cached_property
     def buildx(self) -> "Buildx":
-        """The program, with the engine's own builder."""
+        """Buildx with the engine's own builder."""
         from imgbuild.engine.discovery import find_buildx  # noqa: PLC0415
 
         return find_buildx(self.settings.engine, self.engine.host, self.options.step_seconds)
 
     @cached_property
     def builders(self) -> "tuple[Buildx, ...]":
-        """The program with each builder that images are built by."""
+        """Buildx with each builder that builds images."""
         from imgbuild.engine.discovery import with_builder  # noqa: PLC0415
 
         names = dict.fromkeys(self.settings.engine.builders)
@@ -127,8 +129,8 @@ class BuildContext:
 
     @cached_property
     def revision(self) -> str | None:
-        """The commit of the family, with ``-dirty`` if files differ; None outside git."""
-        if self.project.is_installed:  # not the commit of a repository that a .venv is in
+        """The commit of the checkout, with ``-dirty`` if files differ; None outside git."""
+        if self.project.is_installed:  # the .venv may be inside another repository
             return (self.project.root / REVISION).read_text(encoding="utf-8") or None
         git = ["git", "-C", str(self.project.root)]
         head = run([*git, "rev-parse", "HEAD"], timeout=10)
@@ -143,29 +145,29 @@ class BuildContext:
         return {image.name: input_digest(image, self.inputs, reader) for image in self.images}
 
     def plan(self, *, test: bool) -> tuple[PlanItem, ...]:
-        """Return what has to be done for each image: its digest against what the engine has.
+        """Compare the digest of each image with the engine's images; return the remaining work.
 
-        InputError: a Dockerfile or lock is missing or not the current one.
+        InputError: a Dockerfile or lock is missing or out of date.
         """
         digests = [(image, self.digests[image.name]) for image in self.images]
         return make_plan(digests, self.stored, self.passed, self.store.is_own, test=test)
 
     def planned(self, image: Image, stored: Sequence[StoredImage]) -> PlanItem:
-        """Return what has to be done for one image, of which the engine has ``stored``."""
+        """Return the remaining work for one image; ``stored`` are its versions in the engine."""
         digests, test = [(image, self.digests[image.name])], self.options.test
         return make_plan(digests, stored, self.passed, self.store.is_own, test=test)[0]
 
     def need_own(self, image: Image) -> StoredImage:
-        """Return the engine's image of the matrix, which this machine has built or pulled.
+        """Return the engine's copy of an image that this machine built or pulled.
 
-        InputError: the engine has none, or anybody's.
+        InputError: the engine does not have the image, or there is no record of its origin.
         """
         stored = self.engine.need(image.tags[0], build_hint(image))
         self.store.require_own(stored.id, image)
         return stored
 
     def expected(self, image: Image) -> dict[str, Any]:
-        """Return what an image must be that is built here."""
+        """Return the properties that the suites expect of an image from this build."""
         standin = self.settings.standin
         return expectation(image, self.project, standin.versions if standin else None)
 
@@ -185,10 +187,10 @@ class BuildContext:
         return gpu_fingerprint(self.engine)
 
     def passed(self, image: Image, image_id: str) -> bool | None:
-        """Return whether an image id passed the suites of its image; None if that is not known."""
+        """Return whether an image id passed the suites of its image; None if this is unknown."""
         keys = self.suite_keys[image.name]
         verdict = self.store.verdict(image_id, keys)
-        # Engine and driver are asked for GPUs only where the answer matters.
+        # Query engine and driver for GPUs only if it changes the verdict.
         if verdict is not self.store.verdict(image_id, keys, gpus=""):
             verdict = self.store.verdict(image_id, keys, gpus=self.gpus)
         return {Outcome.PASSED: True, Outcome.FAILED: False}.get(verdict)
@@ -203,10 +205,9 @@ def open_context(
     *,
     lock: bool = False,
 ) -> Iterator[BuildContext]:
-    """Give the context of a command, and close the engine's connections afterwards.
+    """Open the context of a command, and close the engine's connections afterwards.
 
-    With ``lock``, what the engine has of these images is asked, and stays, while no other imgbuild
-    works on them.
+    With ``lock``, no other imgbuild can work on these images until the context is closed.
 
     InputError: the settings are wrong.
     MachineError: there is no engine, a base image cannot be made, or another imgbuild works on one
@@ -233,7 +234,7 @@ def open_context(
             names = [image.name for image in images]
             stack.enter_context(image_locks(names, host, state_dir() / "locks"))
         engine = stack.enter_context(closing(Engine(host)))
-        # First, since no input need be made for an engine that does not answer.
+        # List the images first: without an engine, preparing the inputs is wasted work.
         stored = tuple(engine.images(INPUT_DIGEST))
         if options.refresh_base:
             from imgbuild.build.bases import make_bases  # noqa: PLC0415 - rarely needed
@@ -260,13 +261,13 @@ def open_context(
 
 @contextmanager
 def image_locks(names: Iterable[str], host: str | None, folder: Path) -> Iterator[None]:
-    """Hold the locks of the named images on one engine: a second build would race for their tags.
+    """Lock the named images on one engine, so that no second build races for their tags.
 
-    MachineError: another imgbuild works on one of them; its process id is given.
+    MachineError: another imgbuild works on one of them; the message has its process id.
     """
     engine = re.sub(r"[^A-Za-z0-9]+", "-", host or "default").strip("-")
     with ExitStack() as stack:
-        # In one order everywhere, so that two builds of several images cannot block each other.
+        # Always lock in the same order, so that two builds cannot deadlock.
         for name in sorted(names):
             lock = folder / f"{engine}-{name}.lock"
             stack.enter_context(hold_lock(lock, partial(_refuse, name, lock)))
@@ -276,5 +277,5 @@ def image_locks(names: Iterable[str], host: str | None, folder: Path) -> Iterato
 def _refuse(name: str, lock: Path) -> NoReturn:
     raise MachineError(
         f"{name} is being built, tested or pushed by another imgbuild (process {lock_owner(lock)}) "
-        "on this engine. Wait until it ends, or stop it; nothing was started here."
+        "on this engine. Wait until it ends, or stop it. This command started nothing."
     )

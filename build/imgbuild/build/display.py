@@ -1,4 +1,4 @@
-"""Show how far images are: a live table on a terminal, else plain lines."""
+"""Show the progress of images, as a live table on a terminal and as plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     from imgbuild.engine.steps import Step
 
-#: Seconds between two pictures of the table.
+#: Seconds between two updates of the table.
 BEAT_SECONDS = 0.25
-#: If there are several images, only longer steps get a line, in seconds.
+#: With several images, only steps that take at least this many seconds get a line.
 LONG_SECONDS = 10.0
-#: Seconds without a line after which a line sums up all images.
+#: Seconds without output before a line summarizes all images.
 QUIET_SECONDS = 60.0
 STEP_WIDTH, BAR_WIDTH = 72, 25
-#: The colour of a state; what is at work is cyan.
+#: The colour of each state; all other states are cyan.
 _STYLES = {
     Phase.WAITING: "dim",
     Outcome.UP_TO_DATE: "dim",
@@ -41,7 +41,7 @@ _STYLES = {
     Outcome.TIMED_OUT: "yellow",
     Outcome.CANCELLED: "yellow",
 }
-#: The order of images if not all fit: those that need attention, then those at work.
+#: The order of images if the table does not fit: problems first, then running work.
 _URGENCY = (
     Outcome.FAILED,
     Outcome.TIMED_OUT,
@@ -57,9 +57,10 @@ _HERE_DOCUMENT = re.compile(r"\s*<<'?\w+'?(?: \(.*\))?$")
 
 @dataclass
 class ImageLine:
-    """One image of the table. ``steps`` are those that run, by number.
+    """One image in the table.
 
-    Its clock runs from ``since``, when the work on it began, to ``until``.
+    ``steps`` maps numbers to running steps. The clock runs from ``since``, the start of the work,
+    to ``until``.
     """
 
     image: str
@@ -71,12 +72,12 @@ class ImageLine:
 
     @property
     def has_work(self) -> bool:
-        """Whether there is, or was, anything to do for the image."""
+        """Whether the image needs, or needed, any work."""
         return self.state is not Outcome.UP_TO_DATE or self.since is not None
 
     @property
     def step(self) -> Step | None:
-        """The step that runs for longest; BuildKit runs several side by side."""
+        """The step that has run longest; BuildKit runs several in parallel."""
         return next(iter(self.steps.values()), None)
 
     @property
@@ -84,7 +85,7 @@ class ImageLine:
         return shorten(self.step.name) if self.step else self.text
 
     def clock(self, now: float) -> str:
-        """Return how long the image has been, or was, worked on; empty before that."""
+        """Return the elapsed time of the work on the image; empty before it begins."""
         if self.since is None:
             return ""
         return clock_time((now if self.until is None else self.until) - self.since)
@@ -104,7 +105,7 @@ class BuildDisplay:
         self._started = self._latest = clock()
         self._lines = {image: ImageLine(image) for image in images}
         self._live: Live | None = None
-        self._lock = threading.RLock()  # images are worked on side by side, and a thread draws
+        self._lock = threading.RLock()  # threads that build images and draw share the state
         self._over = threading.Event()
         self._beats: threading.Thread | None = None
 
@@ -125,7 +126,7 @@ class BuildDisplay:
             line, now = self._lines[event.image], self._clock()
             changed = line.state is not event.state
             has_ended = isinstance(event.state, Outcome)
-            # Setting a tag later takes no time.
+            # Ignore the time of setting a tag after the end.
             if not (has_ended and isinstance(line.state, Outcome)):
                 line.until = now if has_ended else None
             line.state, line.text, line.steps = event.state, event.text, {}
@@ -142,7 +143,7 @@ class BuildDisplay:
         """Show a step that begins or ends; may be called from any thread."""
         with self._lock:
             line = self._lines.get(image)
-            if line is None:  # a stage that is built for something else
+            if line is None:  # the stage belongs to no image of this build
                 return
             self._start()
             line.since = self._clock() if line.since is None else line.since
@@ -155,7 +156,7 @@ class BuildDisplay:
                 self._write(line, words.get(step.state, step.state), shorten(step.name))
 
     def beat(self) -> None:
-        """Draw the table anew, or write about all images if that is due."""
+        """Redraw the table, or print a summary line if one is due."""
         with self._lock:
             now = self._clock()
             if self._live:
@@ -165,9 +166,10 @@ class BuildDisplay:
                 self._print(self._describe_state())
 
     def picture(self, height: int) -> Group:
-        """Return a line for each image, as far as ``height`` allows; of many, one that sums up.
+        """Return one line per image with state, elapsed time and step, then a summary line.
 
-        Each line has the state, the elapsed time and the step.
+        Only the most urgent images are shown if ``height`` is too small. A single image has no
+        summary line.
         """
         from rich.console import Group  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
@@ -206,10 +208,10 @@ class BuildDisplay:
         return len(self._lines_with_work) == 1
 
     def _start(self) -> None:
-        """Begin to draw or to write, with the first event that is shown."""
+        """Start the output at the first event that is shown."""
         if self._beats:
             return
-        # On CI a live table is of no use even on a terminal.
+        # On CI, a live table is useless even on a terminal.
         on_ci = os.environ.get("CI", "").lower() not in {"", "0", "false"}
         if self._stream.isatty() and not on_ci:
             from rich.console import Console  # noqa: PLC0415  # rich is slow to import
@@ -253,9 +255,9 @@ class BuildDisplay:
 
 
 def shorten(step: str, width: int = STEP_WIDTH) -> str:
-    """Return a step for people: ``[horovod 3/4] RUN make …`` as ``horovod 3/4 RUN make …``.
+    """Return a readable step: ``[horovod 3/4] RUN make …`` becomes ``horovod 3/4 RUN make …``.
 
-    Options and here-documents are left out: they say how a step runs, not what it does.
+    Options and here-documents are removed, because they do not say what the step does.
     """
     bare = step.replace("[", "", 1).replace("]", "", 1) if step.startswith("[") else step
     bare = printable(_HERE_DOCUMENT.sub("", _OPTIONS.sub(r"\1", bare)))

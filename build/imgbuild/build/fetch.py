@@ -1,4 +1,4 @@
-"""Fetch everything that images are built from into one folder."""
+"""Fetch all inputs of images into one folder."""
 
 import shutil
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ _APT_PLAN = "imgbuild-apt"
 def find_listing(
     image: Image, project: Project, settings: Settings, folder: Path
 ) -> fetched.Listing | None:
-    """Return the image's listing if it was made for the inputs of now and can be completed."""
+    """Return the image's listing if it fits the current inputs and can be completed."""
     listing = fetched.read_listing(folder, image.name)
     request = fetched.fetch_request(image, project, settings)
     if listing is None or listing.request != request:
@@ -43,9 +43,9 @@ def find_listing(
 def plan_listing(
     image: Image, sites: Sites, folder: Path, context: BuildContext
 ) -> fetched.Listing:
-    """Return the list of the image's inputs, and write it: what is interrupted goes on from there.
+    """List the image's inputs, and write the list so that an interrupted fetch can resume.
 
-    CheckFailedError: an upstream has something else than what is pinned.
+    CheckFailedError: an upstream's file differs from the pinned one.
     MachineError: an upstream or the engine cannot be reached.
     """
     inputs, project = context.inputs, context.project
@@ -78,10 +78,10 @@ def _copy_layout(layout: Path, reference: str, parent: Path) -> Path:
 
 
 def _plan_apt_items(image: Image, store: Path, context: BuildContext) -> Iterable[Source]:
-    """Return every package that the image installs, and the lists, which are stored already.
+    """Return all apt packages that the image installs, and the package lists.
 
-    Each plan is made by apt itself, in the build stage where the packages would be installed, from
-    the archive's signed lists.
+    apt plans each installation from the archive's signed lists, in the build stage that would
+    install the packages. The lists are already in the store.
     """
     stages = fetched.install_stages(image, context.project, context.settings)
     with work_folder("apt") as folder:
@@ -100,7 +100,7 @@ def _plan_apt_items(image: Image, store: Path, context: BuildContext) -> Iterabl
 def fetch_files(
     listings: Sequence[fetched.Listing], sites: Sites, folder: Path, progress: "Progress"
 ) -> tuple[list[fetched.Listing], int]:
-    """Fetch what the folder lacks; return the listings with all sizes, and how many files came."""
+    """Fetch the missing files; return the listings with all sizes, and the number of new files."""
     store = ContentStore(folder)
     missing: dict[str, Source] = {}
     for listing in listings:

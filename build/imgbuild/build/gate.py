@@ -1,4 +1,4 @@
-"""The gate: images within their budget whose suites passed get their tags, and no others."""
+"""Tag only images that are within their size budget and passed their suites."""
 
 import time
 from collections.abc import Iterable
@@ -23,25 +23,26 @@ from imgbuild.suites.runner import TestSession
 from imgbuild.suites.session import report_on
 from imgbuild.suites.store import ReportStore
 
-#: The stage that holds nothing but ``/libcuda.so.1``.
+#: The stage that contains only ``/libcuda.so.1``.
 STUB = "driver-stub"
-#: How much larger an image may be than its budget, since packages of archives grow.
+#: How far an image may exceed its budget, because packages in archives grow.
 TOLERANCE_PERCENT = 5
-#: How much more a containerd store measures, which counts blocks on disk instead of bytes.
+#: Additional tolerance for a containerd store, which counts blocks on disk instead of bytes.
 #: Measured 2026-11-22 with the images tf-1.10-cpu-debian (10.0 %) and tf-2.2-cpu-debian (8.2 %).
 BLOCKS_PERCENT = 11
 
 
 def image_size(history: Iterable[Layer]) -> int:
-    """Return the bytes of all layers, unpacked: what the two image stores agree upon best.
+    """Return the total size of the unpacked layers in bytes.
 
-    The size that an image itself has includes the packed layers in a containerd store.
+    Docker's two image stores agree best on this number. In a containerd store, the size of an image
+    also includes the packed layers.
     """
     return sum(entry.size for entry in history)
 
 
 def budget_problem(size: int, budget: int | None, engine: Engine) -> str | None:
-    """Return why an image of ``size`` bytes is too large; None if it is not, or has no budget."""
+    """Return why ``size``, in bytes, exceeds the budget; None if it does not, or without budget."""
     if budget is None:
         return None
     allowed = TOLERANCE_PERCENT + (BLOCKS_PERCENT if engine.version().containerd_store else 0)
@@ -50,15 +51,15 @@ def budget_problem(size: int, budget: int | None, engine: Engine) -> str | None:
     more = (size - budget) * 100 / budget
     return (
         f"it has {size / 1e6:.0f} MB, {more:.1f} % more than its budget of {budget / 1e6:.0f} MB; "
-        f"{allowed} % is allowed. `imgbuild size` shows its layers; if that size is right, raise "
-        "the budget in its row of matrix.yaml"
+        f"{allowed} % is allowed. `imgbuild size` shows its layers. If this size is right, raise "
+        "the budget in matrix.yaml"
     )
 
 
 def suite_target(
     image: Image, image_id: str, context: BuildContext, reference: str | None = None
 ) -> TestTarget:
-    """Return an image of the matrix as what is tested, under ``reference`` or its own tag."""
+    """Return the test target of an image; ``reference`` is its own tag by default."""
     return TestTarget(
         name=image.name,
         image_id=image_id,
@@ -70,18 +71,19 @@ def suite_target(
 
 
 def export_stub(image: Image, image_id: str, context: BuildContext, folder: Path) -> None:
-    """Write the stub of the driver's library into ``folder``, from the image's build cache.
+    """Write the stub of the driver's library from the image's build cache into ``folder``.
 
     CheckFailedError: the image was not built from this checkout, or the stage fails.
     """
     stored = context.engine.inspect(image_id)
     if stored is None or stored.labels.get(INPUT_DIGEST) != context.digests[image.name].total:
         raise CheckFailedError(f"{image_id} was not built from this checkout")
-    # The same folders as in the image's build: its stages then come from the cache.
+    # With the same folders as in the image's build, BuildKit finds the stages in its cache.
     downloads, failed = fetch_downloads([image], context)
     for error in failed.values():
         raise error
-    load_base(context.inputs.bases[image.os_name], context.engine)  # or BuildKit looks for it
+    # Without the base in the engine, BuildKit would look for it in a registry.
+    load_base(context.inputs.bases[image.os_name], context.engine)
     buildx = context.builders[0]
     target = stage_target(
         image,
@@ -95,9 +97,9 @@ def export_stub(image: Image, image_id: str, context: BuildContext, folder: Path
 
 
 def test_and_tag(built: BuildResult, context: BuildContext, session: TestSession) -> BuildResult:
-    """Test the image if that is to be done, and tag it if it passed.
+    """Test the image if the plan says so, and tag it if it passed.
 
-    An image that is larger than its budget is not tested, and gets no tag.
+    An image that exceeds its budget is neither tested nor tagged.
     """
     item, image_id = built.item, built.image_id or ""
     engine = context.engine
@@ -121,9 +123,9 @@ def test_and_tag(built: BuildResult, context: BuildContext, session: TestSession
 
 
 def _tag(item: PlanItem, image_id: str, engine: Engine, store: ReportStore) -> None:
-    """Tag the image, then remove its own predecessors that have no tag any more.
+    """Tag the image, then remove untagged older images that this machine built.
 
-    Another image may wait for the suites of somebody who shares the engine.
+    Images of other users of the engine stay, because their suites may still be running.
     """
     for reference in item.image.tags:
         engine.tag(image_id, reference)

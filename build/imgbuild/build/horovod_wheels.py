@@ -1,4 +1,4 @@
-"""Horovod wheels: compiled once per key, kept in the user's cache, mounted into later builds."""
+"""Compile each Horovod wheel once, cache it for the user, and mount it into later builds."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from imgbuild.matrix.images import Image
 
 #: The stage whose only file is the wheel.
 STAGE = "horovod-wheel"
-#: Enough of a key to tell two wheels apart.
+#: Digits of a key that are enough to tell two wheels apart.
 KEY_DIGITS = 16
 #: Limit for the unpacked size of a wheel, in bytes. Horovod's, with code for every GPU, is far
 #: smaller.
@@ -28,20 +28,20 @@ UNPACKED_LIMIT = 1 << 28
 #: Limit for the file WHEEL, in bytes.
 _TEXT_LIMIT = 1 << 20
 _PIECE = 1 << 20
-#: Stages that the compiler's stage stands on or copies from, known by more than their instructions:
-#: the system by its release, the interpreter by its ABI, the packages by those that matter.
+#: Stages below the compiler's stage that the key does not include as instructions. The key has the
+#: release of the system, the minor version of Python and the relevant packages instead.
 _KNOWN_OTHERWISE = ("os", "python", "cpython", "cuda", "installer", "framework", *SUPPLIED)
-#: The packages, beside TensorFlow itself, that compile Horovod: its setup.py uses them.
+#: The packages that Horovod's setup.py uses, in addition to TensorFlow.
 BUILDERS = ("cffi", "numpy", "pip", "setuptools", "wheel")
 
 
 def wheel_key(image: Image, project: Project, inputs: BuildInputs) -> str | None:
-    """Return the sha256, in hexadecimal, over what decides the wheel; None if it compiles none.
+    """Return the key of the image's Horovod wheel, as hexadecimal sha256; None without Horovod.
 
-    Horovod's libraries are linked against one TensorFlow, one MPI and, in the gpu variant, one CUDA
-    and NCCL, by one compiler, for one Python. The key holds each of these and the instructions that
-    compile it, and nothing else: a newer Werkzeug, a refreshed base image or another suite compile
-    nothing.
+    Horovod's libraries are linked against one TensorFlow and one MPI; in the gpu variant also
+    against one CUDA and NCCL. They are compiled by one compiler for one Python. The key covers all
+    of these and the instructions that compile Horovod, and nothing else. A newer Werkzeug, a
+    refreshed base image or a changed suite therefore does not recompile it.
     """
     dockerfile = render_dockerfile(image, project.templates)
     if STAGE not in dockerfile.stages:
@@ -83,7 +83,10 @@ def wheel_key(image: Image, project: Project, inputs: BuildInputs) -> str | None
 
 
 def _own_instructions(stage: Stage) -> list[str]:
-    """Return what the stage does, but for copies of packages: those that matter are known."""
+    """Return the instructions of a stage without comments and without copies of packages.
+
+    The key lists the relevant packages separately.
+    """
     lines = stage.text.splitlines(keepends=True)
     code = ""
     for line in lines:
@@ -95,7 +98,7 @@ def _own_instructions(stage: Stage) -> list[str]:
 
 
 def _digest_files(path: Path) -> str:
-    """Return the sha256 over all files of a folder, or over one file."""
+    """Return the sha256 of a file, or of all files in a folder."""
     digest = hashlib.sha256()
     files = [path] if path.is_file() else sorted(path.rglob("*"))
     for file in files:
@@ -107,13 +110,13 @@ def _digest_files(path: Path) -> str:
 
 
 def find_wheel(key: str, cache: Path) -> Path | None:
-    """Return the cache's folder that holds only the wheel of ``key``, if it is there and whole."""
+    """Return the cache folder with the wheel of ``key``; None if it is missing or damaged."""
     folder = _wheel_folder(key, cache)
     return folder if _is_whole(folder) else None
 
 
 def keep_wheel(key: str, wheel: bytes, cache: Path) -> None:
-    """Keep a wheel that was compiled here, unless it is damaged."""
+    """Store a compiled wheel in the cache, unless it is damaged."""
     if name := wheel_file_name(wheel):
 
         def write(folder: Path) -> None:
@@ -127,7 +130,7 @@ def _wheel_folder(key: str, cache: Path) -> Path:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Return whether the folder holds exactly one file, and that is a whole wheel."""
+    """Return whether the folder contains exactly one file, an undamaged wheel."""
     if not folder.is_dir():
         return False
     files = [*folder.iterdir()]
@@ -138,7 +141,7 @@ def _is_whole(folder: Path) -> bool:
 
 
 def wheel_file_name(wheel: bytes) -> str | None:
-    """Return the file name of a wheel, by its metadata; None if it is damaged. Source: PEP 427."""
+    """Return the file name of a wheel from its metadata; None if it is damaged. Source: PEP 427."""
     try:
         with zipfile.ZipFile(BytesIO(wheel)) as archive:
             members = archive.infolist()
@@ -150,7 +153,7 @@ def wheel_file_name(wheel: bytes) -> str | None:
             tag = re.search(r"^Tag: (\S+)\s*$", text, re.MULTILINE)
             for member in members:
                 with open_member(archive, member) as stream:
-                    while stream.read(_PIECE):  # the end compares its checksum
+                    while stream.read(_PIECE):  # reading to the end verifies the checksum
                         pass
     except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error):
         return None

@@ -18,13 +18,16 @@ from imgbuild.suites.container import remove_leftovers
 def run_plan(
     planned: Sequence[PlanItem], source: PullSource | None, context: BuildContext
 ) -> Build:
-    """As `build_images`. MachineError: there is no buildx, or the disk has too little space."""
+    """Pull, build, test and tag the images of a plan.
+
+    MachineError: there is no buildx, or the disk has too little space.
+    """
     names = [item.image.name for item in planned]
     remove_leftovers(names, context.engine)
     items = pull_images(planned, source, context)
     to_build = [item for item in items if item.action is Action.BUILD]
     if to_build:
-        context.builders  # noqa: B018 - a missing one ends the build before anything is fetched
+        context.builders  # noqa: B018 - fail before anything is fetched if a builder is missing
         require_disk_space([item.image for item in to_build], context.engine)
     results: list[BuildResult] = []
 

@@ -1,4 +1,4 @@
-"""Before images are built: see that the disk has space, fetch downloads, provide base images."""
+"""Prepare a build: check the disk space, download files and provide base images."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ from imgbuild.inputs.download import prepare_downloads, show_progress
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.net.sites import Sites
 
-#: Folders by named context, by image.
+#: The folders of each image by named context.
 Downloads = dict[str, Mapping[str, Path]]
-#: Why images cannot be built, by image.
+#: The error of each image that cannot be built.
 Failures = dict[str, ImgbuildError]
 GIB = 1 << 30
-#: With less than this free, a failure may well come from the full disk.
+#: With less free space than this, in bytes, a full disk probably caused the failure.
 SCARCE = 256 << 20
 _FREE_SOME = (
     "Free space, for example with `imgbuild clean`, `docker image prune` and `docker builder prune`"
@@ -31,7 +31,7 @@ _FREE_SOME = (
 
 
 def require_disk_space(images: Sequence[Image], engine: Engine) -> None:
-    """Raise unless the engine's data folder has space for the images, as far as it can be seen."""
+    """Raise MachineError if the engine's data folder on this machine has too little space."""
     folder, free = _find_data_folder(engine)
     needed = needed_bytes(images)
     if free is not None and free < needed:
@@ -49,12 +49,12 @@ def _find_data_folder(engine: Engine) -> tuple[Path, int | None]:
 
 
 def needed_bytes(images: Sequence[Image] = ()) -> int:
-    """Return how many bytes must be free to build the images; without any, for one image.
+    """Return the free bytes needed to build the images; no images means one image.
 
-    The first of a system and variant needs 2 GiB: an image is about 1 GB, its stages as much again.
-    Another adds half a GiB (measured: 29 images and their build cache took 12.3 GB). 6 GiB do for
-    any number, since most steps of a large build are usually cached and each tagged image takes the
-    place of its predecessor. 2 GiB more are for the engine itself.
+    The first image of a system and variant needs 2 GiB: about 1 GB for the image and the same for
+    its stages. Each further image adds 0.5 GiB (measured: 29 images and their build cache took
+    12.3 GB). 6 GiB are enough for any number: most steps of a large build are usually cached, and a
+    tagged image replaces its predecessor. The engine itself needs 2 GiB more.
     """
     first = len({(image.os_name, image.variant) for image in images}) or 1
     others = max(len(images) - first, 0)
@@ -62,30 +62,31 @@ def needed_bytes(images: Sequence[Image] = ()) -> int:
 
 
 def full_disk(engine: Engine) -> str:
-    """Return the message that the engine's disk is full, or nothing.
+    """Return a message if the engine's disk is full, or an empty text.
 
-    Programs report it in many ways ("I/O error", a container that does not start), the disk in one.
+    Programs report a full disk in many ways ("I/O error", a container that does not start), so
+    check the disk itself.
     """
     try:
         folder, free = _find_data_folder(engine)
-    except MachineError:  # the engine was lost, which is reported already
+    except MachineError:  # the lost engine is already reported
         return ""
     if free is None or free >= SCARCE:
         return ""
     return (
         f"The engine's disk is full: {free / (1 << 20):.0f} MB are free in {folder}. {_FREE_SOME}, "
-        "and build again: finished steps are kept."
+        "then build again. Finished steps are kept."
     )
 
 
 def prepare(images: Sequence[Image], context: BuildContext) -> tuple[Downloads, Failures]:
-    """Give the engine the images' bases, then fetch the downloads that their Dockerfiles mount."""
+    """Provide the base images to the engine, then fetch the downloads that Dockerfiles mount."""
     failed: Failures = {}
     in_engine = any(buildx.builder is None for buildx in context.builders)
     for image in {image.os_name: image for image in images}.values():
         base = context.inputs.bases[image.os_name]
         try:
-            if base.layout and not in_engine:  # another builder reads it as it is
+            if base.layout and not in_engine:  # other builders read the layout directly
                 require_whole(base)
             else:
                 provide_base(image, context.settings, base, context.engine, context.log)
@@ -100,10 +101,10 @@ def prepare(images: Sequence[Image], context: BuildContext) -> tuple[Downloads, 
 
 
 def fetch_downloads(images: Sequence[Image], context: BuildContext) -> tuple[Downloads, Failures]:
-    """Return the folders of each image by named context, and why some images have none.
+    """Fetch the downloads of images; return the folders by image, and the errors by image.
 
-    Without ``keep_going`` the first failure ends it. A file that failed is not tried again: a
-    silent site costs minutes, and images share files.
+    Without ``keep_going``, stop at the first failure. A failed file is not tried again for another
+    image, because a site that does not answer costs minutes.
     """
     folders: Downloads = {}
     failed: Failures = {}
@@ -138,21 +139,21 @@ def fetch_downloads(images: Sequence[Image], context: BuildContext) -> tuple[Dow
 
 
 def _with_prefix(error: ImgbuildError, file: Source, image: Image) -> ImgbuildError:
-    """Return a file's error; of a source of CPython out of reach with the way to do without it."""
+    """Add a hint to the error if CPython's source cannot be reached; return other errors as is."""
     python = image.python
     source = python.origin == "source" and image.matrix.sources[python.source].url
     if file.url != source or not isinstance(error, MachineError):
         return error
-    have = f"If this machine has CPython {image.version_of('python')}, as of pyenv, "
+    have = f"If this machine has CPython {image.version_of('python')}, for example from pyenv, "
     return MachineError(f"{error} {have}`imgbuild doctor --write {image.name}` finds it.")
 
 
 def provide_archive_base(name: str, system: str, context: BuildContext) -> Base:
-    """Return the base image of the family that asks the archive of a system, such as debian-12.
+    """Provide the base image of a system, for example debian-12, to query the system's archive.
 
-    The engine then has it, or can pull it by its digest. ``name`` is the image it is for.
+    Afterwards the engine has it, or can pull it by digest. ``name`` is the image that needs it.
 
-    InputError: the matrix does not have this system. Otherwise as `provide_base`.
+    InputError: matrix.yaml does not have this system. Other errors are those of `provide_base`.
     """
     images = {image.os_name: image for image in all_images(context.images[0].matrix)}
     if system not in images:

@@ -27,10 +27,10 @@ T = TypeVar("T")
 
 @dataclass
 class PullSource:
-    """The repository of ``--pull``. The engine pulls, with its own logins, mirrors and TLS.
+    """The repository of ``--pull``. The engine pulls with its own logins, mirrors and TLS settings.
 
-    ``trust`` is whose signature images must have. Without it no results of suites are read: anybody
-    who can write to the repository could have made them.
+    If ``trust`` is set, images must have a trusted signature. Without it, results of suites are not
+    read, because anybody with write access to the repository could have made them.
     """
 
     client: RegistryClient
@@ -43,9 +43,9 @@ class PullSource:
         return self.client.name
 
     def read(self, fetch: Callable[[], T | None]) -> T | None:
-        """Return what ``fetch`` gives; None after the first error, which is reported.
+        """Call ``fetch`` and return its result.
 
-        A build continues without a repository that fails.
+        Log the first error and return None from then on: a build continues without the repository.
         """
         if self.failed:
             return None
@@ -57,11 +57,14 @@ class PullSource:
             return None
 
     def has_image(self, item: PlanItem) -> bool:
-        """Return whether there is an image with this input digest; nothing is pulled."""
+        """Return whether the repository has an image with this input digest, without pulling it."""
         return self.client.head(input_tag(item.digest.total)) is not None
 
     def pull(self, item: PlanItem, engine: Engine) -> StoredImage | None:
-        """Pull the image of a plan; its tag stays until `untag_pulled`, as it has no other yet."""
+        """Pull the image of a plan item.
+
+        The image keeps its input tag until `untag_pulled`, because it has no other tag yet.
+        """
         tag = input_tag(item.digest.total)
         manifest = self.client.manifest(tag)
         if manifest is None:
@@ -72,7 +75,7 @@ class PullSource:
                 self.trust.require_signature(f"{self.name}@{manifest.digest}")
                 self._read_provenances(self.trust, manifest, item)
         except CheckFailedError as error:
-            self.log(f"{item.image.name} is built here, since it is not verified: {error}")
+            self.log(f"Building {item.image.name}, because its signature is not verified: {error}")
             return None
         try:
             engine.pull(reference)
@@ -88,15 +91,15 @@ class PullSource:
         if image and manifest.is_image(image.id) and labels.items() <= image.labels.items():
             return image
         engine.untag(reference)
-        self.log(f"{reference} is not {item.image.name}, as its tag says; it is built here.")
+        self.log(f"Building {item.image.name}, because {reference} is another image.")
         return None
 
     def signed_results(
         self, item: PlanItem, image: StoredImage
     ) -> Mapping[str, SuiteResult] | None:
-        """Return the results of suites in the signed provenance of an image of the engine.
+        """Return the suite results in the signed provenance of an image in the engine.
 
-        None if nobody is trusted, or the image is not the published one.
+        None without trusted signers, or if the image is not the published one.
         """
         manifest = self.client.manifest(input_tag(item.digest.total)) if self.trust else None
         if self.trust is None or manifest is None or not manifest.is_image(image.id):
@@ -104,17 +107,18 @@ class PullSource:
         try:
             return read_results(attested_suites(self._read_provenances(self.trust, manifest, item)))
         except CheckFailedError as error:
-            self.log(f"{item.image.name} is tested here, since its results are not signed: {error}")
+            self.log(f"Testing {item.image.name}, because its results are not signed: {error}")
             return None
 
     def _read_provenances(
         self, trust: Trust, manifest: Manifest, item: PlanItem
     ) -> list[Mapping[str, Any]]:
-        """Return the provenances of an image that say that it is the one of a plan.
+        """Return the trusted provenances that name the image and inputs of a plan item.
 
-        An image that is built ``FROM`` it has the same labels, and may be signed by the same key.
+        Labels and signature are not enough: an image built ``FROM`` this one inherits the labels,
+        and may be signed with the same key.
 
-        CheckFailedError: there is none that is trusted.
+        CheckFailedError: there is no such provenance.
         """
         reference = f"{self.name}@{manifest.digest}"
         attested = trust.read_attestations(reference, "slsaprovenance1")
@@ -127,7 +131,7 @@ class PullSource:
 
 
 def _is_about(predicate: Mapping[str, Any], item: PlanItem) -> bool:
-    """Return whether a provenance is of the image of a plan, built from the same inputs."""
+    """Return whether a provenance names the image and the input digest of a plan item."""
     try:
         definition = predicate["buildDefinition"]
         name = definition["externalParameters"]["image"]
@@ -141,16 +145,16 @@ def _is_about(predicate: Mapping[str, Any], item: PlanItem) -> bool:
 def open_source(
     name: str | None, settings: Settings, log: Callable[[str], None]
 ) -> Iterator[PullSource]:
-    """Give the repository to pull from; without a name, that of the settings.
+    """Open the repository to pull from; the default is the one in the settings.
 
-    InputError: it is not the name of a repository, or the settings name none.
+    InputError: the name is not a repository, or there is no name and the settings have none.
     """
     with closing(connect(name, settings, log, "--from")) as client:
         yield PullSource(client, log, read_trust(settings))
 
 
 def predict_pull(item: PlanItem, source: PullSource) -> PlanItem:
-    """Return a plan item; if it is to be built, its reason says who has it. Nothing is fetched."""
+    """Add to a plan item's reason if it would be pulled instead of built; fetch nothing."""
     if item.action is Action.BUILD and source.read(lambda: source.has_image(item)):
         return replace(item, reason=f"{item.reason}; would be pulled from {source.name}")
     return item
@@ -159,9 +163,9 @@ def predict_pull(item: PlanItem, source: PullSource) -> PlanItem:
 def pull_images(
     items: Sequence[PlanItem], source: PullSource | None, context: BuildContext
 ) -> tuple[PlanItem, ...]:
-    """Pull what the repository has of the images to build; return what is left to do.
+    """Pull the images that need a build from the repository; return the remaining work.
 
-    Their signed results are used, also for images that the engine has already.
+    Use their signed suite results, also for images that the engine already has.
     """
     if source is None:
         return tuple(items)
@@ -189,7 +193,7 @@ def _pull(item: PlanItem, source: PullSource, context: BuildContext) -> PlanItem
 
 
 def untag_pulled(items: Iterable[PlanItem], source: PullSource | None, engine: Engine) -> None:
-    """Take the input tags from images that have got others, also those of a killed build."""
+    """Remove the input tags of images that have other tags, also those of an interrupted build."""
     if source is None:
         return
     prefix = f"{source.name}:{INPUT_PREFIX}"
@@ -201,4 +205,4 @@ def untag_pulled(items: Iterable[PlanItem], source: PullSource | None, engine: E
             for tag in mine if len(mine) < len(tags) else ():
                 engine.untag(tag)
     except (ImgbuildError, OSError) as error:
-        source.log(f"A tag {prefix}… is left on the engine. {error}")
+        source.log(f"A tag {prefix}… could not be removed from the engine. {error}")

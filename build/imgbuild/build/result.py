@@ -1,4 +1,4 @@
-"""The results of a build: one for each image, and all together."""
+"""The results of a build, per image and as a whole."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +10,11 @@ from imgbuild.suites.results import Report
 
 
 def concerns_all(error: ImgbuildError) -> bool:
-    """Return whether no image can be built: the engine cannot be used, or its disk is full.
+    """Return whether the error prevents all builds: the engine is unusable, or its disk is full.
 
-    Another `MachineError`, such as an upstream that cannot be reached, may concern one image only.
+    Other errors of the machine, for example an unreachable upstream, may concern only one image.
     """
-    from imgbuild.engine.failure import BuildFailedError  # noqa: PLC0415 - only where one failed
+    from imgbuild.engine.failure import BuildFailedError  # noqa: PLC0415 - only after a failure
 
     if isinstance(error, BuildFailedError):
         return error.fault is not None and error.fault.stops_all
@@ -23,11 +23,11 @@ def concerns_all(error: ImgbuildError) -> bool:
 
 @dataclass(frozen=True)
 class BuildResult:
-    """One image after a build. Times are wall seconds, ``size`` is in bytes.
+    """The result of building one image. Times are in seconds, ``size`` is in bytes.
 
-    ``build_seconds`` is how long its build took, beside others; ``work_seconds`` is the sum of the
-    times of its steps. ``builder`` built it, unless that was the engine. Its build was
-    ``cancelled`` if another image's failure ended it.
+    ``build_seconds`` is the elapsed time of the build, which may have run in parallel with others.
+    ``work_seconds`` is the sum of the times of its steps. ``builder`` is None if the engine built
+    the image. ``cancelled`` means that the failure of another image ended the build.
     """
 
     item: PlanItem
@@ -61,13 +61,13 @@ class BuildResult:
         return "up to date" if self.item.action is Action.NOTHING else "done"
 
     def ends_build(self, *, keep_going: bool) -> bool:
-        """Return whether no further image begins after this result."""
+        """Return whether the build starts no more images after this result."""
         if self.error is None:
             return False
         return not keep_going or concerns_all(self.error)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``build --json`` prints."""
+        """Return the image's entry in the output of ``build --json``."""
         return {
             **self.item.as_json(),
             "image_id": self.image_id or self.item.image_id,
@@ -84,9 +84,10 @@ class BuildResult:
 
 @dataclass(frozen=True)
 class Build:
-    """The results of a build, in the order of the images; ``planned`` is how many there should be.
+    """The results of a build, in the order of the images.
 
-    ``stop`` is an error that ended the whole build, ``full_disk`` a message if the disk is full.
+    ``planned`` is the number of images in the plan. ``stop`` is an error that ended the whole
+    build. ``full_disk`` is a message if the disk is full.
     """
 
     results: tuple[BuildResult, ...]
@@ -95,14 +96,14 @@ class Build:
     full_disk: str = ""
 
     def failure(self) -> ImgbuildError | OSError | None:
-        """Return the error that the command ends with, if any.
+        """Return the error that ends the command; None if all images succeeded.
 
-        It is a `MachineError` if this machine is the cause of all failures, or its disk is full.
+        It is a `MachineError` if this machine caused all failures, or if its disk is full.
         """
         errors = {result.name: result.error for result in self.results if result.error}
         if not errors:
             return self.stop
-        # One paragraph a reason, with all images that it concerns.
+        # Write one paragraph per reason, with all images that have it.
         names: dict[str, list[str]] = {}
         for name, error in errors.items():
             names.setdefault(_cause(error), []).append(name)
@@ -117,8 +118,8 @@ class Build:
 
 
 def _cause(error: ImgbuildError) -> str:
-    """Return what errors of images have in common: the failing step, else the whole text."""
-    from imgbuild.engine.failure import BuildFailedError  # noqa: PLC0415 - only where one failed
+    """Return a key that groups errors with the same cause: the failing step, or the message."""
+    from imgbuild.engine.failure import BuildFailedError  # noqa: PLC0415 - only after a failure
 
     if isinstance(error, BuildFailedError):
         return f"{error.step} {error.cause}"

@@ -1,4 +1,4 @@
-"""``imgbuild build``: plan what is to be done, and do it."""
+"""``imgbuild build``: make a plan and run it."""
 
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,11 @@ if TYPE_CHECKING:
 def build_images(context: BuildContext, source: "PullSource | None" = None) -> Build:
     """Build, test and tag the images of a context that holds their locks.
 
-    Published images with the same inputs are pulled from ``source`` instead of built.
+    Published images with the same inputs are pulled from ``source`` instead of built. If the build
+    stops early, finished images are kept.
 
-    What is finished is kept also if the build stops.
-
-    InputError: a lock or a Dockerfile is not the current one.
-    MachineError: this machine cannot build, or a base image is still to be made.
+    InputError: a lock or a Dockerfile is out of date.
+    MachineError: this machine cannot build, or a base image is not made yet.
     """
     for os_name, base in context.inputs.bases.items():
         require_made(base, os_name)
@@ -26,7 +25,7 @@ def build_images(context: BuildContext, source: "PullSource | None" = None) -> B
     if not source and not any(item.has_work for item in items):
         done = (BuildResult(item, item.image_id, tagged=True) for item in items)
         return Build(tuple(done), len(items))
-    # Slow to import, and only a build with something to do needs it.
+    # This import is slow, and only a build with work needs it.
     from imgbuild.build.pipeline import run_plan  # noqa: PLC0415
 
     return run_plan(items, source, context)

@@ -1,4 +1,4 @@
-"""Measure images: bytes by layer with the step that made it, shared layers, budgets."""
+"""Measure images: size and build step of each layer, shared layers, budgets."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,15 +9,16 @@ from imgbuild.build.gate import budget_problem, image_size
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import Layer
 
-#: The instructions that always make a layer, be it an empty one.
+#: Instructions that always create a layer, even an empty one.
 _MAKE_LAYERS = ("RUN", "COPY", "ADD", "WORKDIR")
 
 
 @dataclass(frozen=True)
 class ImageSize:
-    """One image by its name in the matrix or its reference; ``layers`` are the lowest first.
+    """The size of one image, by its name in the matrix or its reference.
 
-    ``image_id`` is None if the engine has no such image; ``budget`` is in bytes.
+    ``layers`` begin with the lowest. ``image_id`` is None if the engine does not have the image.
+    ``budget`` is in bytes.
     """
 
     name: str
@@ -32,7 +33,7 @@ class ImageSize:
         return sum(layer.size for layer in self.layers)
 
     def as_json(self, shared: Counter[str]) -> dict[str, Any]:
-        """Return what ``size --json`` prints of it."""
+        """Return the image's entry in the output of ``size --json``."""
         named = {"name": self.name, "reference": self.reference, "budget": self.budget}
         if self.image_id is None:
             return {**named, "built": False}
@@ -42,7 +43,7 @@ class ImageSize:
 
 
 def measure(name: str, reference: str, engine: Engine, budget: int | None = None) -> ImageSize:
-    """Return the sizes of an image of the engine; without an id if the engine does not have it."""
+    """Measure an image in the engine; the result has no id if the engine does not have it."""
     stored = engine.inspect(reference)
     if stored is None:
         return ImageSize(name, reference, budget=budget)
@@ -53,10 +54,10 @@ def measure(name: str, reference: str, engine: Engine, budget: int | None = None
 
 
 def image_layers(history: Sequence[Layer], diff_ids: Sequence[str]) -> tuple[Layer, ...]:
-    """Return the layers of an image, the lowest first, from its history, the newest first.
+    """Return the layers of an image, lowest first, from its history, which has the newest first.
 
-    The engine does not say which steps made no layer: where their number does not fit, the layers
-    have no ``diff_id``.
+    The engine does not say which steps created no layer. If the numbers of layers and diff ids
+    differ, the layers get no ``diff_id``.
     """
     layers = tuple(
         step for step in reversed(history) if step.size or step.made_by.startswith(_MAKE_LAYERS)
@@ -68,7 +69,7 @@ def image_layers(history: Sequence[Layer], diff_ids: Sequence[str]) -> tuple[Lay
 
 
 def count_sharing(images: Sequence[ImageSize]) -> Counter[str]:
-    """Return in how many of the images each layer is, by its key."""
+    """Count the images that contain each layer, by layer key."""
     counts = Counter[str]()
     for image in _different(images):
         counts.update({layer.key for layer in image.layers})
@@ -76,10 +77,11 @@ def count_sharing(images: Sequence[ImageSize]) -> Counter[str]:
 
 
 def combined_size(images: Sequence[ImageSize]) -> dict[str, int]:
-    """Return the number of images and their bytes; an image that has several names counts once.
+    """Return the number of images and their size in bytes; several names of an image count once.
 
-    ``together`` counts every image whole; ``by_content`` each layer once, as a registry does;
-    ``by_chain`` a layer once over the same layers, as graph drivers (overlay2) do.
+    - ``together``: the sum of all image sizes
+    - ``by_content``: each layer counts once, as in a registry
+    - ``by_chain``: a layer counts once per chain of lower layers, as in graph drivers (overlay2)
     """
     different = _different(images)
     content: dict[str, int] = {}
@@ -98,7 +100,7 @@ def combined_size(images: Sequence[ImageSize]) -> dict[str, int]:
 
 
 def as_json(images: Sequence[ImageSize]) -> dict[str, Any]:
-    """Return what ``size --json`` prints; every number is in bytes."""
+    """Return the output of ``size --json``; all sizes are in bytes."""
     shared = count_sharing(images)
     listed = [image.as_json(shared) for image in images]
     return {"images": listed, "family": combined_size(images)}

@@ -1,10 +1,12 @@
-"""Read the metadata of packages, and keep it by their sha256.
+"""Read the metadata of packages, and cache it by their sha256.
 
-A wheel has its metadata. That of a source distribution is made in a container.
+Wheels include their metadata. For a source distribution, a container generates the metadata.
 
-What the Python of another image says is kept for that image alone: it can say anything.
+Metadata from the Python of an image outside the matrix is not trusted: it is cached for that image
+only.
 
-A package's code sees neither network nor secrets nor the user's files, and runs as a plain user.
+The code of a package has no access to the network, secrets or the user's files. It runs as an
+unprivileged user.
 """
 
 import json
@@ -55,17 +57,17 @@ from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.net.sites import Sites
 
-#: How long the code of a package may run, in seconds.
+#: Time limit for the code of a package, in seconds.
 SECONDS = 300
-#: Files of a source distribution, and bytes that they unpack to; TensorFlow's own has 30,000.
+#: Limits for a source distribution: number of files (TensorFlow has 30,000) and unpacked bytes.
 MOST_FILES, MOST_BYTES = 200_000, 4 << 30
-#: How often a package may ask for further build tools.
+#: How many times a package may request more build tools.
 ROUNDS = 3
-#: The Python of the family's images.
+#: Path of Python in the images of the matrix.
 _PYTHON = f"{PREFIX}/bin/python3"
-#: The errors of libraries for archives and texts that are damaged, or made to be.
+#: Errors that libraries raise for damaged or malicious archives and texts.
 _BROKEN = (*DAMAGED_ZIP, OSError, tarfile.TarError)
-#: Without a build backend a package is setuptools' (PEP 517).
+#: Build tools of a package that declares no build backend. Source: PEP 517.
 _LEGACY = ("setuptools", "wheel")
 _DOCKERFILE = """\
 FROM python AS metadata
@@ -94,10 +96,10 @@ class BuildSystem:
 
 @dataclass
 class MetadataReader:
-    """Reads metadata of source distributions; a context manager, for the engine's connection.
+    """Reads the metadata of packages; a context manager that closes the engine's connection.
 
-    ``image_id`` is an image of the engine whose Python is the target's. Without it, the Python is
-    that of the first image of the matrix that has the same.
+    ``image_id`` is an image in the engine that has the target's Python. Without it, the reader
+    uses the first image of the matrix with this Python.
     """
 
     project: Project
@@ -121,10 +123,10 @@ class MetadataReader:
         self._opened.close()
 
     def read(self, name: str, version: str, source: Source, target: Target) -> PackageMetadata:
-        """Return the metadata of a release, made in a container from its source if it is not known.
+        """Return the metadata of a release; if it is not cached, generate it in a container.
 
-        CheckFailedError: its code fails, or says what cannot be.
-        MachineError: the file cannot be had, or this machine has no engine.
+        CheckFailedError: the package's code fails, or its output is not valid metadata.
+        MachineError: the file cannot be downloaded, or this machine has no engine.
         """
         with self._alone:
             python = self.image_id.partition(":")[2] or f"py{target.minor}"
@@ -144,9 +146,9 @@ class MetadataReader:
             return metadata
 
     def requirements(self, lock: Lock, name: str, target: Target) -> dict[str, tuple[str, ...]]:
-        """Return what each package of a lock requires; ``name`` is the lock's.
+        """Return the requirements of each package in the lock called ``name``.
 
-        CheckFailedError: the index has no file of a package, or its metadata cannot be read.
+        CheckFailedError: the index has no file for a package, or its metadata cannot be read.
         MachineError: the index cannot be reached.
         """
         names: dict[str, str] = {}
@@ -164,7 +166,7 @@ class MetadataReader:
         return requirements
 
     def _read_wheel(self, file: Source, package: str, version: str) -> PackageMetadata:
-        """Return the metadata of a wheel: the index's own file of it (PEP 658), if it has one."""
+        """Return the metadata of a wheel, from the index's metadata file (PEP 658) if possible."""
         kept = cache_dir() / "wheel-metadata" / f"{file.sha256}.json"
         if known := _read_kept_metadata(kept):
             return known
@@ -177,14 +179,14 @@ class MetadataReader:
         return metadata
 
     def _fetch_index_metadata(self, url: str) -> str:
-        """Return the METADATA that an index offers beside a wheel; empty if it offers none."""
+        """Return the METADATA file that an index serves for a wheel, or an empty text."""
         if not url.startswith(("http://", "https://")):
             return ""
         answer = self.sites.get(f"{url}.metadata", limit=LARGEST_METADATA)
         return answer.body.decode("utf-8") if answer.status == 200 else ""
 
     def build_tools(self, name: str, version: str, source: Source, target: Target) -> list[Source]:
-        """Return the wheels that build a release from its source; raises as `read`."""
+        """Return the wheels needed to build a release from source; raises the errors of `read`."""
         metadata = self.read(name, version, source, target)
         with work_folder("tools") as folder:
             return self._fetch_tools(metadata.build_requires, target, folder, f"{name} {version}")
@@ -222,7 +224,10 @@ class MetadataReader:
         return store.path(file.sha256)
 
     def _context(self, target: Target, title: str) -> BuildContext:
-        """Return what containers are run with; MachineError names the package that needs one."""
+        """Return the context for running containers.
+
+        MachineError: no container can run; the message names the package that needs one.
+        """
         if known := self._contexts.get(target.minor):
             return known
         images = [image for image in all_images(self.matrix) if _has_python(image, target)]
@@ -247,9 +252,9 @@ class MetadataReader:
     def _fetch_tools(
         self, requires: Sequence[str], target: Target, folder: Path, title: str
     ) -> list[Source]:
-        """Return the wheels that build a package, in the versions of the build lock of its Python.
+        """Return the build tools of a package as wheels, with the versions of the build lock.
 
-        CheckFailedError: they do not fit the lock, or one of them has no wheel.
+        CheckFailedError: the tools conflict with the lock, or one of them has no wheel.
         """
         if not requires:
             return []
@@ -262,8 +267,8 @@ class MetadataReader:
 
         def refuse(name: str, version: str, _: Source, __: Target) -> PackageMetadata:
             raise CheckFailedError(
-                f"{title} is built by {name} {version}, which has no wheel for "
-                f"Python {target.minor}. Choose another version of it, or one that has a wheel."
+                f"{title} is built with {name} {version}, which has no wheel for "
+                f"Python {target.minor}. Choose another version of {title}, or one with a wheel."
             )
 
         options = ("--constraint=constraints.txt", "build.in")
@@ -288,7 +293,7 @@ class MetadataReader:
         context: BuildContext,
         folder: Path,
     ) -> Path:
-        """Return the folder with what the program in the container has made."""
+        """Run the metadata program in a container; return the folder with its output."""
         (sent := folder / "context").mkdir(parents=True)
         copyfile(archive, sent / "source")
         copyfile(metadata_program.__file__, sent / "program.py")
@@ -334,9 +339,9 @@ def _read_kept_metadata(path: Path) -> PackageMetadata | None:
 
 
 def _read_exported(folder: Path, name: str) -> str:
-    """Return a file that a container has exported, empty if there is none.
+    """Return the text of an exported file; empty if the file is missing.
 
-    ValueError: it is no file, or not a text of a limited size.
+    ValueError: it is not a regular file, not text, or too large.
     """
     path = folder / name
     if path.is_symlink() or not path.exists():
@@ -348,9 +353,11 @@ def _read_exported(folder: Path, name: str) -> str:
 
 
 def _read_more_requires(folder: Path, known: Iterable[str]) -> tuple[str, ...]:
-    """Return what a backend requires beside packages that are known; ValueError: that is nonsense.
+    """Return the additional packages that a backend requires.
 
-    The first requirement of a package decides which version there is.
+    A package in ``known`` is left out, because its first requirement decides the version.
+
+    ValueError: the backend's answer is not a list of requirements.
     """
     text = _read_exported(folder, "requires.json")
     requirements = TypeAdapter(list[str]).validate_json(text or "[]")
@@ -360,9 +367,9 @@ def _read_more_requires(folder: Path, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_build_system(archive: Path) -> BuildSystem:
-    """Return what a source distribution says of its build, without running or unpacking it.
+    """Read the build system of a source distribution without unpacking it or running its code.
 
-    ValueError: it is no archive, or its pyproject.toml is none.
+    ValueError: the file is not an archive, or its pyproject.toml is invalid.
     """
     try:
         text = _pyproject(archive)
@@ -384,18 +391,18 @@ def read_build_system(archive: Path) -> BuildSystem:
 
 
 def _pyproject(archive: Path) -> str | None:
-    """Return the text of the pyproject.toml in an archive's one folder, if there is one."""
+    """Return the text of pyproject.toml in the archive's top folder; None if it is missing."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
             for entry in zipped.infolist():
                 if _is_pyproject(entry.filename):
                     return read_member(zipped, entry, LARGEST_METADATA).decode("utf-8")
         return None
-    # Nothing but gzip is unpacked in pieces of a limited size (PEP 625 admits nothing else).
+    # Only gzip can be unpacked with a size limit, and PEP 625 allows no other compression.
     with tarfile.open(archive, "r|gz", tarinfo=LimitedMember) as tar:
         for number, member in enumerate(stream_members(tar)):
             if number > MOST_FILES or member.offset_data + member.size > MOST_BYTES:
-                raise ValueError("it unpacks to more than a package has")
+                raise ValueError("it is too large when unpacked")
             if _is_pyproject(member.name) and member.isfile():
                 if member.size > LARGEST_METADATA:
                     raise ValueError("its pyproject.toml is too large")

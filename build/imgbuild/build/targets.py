@@ -1,4 +1,4 @@
-"""Make the build targets of images."""
+"""Create the build targets of images."""
 
 import os
 from collections.abc import Mapping
@@ -27,9 +27,9 @@ from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import parts_label
 from imgbuild.plan.plan import PlanItem
 
-#: Stages whose name begins so hold Python packages and nothing of the system.
+#: Name prefix of the stages that hold only Python packages, no system files.
 PACKAGES = "packages"
-#: The stage in which they are installed.
+#: The stage that installs the Python packages.
 INSTALLER = "installer"
 
 
@@ -42,7 +42,7 @@ def image_target(  # noqa: PLR0913 - what is built, from what, and by whom
     *,
     in_engine: bool = True,
 ) -> BuildTarget:
-    """Return what is built for ``item``, an image without any tag: see `stage_target`."""
+    """Return the build target of ``item``, with labels and without tags; see `stage_target`."""
     target = stage_target(item.image, None, inputs, downloads, project, in_engine=in_engine)
     labels = _make_labels(item, inputs, revision)
     return replace(target, labels=labels)
@@ -57,10 +57,10 @@ def stage_target(  # noqa: PLR0913 - likewise
     *,
     in_engine: bool = True,
 ) -> BuildTarget:
-    """Return the target of one stage of an image, None for the last, without labels.
+    """Return the build target of one stage, without labels; None means the last stage.
 
-    ``downloads`` are the folders of its downloads by named context; ``in_engine`` is whether the
-    builder is the engine's own, and has its images.
+    ``downloads`` maps named contexts to the folders of the image's downloads. Set ``in_engine`` if
+    the builder is the engine's own, because it can then use the engine's images.
     """
     folders = {**downloads}
     if inputs.uv:
@@ -91,7 +91,7 @@ def stage_target(  # noqa: PLR0913 - likewise
 
 
 def _with_prefix(target: BuildTarget, image: Image, prefix: Path, project: Project) -> BuildTarget:
-    """Return the target with a CPython of this machine in place of its stage `cpython`."""
+    """Return the target with this machine's CPython instead of the stage `cpython`."""
     version = image.version_of("python")
     minor = version.rpartition(".")[0]
     contexts = {}
@@ -113,7 +113,7 @@ def _with_prefix(target: BuildTarget, image: Image, prefix: Path, project: Proje
 
 
 def _make_labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mapping[str, str]:
-    """Return the labels that the Dockerfile cannot know, such as that an input was substituted."""
+    """Return the labels that depend on the build, for example on substituted inputs."""
     image, digest = item.image, item.digest
     base = inputs.bases[image.os_name]
     base_name = base.reference.split("@")[0]
@@ -141,7 +141,7 @@ def _make_labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> M
         labels[f"{OCI}.revision"] = revision
     server = os.environ.get("GITHUB_SERVER_URL")
     repository = os.environ.get("GITHUB_REPOSITORY")
-    if server and repository:  # whose workflow builds it, which may be a fork
+    if server and repository:  # the repository of the running workflow, which may be a fork
         source = f"{server}/{repository}"
         labels[f"{OCI}.source"] = source
         labels[f"{OCI}.url"] = source

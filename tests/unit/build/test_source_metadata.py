@@ -259,7 +259,7 @@ def test_an_exported_link_is_not_followed(
     ("requires", "says"),
     [
         ("['setuptools>=2']", r"locked build tools \(setuptools 1\.0, wheel 1\.0\)"),
-        ("['evil']", "is built by evil 1.0, which has no wheel"),
+        ("['evil']", "is built with evil 1.0, which has no wheel"),
         ("['x @ file:///x']", "not a requirement of a package index"),
         ("7", "cannot be used"),
     ],
@@ -363,7 +363,7 @@ def test_an_archive_that_unpacks_to_too_much(
 ) -> None:
     monkeypatch.setattr("imgbuild.build.source_metadata.MOST_BYTES", 1000)
     archive = archive_of(tmp_path / "a.tar.gz", {"a-1/x": "x" * 2000})
-    with pytest.raises(ValueError, match="unpacks to more"):
+    with pytest.raises(ValueError, match="too large when unpacked"):
         read_build_system(archive)
 
 
@@ -401,7 +401,7 @@ def test_headers_of_source_are_counted(tmp_path: Path, monkeypatch: pytest.Monke
     with memory_below(48 << 20):
         assert read_build_system(path) == LEGACY
     monkeypatch.setattr("imgbuild.build.source_metadata.MOST_BYTES", 10 << 20)
-    with pytest.raises(ValueError, match="unpacks to more"):
+    with pytest.raises(ValueError, match="too large when unpacked"):
         read_build_system(path)
 
 
