@@ -1,1 +1,1 @@
-"""Decide what to build: the input digest of each image, and what changed."""
+"""Decide what to build, from the input digest of each image and its changes."""

@@ -1,4 +1,4 @@
-"""Compare an image's inputs with those it was built from: old → new."""
+"""Compare the inputs of a built image with the current inputs."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,13 +10,13 @@ from imgbuild.locks.lockfile import FOLDER
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import DOWNLOAD, PACKAGES, STAGE, InputDigest
 
-#: The form of the label that holds the parts; labels of an earlier form have none.
+#: The format version of the label that holds the parts; older labels have no version.
 FORM = 2
 _PIN = f"{NAMESPACE}.pin."
 
 
 class Change(NamedTuple):
-    """One input that is another now. ``old`` is None where it is new, ``new`` where it went."""
+    """One changed input. ``old`` is None if it was added, ``new`` is None if it was removed."""
 
     input: str
     old: str | None
@@ -28,7 +28,7 @@ class Change(NamedTuple):
 
 
 def parts_label(digest: InputDigest) -> str:
-    """Return what the label ``imgbuild.inputs`` holds: at most some 4 kB, and no secret."""
+    """Return the value of the label ``imgbuild.inputs``: about 4 kB at most, without secrets."""
     document = {"form": FORM, "parts": dict(digest.parts)}
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
@@ -36,15 +36,15 @@ def parts_label(digest: InputDigest) -> str:
 def find_changes(
     labels: Mapping[str, str], image: Image, digest: InputDigest
 ) -> tuple[Change, ...]:
-    """Return what changed since an image with ``labels`` was built: pins, then the other inputs.
+    """Return the changes since an image with ``labels`` was built: pins, then other inputs.
 
-    Of an image that an older imgbuild built only the pins can be compared.
+    If an older imgbuild built the image, only pins can be compared.
     """
     return (*_compare_pins(labels, image), *_compare_parts(read_parts(labels), digest.parts))
 
 
 def describe_changes(changes: Iterable[Change]) -> str:
-    """Return the changes in one line: of each lock the first package, of stages the names."""
+    """Describe changes in one line, with the first package of each lock and all stage names."""
     groups: list[str] = []
     packages: dict[str, list[str]] = {}
     stages: list[str] = []
@@ -73,12 +73,12 @@ def _compare_pins(labels: Mapping[str, str], image: Image) -> Iterator[Change]:
         if label.startswith(_PIN):
             old[label.removeprefix(_PIN)] = version
     new = {pin.component: pin.version for pin in image.pins}
-    # Labels without any pin are not those of an image of this project's templates.
+    # Labels without pins belong to an image from other templates.
     return _compare(old, new, "pin ") if old else iter(())
 
 
 def read_parts(labels: Mapping[str, str]) -> Mapping[str, str] | None:
-    """Return the parts that an image was built from; None where its label does not tell."""
+    """Return the input parts of an image; None if its label is missing or unreadable."""
     try:
         document = parse_json(labels.get(INPUT_PARTS, "null"))
         parts = document["parts"] if document["form"] == FORM else None
@@ -93,18 +93,18 @@ def _compare_parts(old: Mapping[str, str] | None, new: Mapping[str, str]) -> Ite
     if old is None:
         return
     for name in sorted({*old, *new}, key=lambda name: (name.startswith(STAGE), name)):
-        # A lock's layers follow from its packages; the stage that mounts another one is named, too.
+        # Skip a lock's layers, because they follow from its packages and their stage is listed.
         packages = name.endswith(PACKAGES) and not name.startswith(STAGE)
         if packages or name.startswith(f"locks/{FOLDER}/"):
             continue
         if old.get(name) == new.get(name):
             continue
-        # For a lock, compare its packages; none differ if only hashes or comments do.
+        # For a lock, compare its packages; they are equal if only hashes or comments differ.
         before = _parse_packages(old.get(name + PACKAGES, ""))
         after = _parse_packages(new.get(name + PACKAGES, ""))
         changed = [*_compare(before, after, f"{name}: ")]
         shown = name
-        if name.startswith(DOWNLOAD):  # without its context
+        if name.startswith(DOWNLOAD):  # omit the context
             shown = DOWNLOAD + name.rpartition("/")[2]
         yield from changed or [Change(shown, old.get(name), new.get(name))]
 

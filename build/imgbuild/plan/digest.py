@@ -1,7 +1,7 @@
-"""Compute the input digest: sha256 over everything that goes into an image.
+"""Compute the input digest, the sha256 of everything that goes into an image.
 
-Each input is a part: a stage of the Dockerfile, one file or folder that it mounts, one lock, one
-download (docs/internals.md).
+Each input is one part: for example a Dockerfile stage, a file or folder that the Dockerfile mounts,
+a lock or a download (docs/internals.md).
 """
 
 import hashlib
@@ -22,9 +22,9 @@ from imgbuild.locks.lockfile import read_lock, require_layer_as_named
 from imgbuild.locks.requirements import LockRequest, check_lock, lock_requests
 from imgbuild.matrix.images import Image
 
-#: Enough of a sha256 to tell two inputs apart in a label.
+#: Digits of a sha256 that are enough to tell two inputs apart in a label.
 SHORT = 12
-#: The parts of a stage, of a download and of a lock's packages begin or end with these words.
+#: Words that begin the parts of stages and downloads, and end the parts of a lock's packages.
 STAGE, DOWNLOAD, PACKAGES = "stage ", "download ", " packages"
 NOT_MADE = "not made yet"
 _DIGEST = re.compile(rf"(?:sha256:)?([0-9a-f]{{{SHORT}}})[0-9a-f]{{{64 - SHORT}}}")
@@ -32,9 +32,9 @@ _DIGEST = re.compile(rf"(?:sha256:)?([0-9a-f]{{{SHORT}}})[0-9a-f]{{{64 - SHORT}}
 
 @dataclass(frozen=True)
 class InputDigest:
-    """The digest of all inputs, and what each of them is, to say what changed.
+    """The digest of all inputs, and each part by name, so that changes can be explained.
 
-    A part's value is a version, a date, a lock's packages, or the short digest of a content.
+    The value of a part is a version, a date, the packages of a lock, or a short digest.
     """
 
     total: str
@@ -42,7 +42,7 @@ class InputDigest:
 
 
 class InputReader:
-    """Reads the files of a checkout, each once; make another one to see what was changed since."""
+    """Reads and caches the files of a checkout; create a new reader to see later changes."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -51,11 +51,11 @@ class InputReader:
         self._require_lock = cache(self._check_lock)
 
     def dockerfile(self, image: Image) -> Dockerfile:
-        """Return the image's committed Dockerfile; InputError if the matrix says another one."""
+        """Return the image's committed Dockerfile; InputError if it differs from the rendered."""
         return committed_dockerfile(image, self.project)
 
     def require_locks(self, image: Image) -> None:
-        """Refuse locks that are damaged, or made for other requirements than the matrix has now."""
+        """Raise InputError if a lock is damaged or does not match the matrix's requirements."""
         for request in lock_requests(image):
             self._require_lock(request)
 
@@ -72,9 +72,9 @@ class InputReader:
         return ",".join(f"{name}=={version}" for name, version in versions.items())
 
     def _digest(self, path: str) -> str:
-        """Return the sha256, in hexadecimal, of a file or folder of the build context.
+        """Return the sha256, in hexadecimal, of a file or folder in the build context.
 
-        Of a folder it is over sorted names, execute bits and contents.
+        The digest covers the sorted names, execute bits and contents of all files.
         """
         place = self.project.root / "images" / path
         digest = hashlib.sha256()
@@ -93,13 +93,13 @@ class InputReader:
 
 
 def input_digest(image: Image, inputs: BuildInputs, reader: InputReader) -> InputDigest:
-    """Return the digest of everything that decides what is in ``image``.
+    """Return the digest of all inputs of ``image``.
 
-    InputError: the committed Dockerfile or a lock is missing or not the current one.
+    InputError: the committed Dockerfile or a lock is missing or out of date.
     """
     reader.require_locks(image)
     locks = image.titled_locks
-    # Every build puts something in the place of the others, which is a part of its own.
+    # Every build replaces the stages in SUPPLIED with inputs that are separate parts.
     whole_file = reader.dockerfile(image).stages.values()
     stages = [stage for stage in whole_file if stage.name not in SUPPLIED]
     paths: set[str] = set()
@@ -125,11 +125,11 @@ def _outside_inputs(image: Image, inputs: BuildInputs) -> dict[str, str]:
     outside = {
         "base": inputs.bases[image.os_name].digest or NOT_MADE,
         "CPython": inputs.interpreters[image.version_of("python")].digest,
-        # With pinned hashes another uv should install the same; that is not proved.
+        # Another uv should install the same files because hashes are pinned, but nothing proves it.
         "uv": inputs.uv_version,
     }
     for context, files in inputs.downloads[image.name].contexts.items():
-        # The context's name goes into the total: a file in another one is another input.
+        # Include the context's name, because the same file in another context is another input.
         outside |= {f"{DOWNLOAD}{context}/{file.name}": file.sha256 for file in files}
     if image.apt_cuda and inputs.keyrings:
         outside["keyrings"] = inputs.keyrings.name
@@ -141,13 +141,13 @@ def _outside_inputs(image: Image, inputs: BuildInputs) -> dict[str, str]:
 
 
 def _shorten(value: str) -> str:
-    """Return enough of a digest to tell it from another; anything else as it is."""
+    """Return the first digits of a sha256; return any other value unchanged."""
     match = _DIGEST.fullmatch(value)
     return match[1] if match else value
 
 
 def _list_files(place: Path) -> Iterator[Path]:
-    """Yield a file itself, the files in a folder, or what a pattern of ``COPY`` means, sorted."""
+    """Yield the file, the files in the folder or the matches of a ``COPY`` pattern, sorted."""
     roots = [place] if place.exists() else sorted(place.parent.glob(place.name))
     for root in roots:
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:

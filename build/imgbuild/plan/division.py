@@ -1,4 +1,4 @@
-"""Divide images between runners: shared stages together, the longest first."""
+"""Divide images between runners, so that images with shared stages stay together."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,22 +9,22 @@ from imgbuild.core.project import Project
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.matrix.images import Image, minor_of
 
-#: Seconds on two cores with nothing kept; of Horovod by its minor version, and of newer ones.
-#: Source: benchmarks/scale.py, which says where each was measured.
+#: Build and test times in seconds, on two cores without caches. Horovod's depend on its minor
+#: version. Source: benchmarks/scale.py, which says where each was measured.
 SYSTEM, TENSORFLOW, CUDA, EXPORT, SUITES, SUITES_GPU = 56, 27, 76, 3, 45, 63
 HOROVOD = {"0.15": 16, "0.16": 46, "0.18": 51, "0.19": 84, "0.20": 80}
 HOROVOD_NEWER, HOROVOD_GPU = 80, 121
-#: Stages that images share beside the system: the first of these that an image has counts.
+#: Stages that images share in addition to the system; only the first that an image has counts.
 SHARED_STAGES = {"packages-cuda": CUDA, "cuda": CUDA, "packages-tensorflow": TENSORFLOW}
-#: By so much the limit of a division grows until the images fit.
+#: Factor by which the limit of a division grows until the images fit.
 STEP = 1.01
 
 
 @dataclass(frozen=True)
 class Work:
-    """The work for one image, in seconds if it is built alone, on a runner with nothing kept.
+    """The seconds to build and test one image alone, on a runner without caches.
 
-    ``shared`` are the seconds of stages that other images have too, which a runner does once.
+    ``shared`` has the seconds of stages that other images also have. A runner builds them once.
     """
 
     name: str
@@ -35,10 +35,10 @@ class Work:
 def estimate_works(
     images: Iterable[Image], project: Project, earlier: Mapping[str, float]
 ) -> list[Work]:
-    """Return the work for each image; ``earlier`` are the seconds of earlier builds, by name.
+    """Estimate the work for each image; ``earlier`` has the seconds of earlier builds, by name.
 
-    An image without any gets an estimate, in the scale of the others. Shared stages are always an
-    estimate, and at most half of an image.
+    An image without an earlier build gets an estimate, scaled like the measured images. Shared
+    stages are always estimated, and count for at most half of an image.
     """
     works = [_estimate_work(image, project) for image in images]
     known = [work for work in works if earlier.get(work.name)]
@@ -52,7 +52,7 @@ def estimate_works(
 
 
 def _rescale(work: Work, seconds: float) -> Work:
-    """Return the work as it is if it takes so many seconds."""
+    """Return the work scaled to ``seconds``."""
     part = min(1.0, seconds / 2 / sum(work.shared.values()))
     shared = {stage: estimate * part for stage, estimate in work.shared.items()}
     return Work(work.name, seconds, shared)
@@ -75,7 +75,7 @@ def _estimate_work(image: Image, project: Project) -> Work:
 
 
 def sum_seconds(works: Iterable[Work]) -> float:
-    """Return how long one runner is busy, with what its images share done once."""
+    """Return the seconds that one runner needs if it builds shared stages once."""
     own = 0.0
     shared: dict[str, float] = {}
     for work in works:
@@ -90,11 +90,12 @@ def lower_bound(works: Sequence[Work], count: int) -> float:
 
 
 def divide(works: Iterable[Work], count: int) -> list[list[Work]]:
-    """Return what each of ``count`` runners has to build; each work is in one of the lists.
+    """Divide the works between ``count`` runners; the order of ``works`` does not matter.
 
-    Groups that share stages follow each other, the longest first. Each work goes where it takes
-    least, since stages are done there; of equal runners to an empty one, else to the busiest. None
-    may be busy for longer than a limit, the smallest that suffices. Their order changes nothing.
+    Groups of works that share stages are dealt together, longest first. Each work goes to the
+    runner that needs the fewest additional seconds, because it already built shared stages. If
+    several runners are equal, an empty one comes first, then the busiest. No runner may exceed a
+    time limit, which grows until all works fit.
     """
     works = list(works)
     total: defaultdict[str, float] = defaultdict(float)
@@ -114,7 +115,7 @@ def divide(works: Iterable[Work], count: int) -> list[list[Work]]:
 
 
 def _deal(works: Iterable[Work], count: int, limit: float) -> list[list[Work]] | None:
-    """Return the runners' works; None if one of them would be busy for longer than ``limit``."""
+    """Deal the works to the runners; return None if a runner would exceed ``limit`` seconds."""
     runners: list[list[Work]] = [[] for _ in range(count)]
     loads = [0.0] * count
     done: defaultdict[str, set[int]] = defaultdict(set)

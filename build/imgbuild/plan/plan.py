@@ -1,4 +1,4 @@
-"""Decide what has to be done for each image, and why."""
+"""Decide the remaining work for each image, and the reason."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import Change, describe_changes, find_changes
 from imgbuild.plan.digest import InputDigest
 
-#: The reason of an image that the engine has in no form.
+#: The reason if the engine has no version of the image.
 NEVER_BUILT = "never built here"
-#: The reason of an image whose labels are right, but which anybody can have made.
+#: The reason if the labels match, but anybody could have made the image.
 NO_RECORD = "there is no record that this machine built it"
 CREATED = "org.opencontainers.image.created"
 
@@ -30,9 +30,9 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class PlanItem:
-    """One image: what is to be done, why, and the image the engine has already, if any.
+    """The work for one image, its reason, and the id of the image if it is already built.
 
-    ``changes`` are the inputs that differ from those of the image that it would replace.
+    ``changes`` are the inputs that differ from the image that the build would replace.
     """
 
     image: Image
@@ -65,16 +65,15 @@ def make_plan(
     *,
     test: bool,
 ) -> tuple[PlanItem, ...]:
-    """Return what has to be done for each image.
+    """Return the remaining work for each image.
 
-    ``stored`` are the engine's images that carry an input digest, tagged or not. Anybody can make
-    an image with these labels, so one counts only if ``is_own`` says so of its id. ``passed`` says
-    whether an image id passed its suites (None: not known). ``test`` is false if no suites are to
-    run.
+    ``stored`` are the engine's images with an input digest, tagged or not. Anybody can make an
+    image with these labels, so only images for which ``is_own`` is true count. ``passed`` returns
+    whether an image id passed its suites (None: unknown). ``test`` is false to skip the suites.
     """
     plan = []
     for image, digest in digests:
-        # Those that were built for another repository are another family's.
+        # Images for another repository belong to another checkout.
         family = {NAME: image.name, REPOSITORY: image.repository}
         named = [candidate for candidate in stored if family.items() <= candidate.labels.items()]
         own = [candidate for candidate in named if is_own(candidate.id)]
@@ -98,7 +97,7 @@ def _plan_built(
     *,
     test: bool,
 ) -> PlanItem:
-    """Return what is left to do for an image that is built; ``verdicts`` are by image id."""
+    """Return the remaining work for a built image; ``verdicts`` maps image ids to verdicts."""
 
     def rank(candidate: StoredImage) -> tuple[bool, bool, int]:
         return _is_tagged(image, candidate), verdicts[candidate.id] is True, candidate.created
@@ -114,7 +113,7 @@ def _plan_built(
 
 
 def _plan_build(image: Image, digest: InputDigest, own: Sequence[StoredImage]) -> PlanItem:
-    """Return the plan to build an image, of which the engine has ``own`` with other inputs."""
+    """Return the plan to build an image; ``own`` are the engine's versions with other inputs."""
     if not own:
         return PlanItem(image, digest, Action.BUILD, NEVER_BUILT)
     latest = max(own, key=lambda stored: (_is_tagged(image, stored), stored.created))
@@ -122,7 +121,7 @@ def _plan_build(image: Image, digest: InputDigest, own: Sequence[StoredImage]) -
     if changes:
         reason = f"changed: {describe_changes(changes)}"
     elif INPUT_PARTS in latest.labels:
-        reason = "built by an imgbuild that recorded its inputs in another form"
+        reason = "built by an imgbuild version that recorded inputs in another format"
     else:
         reason = "its inputs were not recorded"
     return PlanItem(image, digest, Action.BUILD, reason, changes=changes)
@@ -137,18 +136,18 @@ def _is_tagged(image: Image, stored: StoredImage) -> bool:
 
 
 def our_tags(image: StoredImage) -> tuple[str, ...]:
-    """Return the tags that imgbuild gave, without those that somebody added."""
+    """Return the tags that imgbuild set, without tags that somebody added."""
     repository = image.labels.get(REPOSITORY)
     return tuple(tag for tag in image.tags if tag.rpartition(":")[0] == repository)
 
 
 def labels_are_consistent(image: StoredImage) -> bool:
-    """Return whether the labels are imgbuild's, and the time of creation is what they say.
+    """Return whether the image has imgbuild's labels and the creation time that they state.
 
-    An image that is built ``FROM`` one of these inherits every label, but has another time if it
-    has another layer. Anybody can make an image with such labels and times: this is for lists, for
-    comparisons and for cleaning up. An image to tag, test, start or publish must be own by the
-    `ReportStore`.
+    An image built ``FROM`` an imgbuild image inherits every label, but has another time if it has
+    another layer. Anybody can make an image with such labels and times, so use this only to list,
+    compare or clean up images. To tag, test, start or publish an image, check
+    `ReportStore.is_own`.
     """
     labels = image.labels
     try:

@@ -111,7 +111,7 @@ def test_labels_of_another_form_only_cost_the_reason(image: Image, parts: str) -
     labels = {"imgbuild.input-digest": "x", "imgbuild.inputs": parts}
     item = _planned(image, _stored(image, labels=labels))
     assert item.action is Action.BUILD
-    assert item.reason == "built by an imgbuild that recorded its inputs in another form"
+    assert item.reason == "built by an imgbuild version that recorded inputs in another format"
     labels["imgbuild.pin.tensorflow"] = "2.1.0"
     item = _planned(image, _stored(image, labels=labels))
     assert item.reason.startswith(f"changed: pin tensorflow 2.1.0 → {image.tensorflow}; ")
