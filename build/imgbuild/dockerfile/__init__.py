@@ -1,1 +1,1 @@
-"""Dockerfiles, rendered from the matrix as a list of stages."""
+"""Render Dockerfiles from the matrix, and parse their stages."""

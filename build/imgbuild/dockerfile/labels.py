@@ -1,4 +1,4 @@
-"""The labels of an image: OCI's, and one for each pin."""
+"""The labels of an image: OCI's labels, and one label per pin."""
 
 from collections.abc import Mapping
 
@@ -14,20 +14,20 @@ PIN = f"{NAMESPACE}.pin."
 MPI_FLAVOUR = f"{NAMESPACE}.mpi-flavour"
 MPI_LICENCE = f"{NAMESPACE}.licence.mpi"
 CUDA_LICENCE = f"{NAMESPACE}.licence.cuda"
-#: The repository an image was built for: checkouts with another one share the engine, not images.
+#: The repository that an image was built for; a checkout uses only images of its own repository.
 REPOSITORY = f"{NAMESPACE}.repository"
-#: Says that stand-ins were built in: an image for tests, which is never pushed.
+#: Marks an image for tests that contains stand-ins and is never pushed.
 STANDIN = f"{NAMESPACE}.standin"
 #: The packages that `imgbuild extend` added, as ``name==version``.
 ADDED = f"{NAMESPACE}.added.pip"
 #: The sha256 of the lock of these packages.
 ADDED_LOCK = f"{NAMESPACE}.added.lock"
 ADDED_APT = f"{NAMESPACE}.added.apt"
-#: The packages of the base that it replaced, as ``name==version``.
+#: The base's packages that `imgbuild extend` replaced, as ``name==version``.
 REPLACED = f"{NAMESPACE}.replaced.pip"
-#: Earlier versions wrote it if the Horovod wheel came from a repository, with the wheel's key.
+#: The key of a Horovod wheel from a repository; only earlier versions wrote this label.
 TAKEN_WHEEL = f"{NAMESPACE}.input.taken-wheel"
-#: Written by build/targets.py, in the words of inputs/build_inputs.py.
+#: build/targets.py writes these labels, with values from inputs/build_inputs.py.
 BASE = f"{NAMESPACE}.input.base"
 CPYTHON = f"{NAMESPACE}.input.cpython"
 SUBSTITUTES = f"{NAMESPACE}.input.substitutes"
@@ -41,8 +41,8 @@ OCI = "org.opencontainers.image"
 BASE_DIGEST = f"{OCI}.base.digest"
 BASE_NAME = f"{OCI}.base.name"
 
-#: The table of an image's own labels in docs/images.md, which `make derived` writes. Words in
-#: capitals stand for names.
+#: The table of an image's labels in docs/images.md, which `make derived` writes. Words in capitals
+#: stand for names.
 DESCRIPTIONS = {
     NAME: "The image's name in the matrix, such as `tf-2.2-cpu-debian`.",
     f"{PIN}COMPONENT": "The exact version of each component.",
@@ -61,7 +61,7 @@ DESCRIPTIONS = {
     STANDIN: "Built from stand-ins, for tests; such images are named `standin.invalid/…` and "
     "cannot be pushed.",
 }
-#: The same of an image of `imgbuild extend`, in docs/extend.md.
+#: The table of an extended image's labels in docs/extend.md.
 EXTENSION_DESCRIPTIONS = {
     BASE_NAME: "The base.",
     BASE_DIGEST: "The digest of the base in the registry it came from, else its id in the engine.",
@@ -82,10 +82,10 @@ def added_packages(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def pin_labels(image: Image) -> dict[str, str]:
-    """Return the labels that the Dockerfile sets, which the matrix fixes.
+    """Return the labels that the Dockerfile sets from the matrix.
 
-    No value has a blank: BuildKit's history drops the quotes, and scanners read the history as a
-    Dockerfile.
+    Values contain no spaces, because BuildKit's history drops the quotes and scanners read the
+    history as a Dockerfile.
     """
     labels = {
         f"{OCI}.title": image.name,
@@ -96,7 +96,7 @@ def pin_labels(image: Image) -> dict[str, str]:
         **{f"{PIN}{pin.component}": pin.version for pin in image.pins},
         MPI_FLAVOUR: image.mpi.flavour,
     }
-    # The licences of what is no free software: its users should know of them.
+    # Show the licences of components that are not free software.
     if licence := _mpi_licence(image):
         labels[MPI_LICENCE] = licence
     if image.index_cuda:
@@ -105,7 +105,7 @@ def pin_labels(image: Image) -> dict[str, str]:
 
 
 def text_labels(image: Image) -> dict[str, str]:
-    """Return the labels with blanks, which imgbuild gives to the build instead."""
+    """Return the labels with spaces, which imgbuild passes to the build instead."""
     return {f"{OCI}.description": _description(image), f"{OCI}.licenses": _licences(image)}
 
 
@@ -122,9 +122,10 @@ def _description(image: Image) -> str:
 
 
 def _licences(image: Image) -> str:
-    """Return the SPDX expression of what the image is for, not of each package in it.
+    """Return the SPDX expression for the image's main components, not for every package.
 
-    TensorFlow and Horovod are of Apache-2.0; SPDX has no name for the others' terms (NOTICE).
+    TensorFlow and Horovod have the licence Apache-2.0. SPDX has no names for the other terms
+    (NOTICE).
     """
     terms = ["NVIDIA-EULA"] if image.cuda else []
     terms += ["Anaconda"] if _uses_anaconda(image) else []
@@ -133,7 +134,7 @@ def _licences(image: Image) -> str:
 
 
 def _uses_anaconda(image: Image) -> bool:
-    """Return whether the installer of conda, or a package, comes from Anaconda's own site."""
+    """Return whether conda's installer or one of its packages comes from Anaconda's site."""
     if image.python.origin != "conda":
         return False
     installers = (pin.source for pin in image.pins if pin.component == "miniconda")

@@ -1,4 +1,4 @@
-"""Render Dockerfiles, write them, and compare them with the committed ones."""
+"""Render Dockerfiles, write them and compare them with the committed files."""
 
 import hashlib
 import os
@@ -27,20 +27,23 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.schema import version_note
 
 DOCKERFILE = "Dockerfile"
-#: Beside the Dockerfile.
+#: The constraints, in the folder of the Dockerfile.
 CONSTRAINTS = "constraints.txt"
 _SHA256_BYTES = 32
-#: The width of a line with packages, variables or labels; longer lines are long words.
+#: Maximum width of a line with packages, variables or labels; only a long word exceeds it.
 WIDTH = 130
 
 
 def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
-    """Return the image's Dockerfile; its lock is in a folder beside that of the templates."""
+    """Return the image's Dockerfile; ``templates`` must be next to the folder of locks.
+
+    InputError: the matrix, a lock or a template does not allow it.
+    """
     values = template_variables(image, templates.parent / "locks")
     try:
         text = template_environment(templates).get_template("Dockerfile.j2").render(values)
-    except Exception as error:  # whatever the code in a template raises
-        # Jinja puts the templates' own lines into the traceback, for every kind of error.
+    except Exception as error:  # code in a template may raise anything
+        # For every kind of error, Jinja adds the lines of the templates to the traceback.
         frames = extract_tb(error.__traceback__)
         position = "Dockerfile.j2"
         for frame in frames:
@@ -48,8 +51,8 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
             if path.is_relative_to(templates):
                 position = f"{path.relative_to(templates)}:{frame.lineno}"
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        if not os.access(templates, os.R_OK | os.X_OK):  # Jinja says that there is no template
-            reason = "you may not read this folder"
+        if not os.access(templates, os.R_OK | os.X_OK):  # Jinja reports a missing template instead
+            reason = "you have no permission to read this folder"
         note = version_note(templates.parents[1])
         raise InputError(
             f"images/templates/{position}: {reason} (for {image.name}).{note}"
@@ -60,7 +63,7 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
 def committed_dockerfile(image: Image, project: Project) -> Dockerfile:
     """Return the image's committed Dockerfile.
 
-    InputError: it, or the constraints beside it, are not the rendered ones.
+    InputError: the Dockerfile or its constraints differ from the rendered text.
     """
     path = dockerfile_path(image, project.dockerfiles)
     rendered = render_dockerfile(image, project.templates)
@@ -68,9 +71,9 @@ def committed_dockerfile(image: Image, project: Project) -> Dockerfile:
     for file, text in ((path, rendered.text), (path.with_name(CONSTRAINTS), constraints)):
         if not file.is_file() or file.read_bytes() != text.encode():
             raise InputError(
-                f"{file.relative_to(project.root)} is not what matrix.yaml and images/templates "
-                "produce. Run `imgbuild render` and read the diff, or use the imgbuild that wrote "
-                "it (`imgbuild --version`), then build."
+                f"{file.relative_to(project.root)} is missing or differs from what matrix.yaml and "
+                "images/templates produce. Run `imgbuild render` and read the diff, or use the "
+                "imgbuild version that wrote it (`imgbuild --version`), then build."
             )
     return rendered
 
@@ -80,7 +83,7 @@ def dockerfile_path(image: Image, folder: Path) -> Path:
 
 
 def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[Path, str]:
-    """Return the text of all Dockerfiles, constraints and layers of locks, by their paths."""
+    """Return the texts of all Dockerfiles, constraints and lock layers, by path."""
     texts = {}
     locks = templates.parent / "locks"
     for image in images:
@@ -92,24 +95,24 @@ def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[P
 
 
 def render_rules() -> str:
-    """Return the module `requirement_rules` for images, where pip brings `packaging`."""
+    """Return the module `requirement_rules` for images; it imports `packaging` from pip."""
     text = Path(requirement_rules.__file__).read_text(encoding="utf-8")
     return re.sub(r"^from packaging", "from pip._vendor.packaging", text, flags=re.MULTILINE)
 
 
 def write_all(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
-    """Write what changed, delete what belongs to no image, or neither; return the changed paths."""
+    """Write changed files and delete unused ones, all or nothing; return the changed paths."""
     stale = _find_stale(rendered, folder)
     changed = write_texts(rendered, stale)
     for path in stale:
         if path.name in {DOCKERFILE, CONSTRAINTS}:
-            with suppress(OSError):  # another file is in it
+            with suppress(OSError):  # the folder has other files
                 path.parent.rmdir()
     return changed
 
 
 def find_drift(rendered: Mapping[Path, str], folder: Path) -> list[str]:
-    """Return one paragraph a file that differs: its path, the first differing line, both sides."""
+    """Return one paragraph per file that differs, with its path and first differing line."""
     drifted = [path for path, text in rendered.items() if _read(path) != text]
     return [
         *(_describe_difference(path, _read(path), rendered[path]) for path in drifted),
@@ -129,7 +132,7 @@ def _describe_difference(path: Path, committed: str | None, rendered: str) -> st
 
 
 def _find_stale(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
-    """Return the Dockerfiles and constraints of no image, and the layers of no lock."""
+    """Return Dockerfiles and constraints that belong to no image, and layers of no lock."""
     existing = {*folder.glob(f"*/{DOCKERFILE}"), *folder.glob(f"*/{CONSTRAINTS}")}
     for layers in {path.parent for path in rendered if path.parent.name == FOLDER}:
         existing.update(layers.iterdir())
@@ -151,9 +154,9 @@ def template_environment(*folders: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
-        optimized=False,  # what is kept must not have the result of a filter, which may change
+        optimized=False,  # a filter may change, so cached templates must not contain its results
     )
-    with suppress(OSError, MachineError):  # no cache yet: they are compiled each time
+    with suppress(OSError, MachineError):  # without a cache, compile the templates each time
         (compiled := cache_dir() / "templates").mkdir(exist_ok=True)
         environment.bytecode_cache = _CompiledTemplates(str(compiled))
     environment.filters["shell_word"] = shlex.quote
@@ -162,13 +165,16 @@ def template_environment(*folders: Path) -> Environment:
 
 
 class _CompiledTemplates(FileSystemBytecodeCache):
-    """Templates compiled before, which takes longer than to render one image.
+    """A cache of compiled templates: compiling them takes longer than rendering one image.
 
-    Each is kept behind its sha256, so that a damaged one is compiled anew.
+    Each file begins with its sha256, so that damaged files are compiled again.
     """
 
     def get_cache_key(self, name: str, filename: str | None = None) -> str:
-        """Return a key without the file's path, which may be no text; a source has its checksum."""
+        """Return a key without the file's path, which may not be valid text.
+
+        Jinja compares the checksum of the source anyway.
+        """
         del filename
         return super().get_cache_key(name)
 
@@ -180,14 +186,17 @@ class _CompiledTemplates(FileSystemBytecodeCache):
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         content, path = bucket.bytecode_to_string(), Path(self._get_cache_filename(bucket))
-        with suppress(OSError):  # the folder is another user's, or full
+        with suppress(OSError):  # the folder belongs to another user, or the disk is full
             part = path.with_suffix(f".{os.getpid()}")
             part.write_bytes(hashlib.sha256(content).digest() + content)
             part.replace(path)
 
 
 def _wrap_words(words: Iterable[str], before: int, indent: int = 4) -> str:
-    """Return the words in lines that go on, the first after ``before`` columns; none is broken."""
+    """Wrap words into lines joined by backslashes; the first line begins at column ``before``.
+
+    Words are never broken.
+    """
     lines, room = [""], WIDTH - len(" \\") - before
     for word in words:
         if lines[-1] and len(lines[-1]) + 1 + len(word) > room:

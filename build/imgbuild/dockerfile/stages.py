@@ -1,4 +1,4 @@
-"""The stages of a Dockerfile, with what each takes from other stages and from the build context."""
+"""Parse the stages of a Dockerfile, and what each uses from other stages and the context."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 
 from imgbuild.core.files import sha256
 
-#: The instructions before the first stage: the ARGs that stages may take over.
+#: The name for the instructions before the first stage: ARGs that stages may inherit.
 ARGUMENTS = "ARG"
 #: ``<<EOT``, ``<<-EOT``, ``<<'EOT'``. Source: Dockerfile reference, "Here-documents".
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1")
@@ -18,9 +18,10 @@ _STAGE_REFERENCE = re.compile(r"--from=([a-z0-9-]+)|\bfrom=([a-z0-9-]+)")
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: as written, its lines joined into one, the lines of its here-documents.
+    """One instruction of a Dockerfile.
 
-    ``line`` has no comments and blank lines; in a here-document they are content.
+    ``text`` is the original text. ``line`` joins its lines without comments and blank lines.
+    ``body`` has the lines of its here-documents, including comments and blank lines.
     """
 
     text: str
@@ -30,9 +31,11 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: its name, the image or stage that it is based on, its text below the FROM line.
+    """One stage of a Dockerfile.
 
-    A stage without a name has its number. ``ARG`` holds the instructions before the first stage.
+    ``name`` is its number if it has no name. The stage ``ARG`` contains the instructions before the
+    first stage. ``parent`` is the image or stage that it is based on. ``text`` begins after the
+    FROM line.
     """
 
     name: str
@@ -42,12 +45,12 @@ class Stage:
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """The stages and named contexts that it is based on, copies from or mounts."""
+        """The stages and named contexts that the stage is based on, copies from or mounts."""
         return frozenset({self.parent, *(a or b for a, b in _STAGE_REFERENCE.findall(self.text))})
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
-        """The paths of the build context that it mounts or copies, sorted."""
+        """The paths in the build context that the stage mounts or copies, sorted."""
         paths = set[str]()
         for instruction in self.instructions:
             paths.update(_paths(instruction.line))
@@ -55,7 +58,7 @@ class Stage:
 
     @cached_property
     def digest(self) -> str:
-        """The sha256, in hexadecimal, of its instructions without comments, FROM included."""
+        """The sha256, in hexadecimal, of all instructions including FROM, without comments."""
         lines: list[str] = []
         for instruction in self.instructions:
             lines += [instruction.line, *instruction.body]
@@ -64,16 +67,16 @@ class Stage:
 
 @dataclass(frozen=True)
 class Dockerfile:
-    """A Dockerfile as the templates make them.
+    """A Dockerfile that the templates produced.
 
-    Every line that begins with FROM begins a stage, and COPY and ADD name paths in plain words.
+    Every line that begins with FROM begins a stage. COPY and ADD have no JSON arrays.
     """
 
     text: str
 
     @cached_property
     def stages(self) -> dict[str, Stage]:
-        """Its stages by name, in the file's order."""
+        """The stages by name, in the order of the file."""
         stages: dict[str, Stage] = {}
         for part in re.split(r"^(?=FROM )", self.text, flags=re.MULTILINE):
             instructions = tuple(_instructions(part))
@@ -90,12 +93,12 @@ class Dockerfile:
 
     @property
     def final(self) -> Stage:
-        """The last stage: the image."""
+        """The last stage, which is the image."""
         return self.stages[next(reversed(self.stages))]
 
     @property
     def chain(self) -> tuple[Stage, ...]:
-        """The stages whose layers are the image's: the last one, before it those it stands on."""
+        """The stages that make up the image's layers, from the lowest to the last stage."""
         stages = [self.final]
         while (parent := self.stages.get(stages[0].parent)) is not None:
             stages.insert(0, parent)
@@ -105,9 +108,9 @@ class Dockerfile:
 def needed_stages(
     stages: Mapping[str, Stage], target: str, replaced: Collection[str] = ()
 ) -> dict[str, Stage]:
-    """Return those of ``stages`` that ``target`` needs, itself included, in their order.
+    """Return the stages that ``target`` needs, including itself, in the order of ``stages``.
 
-    ``replaced`` are stages for which a build has a named context.
+    ``replaced`` are stages that a named context replaces in a build.
     """
     names: set[str] = set()
     remaining = [target]
@@ -144,7 +147,7 @@ def _is_code(line: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _paths(line: str) -> tuple[str, ...]:
-    """Return the paths that one instruction takes; images have most instructions in common."""
+    """Return the paths that an instruction uses; cached, because images share most instructions."""
     word, *rest = line.split()
     paths: list[str] = []
     if word == "RUN":

@@ -1,4 +1,4 @@
-"""The values that the Dockerfile templates use, computed from an image. Pure but for its lock."""
+"""Compute the values for the Dockerfile templates from an image and its lock."""
 
 import calendar
 import json
@@ -17,65 +17,66 @@ from imgbuild.matrix.image_sources import image_sources
 from imgbuild.matrix.images import Image, minor_of
 from imgbuild.matrix.rules import admits
 
-#: Where the interpreter and the packages live in every image.
+#: The folder of the interpreter and the packages in every image.
 PREFIX = "/opt/python"
 
-#: Open MPI refuses root unless both are set, and its shared-memory transport prints
-#: "Read -1, expected" where the container may not use process_vm_readv. As ENV, since
-#: `docker exec` and Kubernetes bypass an entry point. Source: Open MPI FAQ, "running as root";
-#: open-mpi/ompi issue 4948.
+#: Open MPI refuses to run as root unless both OMPI_ALLOW variables are set. Its shared-memory
+#: transport prints "Read -1, expected" if the container may not use process_vm_readv. The variables
+#: are set with ENV because `docker exec` and Kubernetes bypass an entry point.
+#: Source: Open MPI FAQ, "running as root"; open-mpi/ompi issue 4948.
 MPI_ENVIRONMENT: Mapping[str, tuple[tuple[str, str], ...]] = {
     "openmpi": (
         ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
         ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
     ),
-    # I_MPI_ROOT is what mpivars.sh sets, for shells that read no profile. mpiexec 2021.8 waits
-    # for ever where a node is lost, so what starts the nodes ends it (images/files). Source:
-    # Intel MPI Developer Reference, "Hydra Environment Variables".
+    # mpivars.sh also sets I_MPI_ROOT, but some shells read no profile. mpiexec 2021.8 waits forever
+    # if a node is lost, so the program that starts the nodes ends it (images/files).
+    # Source: Intel MPI Developer Reference, "Hydra Environment Variables".
     "intelmpi": (
         ("I_MPI_ROOT", "{root}"),
         ("I_MPI_HYDRA_BOOTSTRAP_EXEC", "/usr/local/bin/mpiexec-ssh"),
     ),
 }
-#: From 2019 on Intel MPI sends through libfabric, whose providers it has in a separate folder;
-#: TCP is what every network has. Source: its env/vars.sh; libfabric's fi_provider(7).
+#: The first Intel MPI that sends through libfabric. Its providers are in a separate folder, and TCP
+#: works in every network. Source: Intel MPI's env/vars.sh; libfabric's fi_provider(7).
 LIBFABRIC = Version("2019")
 LIBFABRIC_ENVIRONMENT = (
     ("FI_PROVIDER_PATH", "{root}/lib/libfabric/prov"),
     ("FI_PROVIDER", "tcp"),
 )
-#: Where an MPI of the package index lies.
+#: The folder of an MPI from the package index.
 MPI_ROOT = "/opt/impi"
-#: The first process of a container: it forwards signals and collects orphans. It is in the lock
-#: because Ubuntu 16.04 and 18.04 have no such package. It ends with 2 if there is no such command.
-#: as-user becomes env, which becomes the command or ends with 127, or 126 if the command cannot be
-#: run, as shells do.
+#: The first process of a container. dumb-init forwards signals and reaps orphans; it is in the lock
+#: because Ubuntu 16.04 and 18.04 do not have the package. It exits with 2 if as-user is missing.
+#: as-user executes env, which executes the command. As in shells, the exit code is 127 if the
+#: command is missing, and 126 if it cannot be run.
 INIT = (f"{PREFIX}/bin/dumb-init", "--", "/usr/local/bin/as-user")
 
-#: The versions of the packages that stay, for pip and uv.
+#: The file that fixes the versions of packages for pip and uv.
 CONSTRAINTS = f"{PREFIX}/constraints.txt"
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-#: Where `pip install --user` puts scripts of the users that an image has; as-user adds others'.
+#: The folders of scripts from `pip install --user`, for the image's users; as-user adds others.
 USER_PATH = ("/root/.local/bin", "/home/mpiuser/.local/bin")
-#: NVIDIA's container runtime reads these: all devices, the libraries for computing, and the CUDA
-#: release that a driver must know for the container to start. Other runtimes mount the driver at
-#: the folders. Source: NVIDIA container toolkit, "Environment variables".
+#: NVIDIA's container runtime reads the variables NVIDIA_*: all devices, the libraries for
+#: computing, and the CUDA release that the driver must support. Other runtimes mount the driver in
+#: the folders of LD_LIBRARY_PATH. Source: NVIDIA container toolkit, "Environment variables".
 GPU_ENVIRONMENT = (
     ("LD_LIBRARY_PATH", "/usr/local/nvidia/lib:/usr/local/nvidia/lib64"),
     ("NVIDIA_VISIBLE_DEVICES", "all"),
     ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility"),
     ("NVIDIA_REQUIRE_CUDA", "cuda>={driver}"),
 )
-#: Room for what the driver compiles from PTX and keeps: its default holds no whole TensorFlow.
-#: Source: CUDA C++ Programming Guide, "CUDA Environment Variables"; 4 GiB is the most.
+#: The size of the driver's cache for code compiled from PTX, in bytes: 4 GiB, the maximum. The
+#: default is too small for a whole TensorFlow.
+#: Source: CUDA C++ Programming Guide, "CUDA Environment Variables".
 PTX_CACHE = (("CUDA_CACHE_MAXSIZE", "4294967296"),)
-#: The upstreams of the gpu variant's packages, in the order of the templates.
+#: The upstreams of NVIDIA's apt packages, in the order of the templates.
 NVIDIA_UPSTREAMS = ("nvidia-cuda", "nvidia-machine-learning")
 
 
-#: By the names that the templates use; `StrictUndefined` refuses others.
+#: Values by the names used in templates; `StrictUndefined` rejects other names.
 Variables = dict[str, object]
 
 
@@ -86,20 +87,20 @@ def epoch_seconds(image: Image) -> int:
 
 
 def template_variables(image: Image, locks: Path) -> Variables:
-    """Return what the templates may name of an image.
+    """Return the values of an image for the templates.
 
-    InputError: its lock is damaged, or its wheel was not read yet.
+    InputError: its lock is damaged, or the facts about its wheel are missing.
     """
     minor = image.python_minor
     *layers, rest = package_layers(image, locks)
-    # TensorFlow's own name of it: from 2.21 on Clang is no Ubuntu's.
+    # Use TensorFlow's own name of the compiler: from 2.21 on, it is not built with Ubuntu's Clang.
     clang = "Clang" if admits(">=2.21", image.tensorflow) else "Ubuntu Clang"
     programs = []
     if image.python.origin == "apt":
         programs.append("venv/python")
     if image.mpi.flavour == "intelmpi":
         programs.append("mpiexec-ssh")
-    # Another lock of builders makes other files of a source distribution: uv must not reuse them.
+    # With another build lock, a source distribution builds other files, which uv must not reuse.
     build_lock = read_lock_text(locks / image.build_lock_name)
     build_digest = sha256(build_lock.encode())
     labels = []
@@ -130,7 +131,7 @@ def template_variables(image: Image, locks: Path) -> Variables:
 
 
 def _environment(image: Image) -> Variables:
-    """Return where the programs are, and the environment of the image's processes."""
+    """Return the paths of programs and the environment variables of the image."""
     root = mpi_path = ""
     path = [f"{PREFIX}/bin"]
     if image.mpi.origin == "index":
@@ -144,7 +145,7 @@ def _environment(image: Image) -> Variables:
     environment = [
         ("PATH", ":".join(path)),
         ("LANG", "C.UTF-8"),
-        # Else pip tries to compile a newer release. Its constraints are in pip.conf.
+        # Without it, pip tries to compile newer releases. pip's constraints are in pip.conf.
         ("PIP_PREFER_BINARY", "1"),
         ("UV_CONSTRAINT", CONSTRAINTS),
         *MPI_ENVIRONMENT.get(image.mpi.flavour, ()),
@@ -164,9 +165,9 @@ def _environment(image: Image) -> Variables:
 
 
 def _system_packages(image: Image) -> Variables:
-    """Return the packages of the distribution, by the stage that installs them."""
+    """Return the distribution's packages, by the stage that installs them."""
     packages, mpi = image.os.packages, image.mpi
-    git = f"git=1:{image.version_of('git')}-*"  # whatever the archive's revision
+    git = f"git=1:{image.version_of('git')}-*"  # any revision in the archive
     runtime = {*packages.runtime, git}
     python_packages = image.python.packages if image.python.origin == "apt" else ()
     cpython = {*packages.compiler, *packages.cpython}
@@ -191,7 +192,7 @@ def _system_packages(image: Image) -> Variables:
 
 
 def nvidia_libraries(image: Image) -> list[str]:
-    """Return the packages of cuDNN and NCCL for the image's CUDA of NVIDIA's repositories."""
+    """Return NVIDIA's apt packages of cuDNN and NCCL for the image's CUDA."""
     cuda = image.version_of("cuda")
     cudnn = image.version_of("cudnn")
     nccl = image.version_of("nccl")
@@ -199,7 +200,7 @@ def nvidia_libraries(image: Image) -> list[str]:
 
 
 def _cuda(image: Image, layers: Sequence[PackageLayer]) -> Variables:
-    """Return what CUDA is made of, what compiles Horovod for it, and the GPUs that this is for."""
+    """Return the packages of CUDA, the compilers of Horovod for it, and the supported GPUs."""
     variables: Variables = {"cuda_layer": None}
     if cuda := image.index_cuda:
         for layer in layers:
@@ -217,7 +218,7 @@ def _cuda(image: Image, layers: Sequence[PackageLayer]) -> Variables:
     repositories = []
     for name in NVIDIA_UPSTREAMS:
         site = image.matrix.upstreams[name]
-        if site.keyring:  # as the matrix is loaded, each has one
+        if site.keyring:  # always true, because loading the matrix checks it
             repository = {"name": name, "url": site.url, "keyring": site.keyring.file}
             repositories.append(repository)
     return {
@@ -236,9 +237,9 @@ def _join_capabilities(capabilities: Iterable[str]) -> str:
 
 
 def _compilers(image: Image) -> Variables:
-    """Return the wheel's own compiler where the operating system has it, else the default one.
+    """Return the compiler that built the wheel if the system has it, else the default compiler.
 
-    ``header`` says whether it needs gcc 4's std::function.
+    ``header`` is true if the compiler needs gcc 4's std::function.
     """
     suffix = ""
     header = False

@@ -175,7 +175,7 @@ def test_a_build_refuses_a_dockerfile_that_is_not_there(
     here.templates.parent.mkdir()
     here.templates.symlink_to(project.templates)
     here.locks.symlink_to(project.locks)
-    with pytest.raises(InputError, match=f"{image.name}/Dockerfile is not what"):
+    with pytest.raises(InputError, match=f"{image.name}/Dockerfile is missing or differs from"):
         committed_dockerfile(image, here)
 
 
