@@ -1,1 +1,1 @@
-"""Run the testinfra suites in images, and store their results."""
+"""Run the testinfra suites against images, and store their results."""

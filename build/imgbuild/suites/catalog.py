@@ -1,4 +1,4 @@
-"""List the suites of the checkout: for which images each is, and the digest of its code."""
+"""List the suites of the checkout, the images they apply to, and the digests of their code."""
 
 import json
 import re
@@ -14,30 +14,31 @@ from imgbuild.core.files import sha256
 from imgbuild.matrix.model import Variant
 
 PREFIX = "test_"
-#: The prefix of suites for images with CUDA only.
+#: The prefix of suites that only apply to images with CUDA.
 GPU_PREFIX = "gpu_"
 #: The first line of a suite's docstring: "Suite `pins`: every pin is right."
 _PROVES = re.compile(r'"""(?:Suite [^:\n]*: )?([^"\n]*)')
-#: The constant by which a suite says what it needs beside the image. It is read, not computed.
+#: The constant that declares a suite's additional needs. It is parsed, not evaluated.
 _NEEDS = re.compile(r"""^NEEDS\b[^=\n]*=(?:\s*(["'])(?P<text>[^"'\n]*)\1\s*$)?""", re.MULTILINE)
-#: And those by which it says that it is only for images with MPI, for extensions, or since which
-#: TensorFlow.
+#: Constants that limit a suite to images with MPI, to extended images, or to newer TensorFlow.
 _WITH_MPI = re.compile(r"^WITH_MPI = True$", re.MULTILINE)
 _OF_EXTENSIONS = re.compile(r"^OF_EXTENSIONS = True$", re.MULTILINE)
 _SINCE = re.compile(r'^SINCE = "([\d.]+)"$', re.MULTILINE)
-#: The constant by which a long suite says for about how many seconds it runs.
+#: The constant that declares the approximate seconds of a long suite.
 _LASTS = re.compile(r"^LASTS = (\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Suite:
-    """One file ``test_NAME.py``, as far as it can be known without running it.
+    """One suite, parsed from its file ``test_NAME.py`` without running it.
 
-    ``proves`` is the first line of its docstring. ``needs`` is what it needs beside the image and
-    the machine's GPUs, or ``None``: such a suite runs only where it is named, and no image must
-    have passed it to get its name. ``code`` is the sha256 of its file and of all that suites share.
-    It is for TensorFlow ``since`` and newer, ``with_mpi`` for images that have MPI only, and
-    ``of_extensions`` for images to which packages were added.
+    - ``proves``: the first line of its docstring
+    - ``needs``: its needs in addition to the image and GPUs, or None; a suite with needs runs only
+      on demand, and images get their tags without it
+    - ``code``: the sha256 of its file and of the files that suites share
+    - ``since``: the oldest TensorFlow that it applies to
+    - ``with_mpi``: it applies only to images with MPI
+    - ``of_extensions``: it applies only to images with added packages
     """
 
     name: str
@@ -76,9 +77,9 @@ class Suite:
 
 
 def read_suites(folder: Path) -> tuple[Suite, ...]:
-    """Return a folder's suites, sorted by name; InputError if a ``NEEDS`` is not a plain text."""
+    """Return the suites in a folder, sorted by name; InputError if a ``NEEDS`` is not a string."""
     files = sorted(folder.glob(f"{PREFIX}*.py"))
-    # A suite may use all other files, except documentation, byte code, and hidden files of tools.
+    # Suites may use all other files except documentation, bytecode and hidden files of tools.
     others = {path for path in folder.rglob("*") if path.suffix not in {".md", ".pyc"}}
     others.difference_update(files)
     shared = []
@@ -100,7 +101,7 @@ def _read_suite(file: Path, shared: str) -> Suite:
     since = _SINCE.search(text)
     if needs and needs["text"] is None:
         line = text.count("\n", 0, needs.start()) + 1
-        raise InputError(f"{file}:{line}: NEEDS must be a text in quotes.")
+        raise InputError(f"{file}:{line}: NEEDS must be a string in quotes.")
     code = f"{shared}\0{_sha256(data)}"
     return Suite(
         name=file.stem.removeprefix(PREFIX),
@@ -114,16 +115,16 @@ def _read_suite(file: Path, shared: str) -> Suite:
 
 
 def select_required(suites: Iterable[Suite], expected: Mapping[str, Any]) -> tuple[Suite, ...]:
-    """Return the suites that an image must pass of which this is expected."""
+    """Return the suites that an image with these expected facts must pass."""
     return tuple(suite for suite in suites if suite.is_for(expected) and not suite.on_demand)
 
 
 def choose_suites(
     folder: Path, names: tuple[str, ...], expected: Mapping[str, Any]
 ) -> tuple[Suite, ...]:
-    """Return the named suites of an image; all that are not on demand if none is named.
+    """Return the named suites of an image; without names, all that do not run on demand.
 
-    InputError: a name is no suite of the image; those that are are listed.
+    InputError: a name is not a suite of the image; the message lists the suites.
     """
     suites = read_suites(folder)
     known = [suite for suite in suites if suite.is_for(expected)]
@@ -139,7 +140,7 @@ def choose_suites(
 
 
 def group_suites(folder: Path, names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return which suites share a process: those not said to be long, then each long one alone."""
+    """Return the groups of suites that share a process: all short ones, then each long one."""
     seconds = {}
     for name in names:
         text = (folder / f"{PREFIX}{name}.py").read_text("utf-8")
@@ -154,9 +155,10 @@ def group_suites(folder: Path, names: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def suite_keys(suites: Iterable[Suite], expected: Mapping[str, Any]) -> dict[str, str]:
-    """Return, by suite, the digest of what a verdict depends on beside the image.
+    """Return the keys under which verdicts are stored, by suite.
 
-    That is the suite's code, what all suites share, and what is expected of the image.
+    A key is the digest of everything but the image that a verdict depends on: the suite's code, the
+    files that suites share and the expected facts.
     """
     text = json.dumps(expected, sort_keys=True)
     keys = {}

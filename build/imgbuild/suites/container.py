@@ -1,7 +1,7 @@
-"""Start the containers of images under test: for their suites, and to read what is in them.
+"""Start containers of images, to run suites in them and to read their contents.
 
-Suites start further containers and networks. All that belongs to the test of one image carries one
-label, by which it is removed: at the end, and, where a run was killed, by the next run.
+Suites start more containers and networks. All of them have one label per image. imgbuild uses the
+label to remove them at the end, or in the next run if a run was killed.
 """
 
 import io
@@ -27,34 +27,35 @@ from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import DEFAULT_HOST
 from imgbuild.matrix.model import Variant
 
-#: Marks the containers and networks of test runs; the in-image suites hand the value on.
+#: The label of all containers and networks in test runs; suites copy its value.
 CONTAINER_LABEL = "imgbuild.test-of"
-#: NCCL passes what ranks share through /dev/shm: the engine's 64 MB are soon full.
+#: Bytes of /dev/shm. NCCL shares data between ranks there, and the engine's 64 MB are too small.
 SHARED_MEMORY = 1 << 30
-#: The first TensorFlow that is imported without the driver. Read out of the wheels' DT_NEEDED.
+#: The first TensorFlow that can be imported without the driver. Source: DT_NEEDED in the wheels.
 WITHOUT_DRIVER = Version("1.14")
 DRIVER_LIBRARY = "libcuda.so.1"
 DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 #: The last folder of LD_LIBRARY_PATH in GPU images, where drivers are mounted.
 DRIVER_FOLDER = "usr/local/nvidia/lib64"
-#: Reads what is in an image, in a third of a second; a machine under load is given time.
+#: The program that reads the contents of an image, and its time limit in seconds. It takes 0.3 s;
+#: the limit allows for a busy machine.
 PROGRAM, PROGRAM_SECONDS = Path(__file__).with_name("image_program.py"), 120
 _PYTHON = 'exec "$(command -v python || command -v python3)" -c "$1"'
 #: Keeps a container running until it is removed.
 _SLEEP = ("sleep", "infinity")
-#: How each MPI says its version: "mpirun (Open MPI) 4.1.4"; "Intel(R) MPI Library for Linux* OS,
-#: Version 2018 Update 3 Build …" until 2019, "… Version 2021.8 Build …" since.
+#: The version texts of each MPI: "mpirun (Open MPI) 4.1.4"; "Intel(R) MPI Library for Linux* OS,
+#: Version 2018 Update 3 Build …" before 2019, "… Version 2021.8 Build …" since.
 _MPIRUN = {
     "openmpi": re.compile(r"\(Open MPI\) ([\d.]+)()"),
     "intelmpi": re.compile(r"Intel.*Version ([\d.]+)(?: Update (\d+))?"),
     "mpich": re.compile(r"HYDRA[^:]*:\s+Version:\s+([\d.]+)()"),
 }
-#: So many characters of what ``mpirun`` says are searched: the version is in its first lines.
+#: Number of characters of mpirun's output to search: the version is in the first lines.
 _MPIRUN_LENGTH = 2000
 NOTHING = "nothing"
 _Answer = TypeVar("_Answer")
 
-#: Writes the stub of the driver's library, as ``libcuda.so.1``, into an empty folder.
+#: A function that writes the driver's stub library ``libcuda.so.1`` into an empty folder.
 ExportStub = Callable[[Path], None]
 
 
@@ -64,11 +65,12 @@ def _no_stub(_: Path) -> None:
 
 @dataclass(frozen=True)
 class TestTarget:
-    """One image under test. ``expected`` is what the suites read with ``--expect``.
+    """One image under test.
 
-    ``name`` is the image's in reports: that in the matrix, or the tag of an extension.
-    ``reference`` is how it was found. ``export_stub`` makes the driver's stub, for an image that
-    was built here.
+    ``name`` is its name in reports: the name in the matrix, or the tag of an extended image.
+    ``reference`` is the reference that the user gave. ``expected`` are the facts that the suites
+    read with ``--expect``. ``export_stub`` writes the driver's stub for an image that this machine
+    built.
     """
 
     __test__ = False  # the name begins with Test, but pytest must not collect it
@@ -82,15 +84,16 @@ class TestTarget:
 
     @property
     def needs_driver(self) -> bool:
-        """Whether its TensorFlow can be imported only where there is a driver."""
+        """Whether its TensorFlow can only be imported with an NVIDIA driver."""
         return self.variant == "gpu" and Version(self.expected["tensorflow"]) < WITHOUT_DRIVER
 
 
 @dataclass(frozen=True)
 class StartedContainer:
-    """A running container; ``no_gpu`` is why that of a GPU image has no GPU.
+    """A running container.
 
-    ``offered`` says whether the engine offers GPUs: then the image must see them.
+    ``no_gpu`` is the reason if a GPU image runs without a GPU. If ``offered`` is true, the engine
+    offers GPUs, and the image must see them.
     """
 
     id: str
@@ -99,10 +102,10 @@ class StartedContainer:
 
 
 def make_label(name: str) -> str:
-    """Return the label's value for one image of this user on this machine.
+    """Return the label's value for one image, this machine and this state folder.
 
-    Whoever shares the engine from elsewhere, or with another state folder, has another value: the
-    locks that keep two runs of one image apart lie in the state folder.
+    Other machines and state folders that use the same engine have other values, because the locks
+    that separate two runs of one image are in the state folder.
     """
     return f"{name}@{machine_digest(state_dir())}"
 
@@ -113,12 +116,12 @@ def machine_digest(state: Path) -> str:
 
 
 def remove_leftovers(names: Iterable[str], engine: Engine) -> None:
-    """Remove what test runs of these images left; the images' locks must be held."""
+    """Remove leftover containers and networks of test runs; the images' locks must be held."""
     values = {make_label(name) for name in names}
     for container in engine.containers(CONTAINER_LABEL):
         if container.labels.get(CONTAINER_LABEL) in values:
             engine.remove_container(container.id)
-    for network in engine.networks(CONTAINER_LABEL):  # containers use them until they go
+    for network in engine.networks(CONTAINER_LABEL):  # only possible without their containers
         if network.labels.get(CONTAINER_LABEL) in values:
             engine.remove_network(network.id)
 
@@ -127,9 +130,9 @@ def remove_leftovers(names: Iterable[str], engine: Engine) -> None:
 def suite_container(
     target: TestTarget, engine: Engine, log: Callable[[str], None]
 ) -> Iterator[StartedContainer]:
-    """Give a sleeping container of the image; at the end remove it and all that suites left.
+    """Start a sleeping container of the image; finally remove it and all leftovers of suites.
 
-    MachineError: the engine cannot start it, without GPUs too.
+    MachineError: the engine cannot start it, even without GPUs.
     """
     try:
         started = _start_container(target, engine)
@@ -137,14 +140,14 @@ def suite_container(
             try:
                 _copy_stub(engine, started.id, target.export_stub)
             except (ImgbuildError, OSError) as error:
-                log(f"no stub of the driver: {error}")
+                log(f"the stub of the NVIDIA driver cannot be added to the container: {error}")
         yield started
     finally:
         remove_leftovers([target.name], engine)
 
 
 def _start_container(target: TestTarget, engine: Engine) -> StartedContainer:
-    """Start it with GPUs where the image can use them; a refusal is kept as the reason."""
+    """Start a container, with GPUs for a GPU image; without them, keep the reason."""
     labels = {CONTAINER_LABEL: make_label(target.name)}
     start = partial(engine.start, target.image_id, command=_SLEEP, labels=labels)
     if target.variant == "cpu":
@@ -160,16 +163,16 @@ def _start_container(target: TestTarget, engine: Engine) -> StartedContainer:
 
 
 def gpu_fingerprint(engine: Engine) -> str | None:
-    """Return what tells this machine's driver and GPUs from others; None if none are offered.
+    """Return a digest of this machine's driver and GPUs; None if the engine offers no GPUs.
 
-    It is empty where they cannot be asked, such as those of an engine elsewhere.
+    The result is empty if they cannot be queried, for example because the engine is remote.
     """
     if engine.version().gpus is None:
         return None
     host = engine.host or DEFAULT_HOST
     if not host.startswith("unix://") or not DRIVER_VERSION.is_file():
         return ""
-    listed = run(["nvidia-smi", "-L"], timeout=PROGRAM_SECONDS)  # with the parts of divided GPUs
+    listed = run(["nvidia-smi", "-L"], timeout=PROGRAM_SECONDS)  # also lists MIG devices
     if not listed.ok:
         return ""
     text = f"{DRIVER_VERSION.read_text()}{listed.output}"
@@ -179,8 +182,8 @@ def gpu_fingerprint(engine: Engine) -> str | None:
 def _copy_stub(engine: Engine, container: str, export: ExportStub) -> None:
     """Copy NVIDIA's stub of the driver into the container.
 
-    TensorFlow 1.10 to 1.13 for GPUs cannot be imported without libcuda.so.1. No image holds it, for
-    it would hide the driver. It is not mounted: the engine may be on another machine.
+    TensorFlow 1.10 to 1.13 for GPUs cannot be imported without libcuda.so.1. Images do not contain
+    the stub, because it would hide the driver. It is not mounted, because the engine may be remote.
     """
     buffer = io.BytesIO()
     with work_folder("stub") as folder, tarfile.open(fileobj=buffer, mode="w") as archive:
@@ -193,12 +196,12 @@ def _copy_stub(engine: Engine, container: str, export: ExportStub) -> None:
 
 
 def _two_numbers(glibc: str) -> str:
-    """Return the first two numbers of a glibc version, which has a third in old releases."""
+    """Return the first two numbers of a glibc version; old releases have three."""
     return ".".join(glibc.split(".")[:2])
 
 
-# Parts of the answer of an image, which can print anything. Some of them reach a Dockerfile, a file
-# name or an option of a program.
+# An image can print anything, so validate each part of its answer. Some parts are later used in a
+# Dockerfile, a file name or an option of a program.
 _PackageName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
 _PackageVersion = Annotated[str, Field(pattern=r"^[!-~]{1,200}$")]
 _Release = Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9}){0,5}$")]
@@ -235,12 +238,12 @@ class ImageContents:
 
     @property
     def tensorflow(self) -> str:
-        """The version of the one TensorFlow that is installed; all of them where there are more."""
+        """The version of the installed TensorFlow; all versions if there are several."""
         return join_versions(self.tensorflow_versions)
 
     @property
     def mpi(self) -> tuple[str, str]:
-        """Flavour and version of what ``mpirun`` is."""
+        """Flavour and version of the MPI that ``mpirun`` belongs to."""
         for flavour, words in _MPIRUN.items():
             if match := words.search(self.mpirun[:_MPIRUN_LENGTH]):
                 return flavour, ".".join(filter(None, match.groups()))
@@ -248,7 +251,7 @@ class ImageContents:
 
 
 def join_versions(values: Iterable[str]) -> str:
-    """Return versions in words; ``nothing`` for none."""
+    """Join versions with "and"; return ``nothing`` if there are none."""
     return " and ".join(values) or NOTHING
 
 
@@ -259,16 +262,16 @@ def read_contents(name: str, image_id: str, engine: Engine) -> ImageContents:
 def ask_image(
     program: Path, kind: type[_Answer], name: str, image_id: str, engine: Engine
 ) -> _Answer:
-    """Return what a program prints, run by the image's Python in a container that goes at once.
+    """Run a program with the image's Python in a temporary container; return its parsed output.
 
-    The image's lock must be held: the container carries the label of the image's test runs, so
-    that what a kill leaves is removed with theirs.
+    The image's lock must be held, because the container has the label of the image's test runs. If
+    imgbuild is killed, the next test run therefore removes the container.
 
-    CheckFailedError: the image cannot run the program, or answers something else.
-    MachineError: the engine cannot start its container; there is no docker client.
+    CheckFailedError: the image cannot run the program, or its output is invalid.
+    MachineError: the engine cannot start the container, or there is no docker client.
     """
     require_docker_client()
-    # No network, and no driver where the engine would lend one to every container.
+    # Use no network. Some engines add the driver to every container, so disable that.
     container = engine.start(
         image_id,
         command=_SLEEP,
@@ -285,42 +288,42 @@ def ask_image(
         return TypeAdapter(kind).validate_json(printed)
     except ValidationError as error:
         fault = error.errors()[0]
-    if not fault["loc"]:  # no JSON, or no object
+    if not fault["loc"]:  # not JSON, or not an object
         raise CheckFailedError(
-            f"{name} ({image_id}) does not say what is in it; its program printed "
+            f"The contents of {name} ({image_id}) cannot be read; the program in it printed "
             f"{' '.join(printed.split())[:200]!r}."
         )
     part, value = fault["loc"][0], str(fault["input"])[:80]
     raise CheckFailedError(
-        f"{name} ({image_id}) does not say what is in it: {value!r} is not valid for {part}. "
+        f"The contents of {name} ({image_id}) cannot be read: {value!r} is not valid for {part}. "
         "Correct the image, or use another one."
     )
 
 
 def docker_exec(host: str | None, container: str, command: Sequence[str]) -> str:
-    """Return what a command prints in a container, run by the docker client as the suites' are."""
+    """Run a command in a container with the docker client, as suites do; return its output."""
     environment = dict(os.environ)
     if host:
         environment["DOCKER_HOST"] = host
     ran = run(["docker", "exec", container, *command], timeout=PROGRAM_SECONDS, env=environment)
     if ran.code == TIMED_OUT:
         raise CheckFailedError(
-            f"The image did not answer within {PROGRAM_SECONDS} s what is in it. Is the engine "
+            f"Reading the contents of the image took more than {PROGRAM_SECONDS} s. Is the engine "
             "overloaded? Try again."
         )
     if ran.code:
         last = " ".join(ran.errors.split()[-40:])
         raise CheckFailedError(
-            f"The image cannot run a program that reads what is in it (exit code {ran.code}): "
+            f"The image cannot run the program that reads its contents (exit code {ran.code}): "
             f"{last}"
         )
     return ran.output
 
 
 def require_docker_client() -> None:
-    """Raise MachineError, before anything is built, if testinfra finds no docker client on PATH."""
+    """Raise MachineError if there is no docker client on PATH, which testinfra needs."""
     if shutil.which("docker") is None:
         raise MachineError(
-            "No docker client on PATH; the suites run their commands through it. Install one "
-            "(Debian: apt-get install docker-cli; Ubuntu: docker.io), or build with --no-test."
+            "There is no docker client on PATH, but the suites run their commands with it. Install "
+            "one (Debian: apt-get install docker-cli; Ubuntu: docker.io), or build with --no-test."
         )

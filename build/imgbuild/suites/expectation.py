@@ -1,4 +1,4 @@
-"""The facts that an image must have, as JSON for the in-image suites."""
+"""The facts that suites expect of an image, as JSON."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,12 +11,12 @@ from imgbuild.dockerfile.variables import nvidia_libraries
 from imgbuild.locks.lockfile import locked_packages
 from imgbuild.matrix.images import Image
 
-#: Horovod's launcher starts ranks through Open MPI's mpirun only: 0.16 to 0.20 refuse Intel's.
+#: The only MPI that Horovod's launcher supports: Horovod 0.16 to 0.20 reject Intel's mpirun.
 LAUNCHED = "openmpi"
 
 
 def known_facts(image: Image) -> dict[str, Any]:
-    """Return the facts of an image that say which suites are for it."""
+    """Return the facts that decide which suites apply to an image."""
     return {
         "name": image.name,
         "tensorflow": image.tensorflow,
@@ -28,11 +28,12 @@ def known_facts(image: Image) -> dict[str, Any]:
 def expectation(
     image: Image, project: Project, standin: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return the image's pins, every locked package, and its labels.
+    """Return the image's pins, locked packages, labels and other expected facts.
 
-    ``standin`` are the true versions in an image that is built from stand-ins, by component, or by
-    the MPI's name in the matrix; ``None`` for any other image. It is an InputError if the image's
-    lock is missing or damaged.
+    ``standin`` has the actual versions in an image built from stand-ins, by component or by the
+    MPI's name in the matrix. It is None for any other image.
+
+    InputError: the image's lock is missing or damaged.
     """
     true = standin or {}
     pins = {pin.component: true.get(pin.component, pin.version) for pin in image.pins}
@@ -54,7 +55,7 @@ def expectation(
 
 
 def _held_packages(image: Image) -> dict[str, str]:
-    """Return the packages that apt must not move, with their versions: those of NVIDIA's."""
+    """Return the versions of NVIDIA's packages, which apt must not change."""
     if image.apt_cuda is None:
         return {}
     packages = (*image.apt_cuda.runtime, *nvidia_libraries(image))
@@ -62,7 +63,7 @@ def _held_packages(image: Image) -> dict[str, str]:
 
 
 def _gpu_facts(image: Image) -> dict[str, str]:
-    """Return what the wheel needs of CUDA, driver and GPU; nothing for a CPU image."""
+    """Return the wheel's requirements for CUDA, driver and GPU; empty for a CPU image."""
     if image.cuda is None:
         return {}
     facts = {

@@ -17,52 +17,52 @@ from pydantic import (
 
 from imgbuild.core.outcome import Outcome
 
-#: The suite that a machine without a GPU skips, and one with a single GPU in part; an image is
-#: tagged all the same.
+#: The suite that is skipped without a GPU, and partly skipped with one GPU. The image is tagged
+#: anyway.
 NEEDS_GPU = "gpu_runs"
-#: The longest reason of a failure in a line, in characters; reports have the whole message.
+#: Maximum length of a failure's reason in one line, in characters; reports have the whole message.
 REASON_LENGTH = 200
 _ASSERTED = "AssertionError: "
-#: How the parts of a message begin that are the output of a command (tests/image/container.py).
+#: Begins a part of a message with the output of a command (tests/image/container.py).
 _OUTPUT = "--- "
-#: And where the command itself follows, whose arguments are no reason.
+#: Begins the part with the command itself; its arguments do not explain a failure.
 _COMMAND = "--- command"
-#: Advice if checks ran out of time and none failed.
+#: Advice if checks timed out and none failed.
 RUN_AGAIN = (
-    "No check failed, but some ran out of time, as happens on a busy machine. Run the same command "
-    "again: it runs only the suites that did not pass"
+    "No check failed, but some ran out of time, probably because the machine is busy. Run the same "
+    "command again: it runs only the suites that did not pass"
 )
-#: A word of an image or a suite, a version, or a reason: one line.
+#: A name, a version or a reason, in one line.
 Word = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
-#: No suite takes a day; a damaged result may say anything.
+#: Upper limit for the seconds of a suite, to reject damaged results.
 LONGEST = 86_400.0
-#: In the name of each suite in a provenance.
+#: Begins the name of each suite in a provenance.
 _BYPRODUCT = "suite "
 #: The verdicts with which an image may be tagged or published.
 _GOOD = (Outcome.PASSED, Outcome.INCOMPLETE, Outcome.SKIPPED)
 
 
 def shorten(text: str, length: int) -> str:
-    """Return a text without line ends, of at most ``length`` characters."""
+    """Return the text in one line of at most ``length`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
 class Check(BaseModel):
-    """A check that did not pass. ``message`` is pytest's, or why it was skipped."""
+    """A check that did not pass. ``message`` is pytest's message or the reason for skipping."""
 
     model_config = ConfigDict(frozen=True)
 
     test: str
-    #: Skipped checks call it ``reason`` in JSON.
+    #: In JSON, skipped checks call this field ``reason``.
     message: Annotated[str, Field(validation_alias=AliasChoices("message", "reason"))]
 
     @property
     def reason(self) -> str:
-        """The message in one line: of long output the first line, and the last that has an error.
+        """The message in one line: the first line, then the last line with an error.
 
-        In a traceback pytest marks the message's lines with ``E``; below it are the values of the
-        assertion.
+        In a traceback, pytest marks the lines of the message with ``E``. The values of the
+        assertion follow.
         """
         lines = self.message.splitlines()
         lines = [line[1:].strip() for line in lines if line.startswith("E ")] or lines
@@ -79,16 +79,19 @@ class Check(BaseModel):
 
 
 class SuiteResult(BaseModel):
-    """One suite's result in one image: what a run returns, and what is stored, recorded, attested.
+    """The result of one suite in one image, for reports, the store, records and attestations.
 
-    ``verdict`` is an `Outcome`, or a word of another version. ``passed`` counts checks, the other
-    checks are listed; ``timed_out`` are those that reached their limit of time, with what each
-    waited for. ``seconds`` is the time of all checks.
+    ``verdict`` is an `Outcome`, or a word of another imgbuild version. ``passed`` is a number; the
+    other checks are listed. The messages of ``timed_out`` checks say what they waited for.
+    ``seconds`` is the time of all checks.
 
-    The rest is known of a stored result: ``before`` is its time (ISO 8601), ``key`` that of
-    :func:`~imgbuild.suites.catalog.suite_keys`, ``gpus`` the `gpu_fingerprint` of that moment.
-    ``found`` is the repository in which a signed provenance has it, ``signed_by`` the fingerprint
-    of who signed that.
+    Only a stored result has these fields:
+
+    - ``before``: the time of the run (ISO 8601)
+    - ``key``: the key from :func:`~imgbuild.suites.catalog.suite_keys`
+    - ``gpus``: the `gpu_fingerprint` at the time of the run
+    - ``found``: the repository with the signed provenance that contains the result
+    - ``signed_by``: the fingerprint of the provenance's signer
     """
 
     model_config = ConfigDict(frozen=True)
@@ -98,7 +101,7 @@ class SuiteResult(BaseModel):
     passed: Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
     seconds: Annotated[float, Field(strict=True, ge=0, lt=LONGEST)]
     failures: tuple[Check, ...]
-    #: Earlier versions wrote none.
+    #: Missing in results from earlier versions.
     timed_out: tuple[Check, ...] = ()
     skipped: tuple[Check, ...]
     before: Word | None = None
@@ -117,7 +120,7 @@ class SuiteResult(BaseModel):
 
     @property
     def outcome(self) -> Outcome:
-        """The verdict that follows from the checks; a suite without any has failed."""
+        """The verdict that follows from the checks; a suite without checks has failed."""
         if self.timed_out and not self.failures:
             return Outcome.TIMED_OUT
         if self.failures or not (self.passed or self.skipped):
@@ -128,38 +131,38 @@ class SuiteResult(BaseModel):
 
     @property
     def word(self) -> str:
-        """The verdict in a table; a failure must be found in a long line."""
+        """The verdict in a table; failures are in capitals to stand out in a long line."""
         loud = self.verdict in {Outcome.FAILED, Outcome.TIMED_OUT}
         return self.verdict.upper() if loud else self.verdict
 
     @property
     def ok(self) -> bool:
-        """Whether this suite lets the image be tagged."""
+        """Whether the image may be tagged with this result."""
         skipped = self.verdict in {Outcome.SKIPPED, Outcome.INCOMPLETE}
         lacks_gpu = skipped and self.suite == NEEDS_GPU
         return lacks_gpu or self.verdict == Outcome.PASSED
 
     @property
     def origin(self) -> str | None:
-        """The repository that the result is from; None if the suite ran here."""
+        """The repository that the result came from; None if the suite ran on this machine."""
         if "found" not in self.model_fields_set:
             return "a report that does not say where"
         return self.found
 
     @property
     def skip_reasons(self) -> tuple[str, ...]:
-        """Why checks were skipped, each reason once."""
+        """The reasons for skipped checks, without duplicates."""
         return tuple(dict.fromkeys(check.message for check in self.skipped))
 
     @property
     def skip_notes(self) -> list[str]:
-        """How many checks were skipped for each reason."""
+        """The number of skipped checks for each reason."""
         reasons = Counter(check.message for check in self.skipped)
         return [f"{count} skipped: {reason}" for reason, count in reasons.items()]
 
     @property
     def problem(self) -> str:
-        """Why it has not passed, in one line: its first failure, or what was skipped."""
+        """The reason why the suite has not passed, in one line: its first failure or its skips."""
         bad = self.failures or self.timed_out
         if not bad:
             return ", ".join(self.skip_notes) or "nothing was checked"
@@ -170,14 +173,14 @@ class SuiteResult(BaseModel):
         return f"{counted}{bad[0].test}: {bad[0].reason}"
 
     def as_json(self, *, stored: bool = True) -> dict[str, Any]:
-        """Return what is stored, recorded and attested; a report has less."""
+        """Return the JSON for the store, records and attestations; a report has fewer fields."""
         left_out = {"key", "gpus", "signed_by"}
         if stored:
-            # A result that does not say where it is from must not say so by being written again.
+            # Writing a result of unknown origin again must not add an origin.
             optional = {"found": "found" in self.model_fields_set, "signed_by": self.signed_by}
             left_out = {name for name, is_known in optional.items() if not is_known}
         document = self.model_dump(mode="json", exclude=left_out)
-        # Older versions of imgbuild read no result without the list, which is always empty.
+        # Older imgbuild versions require the list, which is always empty.
         return {**document, "failed": len(self.failures), "not_asked": []}
 
 
@@ -190,7 +193,7 @@ def suite_result(  # noqa: PLR0913 - how the checks ended
     skipped: Iterable[Check] = (),
     seconds: float = 0.0,
 ) -> SuiteResult:
-    """Return the result of a suite that ran, with its verdict."""
+    """Create the result of a suite run; its verdict follows from the checks."""
     result = SuiteResult(
         suite=suite,
         verdict="",
@@ -204,9 +207,9 @@ def suite_result(  # noqa: PLR0913 - how the checks ended
 
 
 def read_results(entries: Mapping[str, Any]) -> dict[str, SuiteResult]:
-    """Return results, by suite, as this or an earlier version wrote them.
+    """Parse results that this or an earlier version wrote; return them by suite.
 
-    Damaged ones are left out, and those whose good verdict does not follow from their checks.
+    Skip damaged results, and results with a good verdict that contradicts their checks.
     """
     results = {}
     for suite, entry in entries.items():
@@ -220,7 +223,7 @@ def read_results(entries: Mapping[str, Any]) -> dict[str, SuiteResult]:
 def suite_byproducts(
     results: Mapping[str, SuiteResult], codes: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return what a provenance says of suites: their results, and the sha256 of their code."""
+    """Return the provenance's entries for suites: their results and the sha256 of their code."""
     byproducts = []
     for suite, result in sorted(results.items()):
         code = codes[suite].removeprefix("sha256:")
@@ -234,7 +237,7 @@ def suite_byproducts(
 
 
 def attested_suites(predicates: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the documents of results in provenances, by suite; `read_results` reads them."""
+    """Return the JSON of results in provenances, by suite; `read_results` parses it."""
     entries = {}
     for predicate in predicates:
         details = predicate.get("runDetails")
@@ -250,8 +253,8 @@ def attested_suites(predicates: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 class Report:
     """The results of all suites in one image, and the digest of the suites' code.
 
-    ``gpus`` says whether the engine offered GPUs. ``not_begun`` are suites that came after the
-    first failure, where that ends the run.
+    ``gpus`` says whether the engine offered GPUs. ``not_begun`` are suites that did not start
+    because an earlier failure ended the run.
     """
 
     image: str
@@ -261,7 +264,7 @@ class Report:
     gpus: bool = False
     reference: str = ""
     not_begun: tuple[str, ...] = ()
-    #: Wall time from the start of the container to its end; what passed before takes none.
+    #: Elapsed time of the container; zero if all suites passed before.
     seconds: float = 0.0
 
     @property
@@ -271,7 +274,7 @@ class Report:
 
     @property
     def verdict(self) -> Outcome:
-        """The outcome of all suites; missing GPUs alone leave it whole."""
+        """The outcome of all suites; it may be PASSED although GPUs are missing."""
         verdicts = {suite.verdict for suite in self.suites if not suite.ok}
         if Outcome.FAILED in verdicts or not self.suites:
             return Outcome.FAILED
@@ -283,7 +286,7 @@ class Report:
 
     @property
     def problems(self) -> list[str]:
-        """Why it may not be tagged: a sentence per suite, and what to do if only time ran out."""
+        """The reasons against tagging, one line per suite, and advice after a timeout."""
         lines = [f"{suite.suite}: {suite.problem}" for suite in self.suites if not suite.ok]
         if self.verdict is Outcome.TIMED_OUT:
             lines.append(RUN_AGAIN)
@@ -291,7 +294,7 @@ class Report:
 
     @property
     def lacks_gpu(self) -> bool:
-        """Whether the suite that needs a GPU could make none of its checks."""
+        """Whether no check of the suite that needs a GPU passed."""
         return any(suite.suite == NEEDS_GPU and not suite.passed for suite in self.suites)
 
     @property

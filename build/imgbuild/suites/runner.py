@@ -26,32 +26,34 @@ from imgbuild.suites.container import StartedContainer, TestTarget, suite_contai
 from imgbuild.suites.results import Check, Report, SuiteResult, suite_result
 from imgbuild.suites.store import ReportStore
 
-#: The longest any set of suites may take, in seconds; each command inside has its own limit.
+#: Time limit of one pytest run, in seconds; each command in it has its own limit.
 TIMEOUT_SECONDS = 1800
-#: How long an interrupted pytest may take to remove what its suites started, in seconds.
+#: Time that an interrupted pytest has to remove its containers and networks, in seconds.
 CLEANUP_SECONDS = 15.0
-#: How often it is looked what a running pytest wrote, and whether it is to stop, in seconds.
+#: Interval for reading pytest's results and checking for a stop, in seconds.
 STEP_SECONDS = 0.2
-#: Holds the number of the descriptor that pytest writes its results to
+#: Environment variable with the file descriptor for pytest's results
 #: (tests/image/result_stream.py).
 VARIABLE = "IMGBUILD_RESULTS"
 JUNIT, OUTPUT = "junit.xml", "pytest.txt"
-#: The outcomes of checks that keep an image from being tagged.
+#: The outcomes of checks that prevent tagging.
 _BAD = (Outcome.FAILED, Outcome.TIMED_OUT)
-#: pytest's exit codes for "all passed" and "some failed": the only ones with a verdict.
+#: pytest's exit codes for "all passed" and "some failed"; other codes have no verdict.
 _VERDICTS = {0, 1}
 _TESTSUITE = re.compile("<testsuite .*?</testsuite>", re.DOTALL)
-#: testinfra's parameter, which is between or beside those of the checks.
+#: testinfra's parameter in the name of a check, before, between or after other parameters.
 _CONTAINER = re.compile(r"-?docker://[0-9a-f]+")
 
 
 @dataclass(frozen=True)
 class TestSession:
-    """The engine, the place of results and the suites of one run of tests, for any image.
+    """The engine, the result folders and the options of a test run, for any image.
 
-    ``suites`` are the names of those to run, none for all; ``rerun`` also runs those that passed
-    before. ``fail_fast`` ends a run with the first failed check. As many suites run at once, of all
-    images together, as there are ``slots``. When ``stop`` is set, all runs end.
+    - ``suites``: names of the suites to run; empty means all
+    - ``rerun``: also run suites that passed before
+    - ``fail_fast``: stop at the first failed check
+    - ``slots``: limits the parallel pytest processes of all images together
+    - ``stop``: when set, all runs end
     """
 
     __test__ = False  # the name begins with Test, but pytest must not collect it
@@ -69,18 +71,18 @@ class TestSession:
 
 
 def folder_name(image: str) -> str:
-    """Return an image's name or reference as the name of a folder."""
+    """Return a folder name for an image's name or reference."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", image)
 
 
 @dataclass
 class CheckStream:
-    """The checks of one pytest run, from the lines of JSON that its plugin writes.
+    """The checks of one pytest run, parsed from the JSON lines of its plugin.
 
-    The lines are ``{"checks": 80}``, ``{"begins": "pins"}``, for each check that ended its
-    ``suite``, ``test``, ``outcome``, ``seconds`` and ``message``, and ``{"ended": true}``
-    (tests/image/result_stream.py). ``milestone`` gets suites that begin and the first failure of
-    each reason, ``step`` every change.
+    The lines (tests/image/result_stream.py) are ``{"checks": 80}``, ``{"begins": "pins"}``,
+    ``{"ended": true}``, and for each finished check its ``suite``, ``test``, ``outcome``,
+    ``seconds`` and ``message``. ``milestone`` is called when a suite begins, and for the first
+    failure of each reason. ``step`` is called for every change.
     """
 
     milestone: Callable[[str], None]
@@ -88,7 +90,7 @@ class CheckStream:
     suite: str = ""
     expected: int = 0
     reported: set[tuple[str, str]] = field(default_factory=set)
-    #: Whether pytest ended by itself, so that no line is missing.
+    #: Whether pytest finished normally, so that no line is missing.
     finished: bool = False
     #: The checks by suite and outcome, and the seconds of each suite.
     checks: dict[str, dict[str, list[Check]]] = field(default_factory=dict)
@@ -97,7 +99,7 @@ class CheckStream:
     def read(self, line: str) -> None:
         try:
             event = json.loads(line)
-        except ValueError:  # the line that a kill cut off
+        except ValueError:  # pytest was killed while writing this line
             return
         self.expected += event.get("checks", 0)
         self.finished = self.finished or "ended" in event
@@ -119,7 +121,7 @@ class CheckStream:
 
     @property
     def text(self) -> str:
-        """Return what a line shows: ``horovod 23/80, 1 failed``."""
+        """The progress in one line: ``horovod 23/80, 1 failed``."""
         counts: Counter[str] = Counter()
         for outcomes in self.checks.values():
             for outcome, checks in outcomes.items():
@@ -142,7 +144,7 @@ class CheckStream:
         )
 
     def end_late(self, suites: Sequence[str], words: str) -> None:
-        """Add a check that ran out of time for the running suite, and for those after it."""
+        """Add a timed-out check to the running suite and all later suites."""
         current = suites.index(self.suite) if self.suite in suites else 0
         for suite in suites[current:]:
             check = Check(test="the whole suite", message=words)
@@ -150,15 +152,15 @@ class CheckStream:
 
 
 def strip_container(name: str) -> str:
-    """Return a check's name without the container, which is gone when the name is read."""
+    """Return a check's name without the container, which no longer exists in reports."""
     return _CONTAINER.sub("", name).replace("[-", "[").replace("[]", "")
 
 
 def run_suites(target: TestTarget, suites: tuple[str, ...], session: TestSession) -> Report:
-    """Run these suites side by side; one ``junit.xml`` and the output are in the session's folder.
+    """Run suites in parallel; write ``junit.xml`` and the output to the session's folder.
 
-    MachineError: no docker client, or the engine cannot start the container.
-    CheckFailedError: pytest itself failed; the path of its output is given.
+    MachineError: there is no docker client, or the engine cannot start the container.
+    CheckFailedError: pytest itself failed; the message has the path of its output.
     CancelledError: the run was interrupted.
     """
 
@@ -193,7 +195,7 @@ def run_suites(target: TestTarget, suites: tuple[str, ...], session: TestSession
                     f"{code}). The output is in {reports / OUTPUT}. If the disk is full, free "
                     "space there."
                 )
-            # A suite without any check has passed nothing, unless a failure ended the run first.
+            # A suite without checks counts as failed, unless an earlier failure ended the run.
             is_cut = session.fail_fast and stream.reported
             return [stream.result(suite) for suite in group if suite in stream.checks or not is_cut]
 
@@ -217,18 +219,18 @@ def run_suites(target: TestTarget, suites: tuple[str, ...], session: TestSession
 def _pytest_command(
     target: TestTarget, session: TestSession, container: StartedContainer, expect: Path
 ) -> list[str]:
-    """Return the command that tests a container; the files of its suites follow it."""
+    """Return the pytest command for a container; the caller appends the files of the suites."""
     command = [
-        # Nothing of the folder that imgbuild runs in, and no settings of a project around it.
+        # Import nothing from the current folder, and ignore settings of a project around it.
         *(sys.executable, "-P", "-m", "pytest", "-c", os.devnull),
         *("-q", "-p", "no:cacheprovider"),
-        *("-p", "testinfra.plugin"),  # and none that this machine happens to have
+        *("-p", "testinfra.plugin"),  # other plugins of this machine are not loaded
         "--tb=short",  # the arguments of a test can be the whole list of an image's files
         *(f"--rootdir={session.project.root}", f"--hosts=docker://{container.id}"),
-        # Without it, pytest runs the conftest.py of every folder above the checkout.
+        # Without this option, pytest runs the conftest.py of every folder above the checkout.
         f"--confcutdir={session.project.suites}",
         *(f"--expect={expect}", "-o", f"junit_suite_name={target.name}"),
-        *("-o", "junit_family=xunit1"),  # xunit2 has no place for what a check records
+        *("-o", "junit_family=xunit1"),  # xunit2 cannot store the properties of a check
     ]
     if session.fail_fast:
         command.append("--exitfirst")
@@ -246,7 +248,7 @@ def _run_group(
     session: TestSession,
     stream: CheckStream,
 ) -> int | None:
-    """Run suites in one pytest when there is a slot; return its exit code as `call_pytest`."""
+    """Wait for a slot and run suites in one pytest; return the exit code like `call_pytest`."""
     name = group[0]
     tests = [str(session.project.suites / f"{PREFIX}{suite}.py") for suite in group]
     whole_command = [*command, f"--junitxml={folder / name}.xml", *tests]
@@ -262,7 +264,7 @@ def _run_group(
 
 
 def _write_output(folder: Path, reports: Path) -> None:
-    """Join what each pytest wrote into one file of a kind."""
+    """Merge the output of all pytest processes, and their JUnit files."""
 
     def joined(pattern: str) -> str:
         files = sorted(folder.glob(pattern))
@@ -280,9 +282,10 @@ def call_pytest(
     read: Callable[[str], None],
     stop: threading.Event,
 ) -> int | None:
-    """Return the exit code; ``None`` if it took too long or was stopped. No process is left behind.
+    """Run pytest; return its exit code, or None if it timed out or was stopped.
 
-    ``files`` are for its output and its results; ``read`` gets each line of the results.
+    No process is left behind. ``files`` are the paths for its output and its results. ``read`` is
+    called with each line of the results.
     """
     end = time.monotonic() + TIMEOUT_SECONDS
     code: int | None = None
@@ -298,7 +301,7 @@ def call_pytest(
         environment[VARIABLE] = str(results.fileno())
         if host:
             environment["DOCKER_HOST"] = host
-        # SIGTERM goes to pytest alone: it needs its docker clients to remove what there is.
+        # Send SIGTERM only to pytest, because it needs its docker clients to clean up.
         with process.start(
             command,
             env=environment,

@@ -1,4 +1,4 @@
-"""Test images: take over what passed before, run the other suites, write the reports."""
+"""Test images: reuse earlier passes, run the other suites and write the reports."""
 
 import json
 import re
@@ -18,9 +18,9 @@ from imgbuild.suites.results import Report, SuiteResult
 from imgbuild.suites.runner import JUNIT, TestSession, folder_name, run_suites
 
 REPORT, SUMMARY = "report.json", "summary.md"
-#: How many lines of one failure the summary has; the rest is in ``report.json`` and ``junit.xml``.
+#: Maximum lines per failure in the summary; ``report.json`` and ``junit.xml`` have all lines.
 LINES_SHOWN = 30
-#: GitHub refuses a summary of more than 1 MiB; so many failures are shown in full.
+#: Maximum failures in the summary, because GitHub rejects a summary of more than 1 MiB.
 FAILURES_SHOWN = 100
 _SIGNS: Mapping[str, str] = {
     Outcome.PASSED: "✅",
@@ -32,9 +32,9 @@ _SIGNS: Mapping[str, str] = {
 
 
 def report_on(target: TestTarget, session: TestSession) -> Report:
-    """Return the report of an image; it is written, and its results are kept.
+    """Test an image, store the results and write its report.
 
-    InputError: the image has no such suite. Others are those of `run_suites`.
+    InputError: the image does not have a named suite. Other errors are those of `run_suites`.
     """
     suites = choose_suites(session.project.suites, session.suites, target.expected)
     keys = suite_keys(suites, target.expected)
@@ -69,11 +69,12 @@ def report_on(target: TestTarget, session: TestSession) -> Report:
 def run_targets(
     targets: Sequence[TestTarget], session: TestSession, jobs: int
 ) -> tuple[list[Report], dict[str, ImgbuildError], list[str]]:
-    """Test all images, ``jobs`` suites at a time; write ``report.json`` and ``summary.md`` of all.
+    """Test images with ``jobs`` suites in parallel; write a common ``report.json`` and summary.
 
-    Return, in the order of the targets, the reports, the errors of images that have none, and the
-    images that came after the first failure, where that ends the run.
-    An interrupt ends all of them: pytest removes what its suites started, then the container goes.
+    Return the reports, the errors of images without a report, and the images that did not start
+    because an earlier failure ended the run. All are in the order of the targets.
+
+    After an interrupt, pytest removes what its suites started, then the containers are removed.
     """
 
     def test_target(target: TestTarget) -> Report | ImgbuildError:
@@ -109,9 +110,9 @@ def run_targets(
 
 
 def render_summary(reports: Sequence[Report], errors: Mapping[str, ImgbuildError]) -> str:
-    """Return Markdown for ``$GITHUB_STEP_SUMMARY``: a table of suites by images, then failures.
+    """Return Markdown for ``$GITHUB_STEP_SUMMARY``: a table of suites and images, then failures.
 
-    ``errors`` are, by image, why one could not be tested.
+    ``errors`` maps images that could not be tested to their errors.
     """
     total = count_text(len(reports) + len(errors), "image")
     passed = sum(report.ok for report in reports)
@@ -131,7 +132,7 @@ def render_summary(reports: Sequence[Report], errors: Mapping[str, ImgbuildError
 
 
 def _table(reports: Sequence[Report]) -> str:
-    """Return a row a suite and a column an image."""
+    """Return a table with a row per suite and a column per image."""
     results: dict[str, dict[str, SuiteResult]] = {}  # by suite and image
     for report in reports:
         for result in report.suites:
@@ -149,7 +150,7 @@ def _last_cell(report: Report) -> str:
 
 
 def _cell(result: SuiteResult | None) -> str:
-    """Return verdict, checks and seconds: ``✅ passed, 14 checks, 2.4 s``."""
+    """Return verdict, number of checks and time: ``✅ passed, 14 checks, 2.4 s``."""
     if result is None:
         return ""
     verdict = f"{_SIGNS[result.verdict]} {result.verdict}"
@@ -166,7 +167,7 @@ def _cell(result: SuiteResult | None) -> str:
 
 
 def _failures(reports: Sequence[Report]) -> Iterator[str]:
-    """Yield the failed checks, then the suites that failed without one."""
+    """Yield the failed checks, then the suites that failed without a failed check."""
     failures, others = [], []
     for report in reports:
         for result in report.suites:
@@ -184,7 +185,7 @@ def _failures(reports: Sequence[Report]) -> Iterator[str]:
 
 
 def _fence(message: str) -> str:
-    """Return the end of a message as a block of code, whatever is in it."""
+    """Return the last lines of a message as a code block with a fence that fits any text."""
     lines = message.strip().splitlines()
     cut = [f"… {len(lines) - LINES_SHOWN} lines before"] if len(lines) > LINES_SHOWN else []
     longest = max(map(len, re.findall("`+", message)), default=0)

@@ -1,4 +1,4 @@
-"""The results of suites that this machine keeps, by image id, and where images are from."""
+"""Store suite results and the origin of images on this machine, by image id."""
 
 import json
 import time
@@ -18,10 +18,12 @@ from imgbuild.suites.results import LONGEST, NEEDS_GPU, Report, SuiteResult, rea
 
 @dataclass(frozen=True)
 class RecordedExtension:
-    """An image that `imgbuild extend` made here: its base in the matrix, if any, and its suites.
+    """The record of an image that `imgbuild extend` made on this machine.
 
-    ``suites`` are the names of those that it had to pass; none if no suite ran. ``expected`` is
-    what they were told to expect. A ``cached_base`` was neither made here nor verified.
+    - ``family``: the name of its base image in the matrix, or empty
+    - ``expected``: the facts that the suites expected
+    - ``suites``: names of the suites that it had to pass; empty if no suite ran
+    - ``cached_base``: whether its base was neither made on this machine nor verified
     """
 
     family: str
@@ -35,10 +37,11 @@ _EXTENSION = TypeAdapter(RecordedExtension)
 
 @dataclass(frozen=True)
 class ReportStore:
-    """The verdicts of suites, a file an image id; a damaged one counts as none.
+    """A folder of suite results with one file per image id; a damaged file counts as missing.
 
-    A verdict counts for one image id and one key of
-    :func:`~imgbuild.suites.catalog.suite_keys`. Removing the folder only makes suites run again.
+    A verdict is valid for one image id and one key of
+    :func:`~imgbuild.suites.catalog.suite_keys`. Without the folder, suites run again, and images
+    count as unknown.
     """
 
     folder: Path
@@ -51,7 +54,7 @@ class ReportStore:
         *,
         gpus: str | None = None,
     ) -> None:
-        """Keep the results; ``gpus`` is the `gpu_fingerprint` of that moment."""
+        """Store results; ``gpus`` is the `gpu_fingerprint` of the run."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         stored = self.results(image_id)
         for result in results:
@@ -62,10 +65,10 @@ class ReportStore:
     def passed(
         self, image_id: str, keys: Mapping[str, str], *, gpus: str | None = None
     ) -> dict[str, SuiteResult]:
-        """Return the results, by suite, that are still good.
+        """Return the results that are still valid, by suite.
 
-        ``gpus`` is the `gpu_fingerprint` of now: where the engine offers GPUs, a suite that lacked
-        one is run again, unless driver and GPUs are known to be the same.
+        ``gpus`` is the current `gpu_fingerprint`. If the engine offers GPUs, a suite that lacked
+        one runs again, unless driver and GPUs are known to be the same.
         """
         results = self._current(image_id, keys)
         lacking = results.get(NEEDS_GPU)
@@ -78,7 +81,7 @@ class ReportStore:
     def verdict(
         self, image_id: str, keys: Mapping[str, str], *, gpus: str | None = None
     ) -> Outcome:
-        """Return whether an image passed or failed exactly these suites, as far as known."""
+        """Return whether an image passed or failed exactly these suites, or UNKNOWN."""
         results = self._current(image_id, keys)
         if any(result.verdict == Outcome.FAILED for result in results.values()):
             return Outcome.FAILED
@@ -88,14 +91,14 @@ class ReportStore:
         return Outcome.UNKNOWN
 
     def was_to_test(self, image_id: str) -> bool:
-        """Return whether this machine was to test the image, even if its file is damaged."""
+        """Return whether there is a file for the image, even a damaged one."""
         return self._path(image_id).is_file()
 
     def results(self, image_id: str) -> dict[str, SuiteResult]:
         """Return the results of an image, by suite.
 
-        Earlier versions also kept results of a repository that nobody had signed. These are left
-        out, so their suites run again.
+        Earlier versions also stored unsigned results from a repository. These are skipped, so their
+        suites run again.
         """
         entries = self._read(image_id).get("suites")
         if not isinstance(entries, dict):
@@ -106,7 +109,7 @@ class ReportStore:
                 del results[suite]
         return results
 
-    def import_results(  # noqa: PLR0913 - what was found, and of whom
+    def import_results(  # noqa: PLR0913 - results and their origin
         self,
         image_id: str,
         results: Mapping[str, SuiteResult],
@@ -116,12 +119,13 @@ class ReportStore:
         seconds: float = 0.0,
         signed_by: str = "",
     ) -> None:
-        """Keep results of the image's signed provenance; those of this machine win.
+        """Store results from the image's signed provenance; this machine's own results win.
 
-        ``found`` is the repository, ``signed_by`` the fingerprint of who signed the image with its
-        results; what a result itself says about its signer does not count. Results without a time
-        are left out. Without any it is kept that this machine is to test the image, and if so,
-        ``built`` it, with how much work.
+        ``found`` is the repository, and ``signed_by`` the fingerprint of the signer; they replace
+        these fields of the results. Results without a time are skipped.
+
+        Call it without results to record that this machine has to test the image. With ``built``,
+        it also records that this machine built the image with ``seconds`` of work.
         """
         origin = {"found": found, "signed_by": signed_by}
         kept = {}
@@ -137,13 +141,13 @@ class ReportStore:
         self._write(image_id, kept, **made)
 
     def was_built_here(self, image_id: str) -> bool:
-        """Return whether this machine is known to have built the image: labels can be forged."""
+        """Return whether this machine recorded that it built the image; labels can be forged."""
         return self._read(image_id).get("built") is True
 
     def record_pull(self, image_id: str, repository: str, verified_by: str = "") -> None:
-        """Keep that the image came from a repository that the user named.
+        """Record that the image came from a repository that the user named.
 
-        ``verified_by`` is the fingerprint of whose signature on it was verified.
+        ``verified_by`` is the fingerprint of the signer if the image's signature was verified.
         """
         made = {"pulled": repository, "verified_by": verified_by}
         self._write(image_id, self.results(image_id), **made)
@@ -157,12 +161,11 @@ class ReportStore:
         *,
         cached_base: bool = False,
     ) -> None:
-        """Keep that `imgbuild extend` made the image here; it is none of the matrix.
+        """Record that `imgbuild extend` made the image on this machine.
 
-        ``family`` is the name of the image of the matrix that it is based on, if any. ``report`` is
-        that of the suites, if they ran, with what they were told to expect. The image that they
-        tested has the same files, and may have another user. ``cached_base`` is as in
-        `RecordedExtension`.
+        ``report`` has the results of the suites if they ran, and ``expected`` the facts that they
+        expected. The tested image has the same files, but may have another user. The other fields
+        are those of `RecordedExtension`.
         """
         results = self.results(image_id)
         names: list[str] = []
@@ -178,7 +181,7 @@ class ReportStore:
         self._write(image_id, results, extended=True, extension=extension)
 
     def extension(self, image_id: str) -> "RecordedExtension | None":
-        """Return what `record_extension` kept of an image; None if that is nothing."""
+        """Return the record of `record_extension`; None if it is missing or damaged."""
         recorded = self._read(image_id).get("extension")
         try:
             return _EXTENSION.validate_python(recorded)
@@ -190,36 +193,37 @@ class ReportStore:
         return self.was_built_here(image_id) or bool(self._read(image_id).get("pulled"))
 
     def require_own(self, image_id: str, image: Image) -> None:
-        """Raise InputError unless the image of the engine is an own one."""
+        """Raise InputError unless this machine built the image or pulled it."""
         if not self.is_own(image_id):
             raise InputError(
-                f"There is no record that this machine built {image.tags[0]} ({image_id}), or "
-                "pulled it from a repository that you named; anybody can write its labels. Build "
-                f"it first (`imgbuild build --name {image.name}`), or name the image yourself: "
-                "`imgbuild extend --base`; other commands have --image."
+                f"There is no record that this machine built {image.tags[0]} ({image_id}) or "
+                "pulled it from a repository that you named. Its labels prove nothing, because "
+                f"anybody can write them. Build it first (`imgbuild build --name {image.name}`), "
+                "or name the image yourself: with `imgbuild extend --base`, or with --image in "
+                "other commands."
             )
 
     def was_made_here(self, image_id: str) -> bool:
-        """Return whether this machine built the image, or extended another one to it."""
+        """Return whether this machine built the image, or made it with `imgbuild extend`."""
         return self.was_built_here(image_id) or self._read(image_id).get("extended") is True
 
     def verified_by(self, image_id: str) -> object:
-        """Return the fingerprint of whose signature was verified when the image was pulled."""
+        """Return the fingerprint of the signer if the signature was verified at the pull."""
         return self._read(image_id).get("verified_by")
 
     def signed_by(self, image_id: str) -> object:
-        """Return the fingerprint of who signed the image, with results that were taken, if any."""
+        """Return the fingerprint of the signer of imported results, if any."""
         return self._read(image_id).get("signed_by")
 
     def work_seconds(self, image_id: str) -> float:
-        """Return the sum of the times of the steps that built the image here; 0 if unknown."""
+        """Return the sum of the times of the image's build steps, in seconds; 0 if unknown."""
         seconds = self._read(image_id).get("seconds")
         if isinstance(seconds, float) and 0 <= seconds < LONGEST:
             return seconds
         return 0.0
 
     def _current(self, image_id: str, keys: Mapping[str, str]) -> dict[str, SuiteResult]:
-        """Return the results of suites in the form that the keys are of."""
+        """Return the stored results that match the keys."""
         current = self.results(image_id)
         for suite, result in [*current.items()]:
             if not result.before or result.key != keys.get(suite):

@@ -358,7 +358,7 @@ def test_what_is_in_the_place_of_a_file_or_folder_is_no_lack_of_space(
 
 @pytest.mark.parametrize("command", ["build", "test"])
 @pytest.mark.parametrize(
-    ("client", "said"), [(True, NO_ENGINE["DOCKER_HOST"]), (False, "No docker client on PATH")]
+    ("client", "said"), [(True, NO_ENGINE["DOCKER_HOST"]), (False, "no docker client on PATH")]
 )
 def test_no_engine_or_no_docker_client(
     unchanged: Path, command: str, tmp_path: Path, client: bool, said: str

@@ -254,6 +254,6 @@ def test_the_same_image_has_the_same_bytes_and_another_another_number(
 def test_an_image_that_does_not_say_what_is_in_it(
     images: dict[str, Image], made: Sbom, answer: object
 ) -> None:
-    said = "does not say what is in it|has no dpkg-query"
+    said = "The contents of .* cannot be read|has no dpkg-query"
     with pytest.raises(CheckFailedError, match=said):
         made(stored(images[CPU], {}), answer)
