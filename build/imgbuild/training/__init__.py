@@ -1,1 +1,1 @@
-"""Training jobs: one model, and how each tool that starts containers takes it."""
+"""Describe a training job, and write it for each tool that starts containers."""

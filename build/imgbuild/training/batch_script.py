@@ -1,4 +1,4 @@
-"""A training job as a batch script of Slurm, which runs the image with Apptainer."""
+"""Write a training job as a batch script for Slurm, which runs the image with Apptainer."""
 
 import shlex
 from collections.abc import Iterator
@@ -7,19 +7,21 @@ from imgbuild.core.errors import InputError
 from imgbuild.training.training_job import WORK, TrainingJob, shell_command
 
 _HEADER = """\
-# The image as a file, once:
+# Convert the image into a file once:
 #   apptainer build {file} docker://{image}"""
 
 
 def batch_text(job: TrainingJob) -> str:
-    """Return the script. Slurm, too, sends SIGTERM at the time limit and kills 30 seconds later.
+    """Return the script.
 
-    InputError: the job has a volume, a path with a comma, GPUs by their number or name, or ranks of
-    Intel MPI on several nodes.
+    Like Docker, Slurm sends SIGTERM at the time limit, and SIGKILL 30 seconds later.
+
+    InputError: the job has a volume, a path with a comma, selected GPUs, or ranks of Intel MPI on
+    several nodes.
     """
     for mount in job.mounts:
         if mount.is_volume:
-            problem = "Slurm has no volumes; name a folder that all nodes share, such as"
+            problem = "Slurm has no volumes; name a folder that all nodes share, for example"
             raise InputError(f"{mount.source}: {problem} ./{mount.source}.")
         if "," in mount.text:
             raise InputError(f"{mount.text}: Apptainer cannot mount a path with a comma.")
@@ -27,8 +29,8 @@ def batch_text(job: TrainingJob) -> str:
         raise InputError(f"--gpus {job.gpus}: Slurm chooses the GPUs; give their number.")
     if job.nodes > 1 and job.mpi == "intelmpi":
         raise InputError(
-            "--nodes: Intel MPI of the image cannot start ranks on other nodes of Slurm without "
-            "that cluster's libpmi2.so. Take an image with Open MPI, or one node."
+            "--nodes: Intel MPI in the image cannot start ranks on other Slurm nodes without the "
+            "cluster's libpmi2.so. Use an image with Open MPI, or a single node."
         )
     return "\n".join(_lines(job))
 
@@ -39,20 +41,20 @@ def _lines(job: TrainingJob) -> Iterator[str]:
     yield from (f"#SBATCH {option}" for option in _allocation(job))
     yield _HEADER.format(file=file, image=job.image)
     yield "set -eu"
-    # `apptainer exec` bypasses the entry point, which gives users without a name these variables.
+    # `apptainer exec` bypasses the entry point, which sets these variables for unnamed users.
     for name in ("USER", "LOGNAME"):
         if name not in job.variables:
             yield f'export APPTAINERENV_{name}="$(id -un)"'
-    # Packages in the user's home, which Apptainer mounts, would go before those of the image.
+    # Apptainer mounts the user's home, and packages in it would hide the image's packages.
     variables = {"PYTHONNOUSERSITE": "1", **job.variables}
     variables.pop("HOME", None)
     for name, value in variables.items():
-        if value is not None:  # the others are handed on
+        if value is not None:  # Apptainer passes on the other variables
             yield f"export APPTAINERENV_{name}={shlex.quote(value)}"
     binds = [("--bind", mount.text) for mount in job.mounts]
     lines = [("apptainer", "exec", *(["--nv"] if job.gpus else [])), *binds, ("--pwd", WORK)]
-    # On one node mpirun of the image starts the ranks; on several Slurm does, and tells Debian's
-    # Open MPI, which is built for PMIx alone (`ompi_info`), about them.
+    # On one node, the image's mpirun starts the ranks. On several nodes, Slurm starts them through
+    # PMIx, because Debian's Open MPI supports nothing else (`ompi_info`).
     command = job.command if job.nodes > 1 else job.launch_command()
     start = [("srun", "--mpi=pmix")] if job.nodes > 1 else []
     yield shell_command([*start, *lines, (file,), command])
@@ -65,6 +67,6 @@ def _allocation(job: TrainingJob) -> Iterator[str]:
     if job.gpus:
         yield f"--gpus-per-node={job.gpus if job.gpus.isdigit() else job.ranks_per_node}"
     if job.seconds:
-        # timeout ends ranks that mpirun started, in time to save; Slurm those that it started.
+        # On one node, `timeout` ends the ranks first, so Slurm's limit must be a minute longer.
         minutes = -(-job.seconds // 60) + (job.nodes == 1)
         yield f"--time={minutes}"

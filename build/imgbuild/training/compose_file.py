@@ -1,6 +1,6 @@
-"""A training job as a Compose file: one container, nodes that ssh connects, or parameter servers.
+"""Write a training job as a Compose file: one container, MPI nodes or parameter servers.
 
-Its keys are those of the Compose Specification that docker-compose 1.29 knows, which Debian 12 has.
+The file only uses keys of the Compose Specification that docker-compose 1.29 of Debian 12 supports.
 """
 
 import json
@@ -22,21 +22,22 @@ _HEADER = """\
 # Save it as compose.yaml. In Debian 12 the command is `docker-compose`.
 #   {create}docker compose -p {job} run --rm --use-aliases {main}
 #   docker compose -p {job} down --volumes
-# `run` ends with the exit code of the training, `down` ends what else runs. Checkpoints stay.
+# `run` exits with the exit code of the training. `down` stops the other containers. Checkpoints
+# stay.
 """
-#: A volume that no other can be called: names of Docker's begin with a letter or digit.
+#: The name cannot collide: names of Docker volumes begin with a letter or digit.
 _KEY_VOLUME = "_ssh"
-#: The keys of MPI's user, and the ports of that user's sshd and of a task of TensorFlow.
+#: The folder of the MPI user's keys, the port of that user's sshd, and a TensorFlow task's port.
 _KEYS, _SSH_PORT, _TASK_PORT = "/home/mpiuser/.ssh", 2222, 2223
-#: A key pair for this job alone, which is also the host key of each node. ssh refuses a private key
-#: that others can read if it is its user's own; this one is root's.
+#: Creates a key pair for this job, which is also the host key of each node. ssh rejects a private
+#: key that others can read only if its user owns it; root owns this key.
 _MAKE_KEYS = f"""\
 cd {_KEYS} && test -e id_rsa || ssh-keygen -q -t ecdsa -b 521 -N '' -f id_rsa
 cp id_rsa.pub authorized_keys && chmod 0644 id_rsa"""
 
 
 def compose_text(job: TrainingJob) -> str:
-    """Return the file; the comment at its beginning says how to run it."""
+    """Return the Compose file; its first lines explain how to run it."""
     if job.servers:
         main, services = "chief", _tasks(job)
     else:
@@ -67,7 +68,7 @@ def _has_ssh(job: TrainingJob) -> bool:
 
 
 def _nodes(job: TrainingJob) -> dict[str, Service]:
-    """Return the services of an MPI job: all but the first node wait for it with sshd."""
+    """Return the services of an MPI job; all nodes but the first run sshd."""
     others = [f"node-{number}" for number in range(1, job.nodes)]
     hosts = ("train", *others) if others else ()
     train = _service(job, "train")
@@ -84,7 +85,7 @@ def _nodes(job: TrainingJob) -> dict[str, Service]:
 
 
 def _tasks(job: TrainingJob) -> dict[str, Service]:
-    """Return a service for each task, which reads its part and all addresses from TF_CONFIG."""
+    """Return a service per task; TF_CONFIG tells each its role and all addresses."""
     names = {"chief": ["chief"]}
     for kind, count in (("worker", job.nodes - 1), ("ps", job.servers)):
         if count:
@@ -156,7 +157,7 @@ def _board(job: TrainingJob) -> Service:
 
 
 def _prepare(job: TrainingJob) -> Service:
-    """Return what root does first: keys for the nodes, and a volume that the user may write to."""
+    """Return a service that root runs first, to create keys and make the volume writable."""
     mounts = [volume.text for volume in job.volumes if volume.target == MODEL]
     steps = []
     if _has_ssh(job):
@@ -179,7 +180,7 @@ def _wait(service: Service, name: str, condition: str) -> None:
 
 
 def _escape_dollars(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
-    """Return the value with the dollars doubled that Compose would take for variables."""
+    """Return the value with doubled dollars, so that Compose expands no variables."""
     if isinstance(value, dict):
         return {key: _escape_dollars(item) for key, item in value.items()}
     if isinstance(value, list):

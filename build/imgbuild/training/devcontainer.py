@@ -1,4 +1,4 @@
-"""A training job as ``devcontainer.json``: its image, folders and limits, to work in."""
+"""Write a training job as ``devcontainer.json``, with its image, folders and limits."""
 
 import json
 from typing import Any
@@ -9,9 +9,9 @@ from imgbuild.training.training_job import TENSORBOARD_PORT, WORK, TrainingJob, 
 
 
 def devcontainer_text(job: TrainingJob) -> str:
-    """Return the file; the folder that it is opened in is the code.
+    """Return the file; the folder that contains it is the code.
 
-    InputError: a value has ``${``.
+    InputError: a value has ``${``, which cannot be escaped.
     """
     run = [f"--volume={mount.text}" for mount in job.mounts[1:]]
     run += [f"--shm-size={docker_size(job.shm_bytes)}", *map("=".join, gpu_options(job))]
@@ -24,8 +24,8 @@ def devcontainer_text(job: TrainingJob) -> str:
             values.append(value)
     variables.pop("HOME", None)
     for text in (*run, *values):
-        if "${" in text:  # which the format has no way to write
-            raise InputError(f"{text}: a devcontainer.json would put something else for ${{…}}.")
+        if "${" in text:  # the format has no way to escape it
+            raise InputError(f"{text}: devcontainer.json would replace ${{…}} by another value.")
     document: dict[str, Any] = {
         "name": job.name,
         "image": job.image,
@@ -51,10 +51,10 @@ def devcontainer_text(job: TrainingJob) -> str:
 
 
 def _first_command(job: TrainingJob) -> tuple[str, ...]:
-    """Return the command that comes before the container, if the job needs one."""
+    """Return the command to run before the container starts; empty if there is none."""
     if chown := chown_command(job, ("docker",)):
         return chown
     if job.only_local:
-        # A command that fails ends it, before a missing image is looked for elsewhere.
+        # If the image is missing, this command fails before the tool looks for it in a registry.
         return ("docker", "image", "inspect", "--format={{.Id}}", job.image)
     return ()

@@ -1,4 +1,4 @@
-"""A training job as ``docker run``: the command lines, and running them."""
+"""Write a training job as ``docker run`` commands, or run them."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,16 +22,16 @@ from imgbuild.training.training_job import (
 #: One line of a printed command: an option with its value, or a program with its arguments.
 Line = tuple[str, ...]
 Lines = tuple[Line, ...]
-#: Seconds that the engine may take to start TensorBoard's container, or to remove one.
+#: Time limit for the engine to start TensorBoard's container or remove a container, in seconds.
 _ENGINE_SECONDS = 60
-#: The file descriptors of this process: what the job says is not read here.
+#: The file descriptors of this process, which the job writes to directly.
 _OUTPUT, _ERRORS = 1, 2
 
 
 def docker_script(job: TrainingJob, client: Line) -> str:
-    """Return the command lines that run a job, for a shell.
+    """Return the shell commands that run a job.
 
-    ``client`` is the Docker client, with what names its engine.
+    ``client`` is the Docker client with the options that select its engine.
     """
     commands = [_training_command(job, client)]
     if job.tensorboard:
@@ -46,10 +46,10 @@ def docker_script(job: TrainingJob, client: Line) -> str:
 
 
 def run_job(job: TrainingJob, client: Line, log: Callable[[str], None]) -> int:
-    """Run a job to its end, TensorBoard beside it; return its exit code.
+    """Run a job and TensorBoard, if requested; return the job's exit code.
 
-    However the block is left, both containers have ended then. Their clients hand a signal on; what
-    does not end by it is removed.
+    Both containers have ended when this function returns or raises. The Docker clients pass on
+    signals, and containers that ignore them are removed.
 
     MachineError: the engine cannot start TensorBoard, or cannot prepare the volume.
     """
@@ -79,14 +79,17 @@ def _training_command(job: TrainingJob, client: Line) -> Lines:
 
 
 def _board_command(job: TrainingJob, client: Line) -> Lines:
-    """Return TensorBoard's command line; the engine chooses a free port of this machine."""
+    """Return TensorBoard's command line; the engine chooses a free port."""
     port = (("--publish", f"127.0.0.1::{TENSORBOARD_PORT}"),)
     container = _container(job, client, _board_name(job), job.board_mounts, port)
     return (*container, job.board_command)
 
 
 def chown_command(job: TrainingJob, client: Line) -> Line:
-    """Return what gives the volume of checkpoints, which is root's when it is new, to the user."""
+    """Return the command that gives the user the checkpoint volume; a new volume belongs to root.
+
+    Empty if the job has no such volume, or runs as root.
+    """
     volumes = [volume for volume in job.volumes if volume.target == MODEL]
     if not volumes or job.user is None:
         return ()
@@ -104,7 +107,7 @@ def _docker_run(job: TrainingJob, client: Line) -> Line:
 def _container(
     job: TrainingJob, client: Line, name: str, mounts: Sequence[Mount], own: Lines
 ) -> Iterator[Line]:
-    """Yield all before the command; ``own`` are options that the other container has not."""
+    """Yield the lines before the container's command; ``own`` are the options of this container."""
     yield (*_docker_run(job, client), "--name", name)
     if job.user:
         yield ("--user", job.user)
@@ -119,10 +122,13 @@ def _container(
 
 
 def gpu_options(job: TrainingJob) -> Lines:
-    """Return what gives GPUs, and lets NCCL lock memory (its user guide, "Docker")."""
+    """Return the options for GPUs and for NCCL's locked memory.
+
+    Source: NCCL's user guide, "Docker".
+    """
     if job.gpus is None:
         return ()
-    # Docker reads the value as CSV.
+    # Docker parses the value as CSV.
     gpus = f'"{job.gpus}"' if "," in job.gpus else job.gpus
     return (("--gpus", gpus), ("--ulimit", "memlock=-1"))
 
@@ -136,7 +142,7 @@ def _port_command(job: TrainingJob, client: Line) -> Line:
 
 
 def _board_address(job: TrainingJob, client: Line) -> str:
-    """Return where TensorBoard listens, once the engine has started its container."""
+    """Wait until the engine has started TensorBoard's container; return its address."""
     end = time.monotonic() + _ENGINE_SECONDS
     port = _port_command(job, client)
     while not (answer := run(port, timeout=_ENGINE_SECONDS)).ok and time.monotonic() < end:
@@ -151,4 +157,4 @@ def _remove_container(client: Line, name: str) -> None:
 
 def _require(answer: Finished, what: str) -> None:
     if not answer.ok:
-        raise MachineError(f"{what}: {answer.last()}. Nothing is left running.")
+        raise MachineError(f"{what}: {answer.last()}. No container is left running.")

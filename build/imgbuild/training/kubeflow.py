@@ -1,6 +1,6 @@
-"""A training job as a resource of Kubeflow's operators: MPIJob v2beta1, TFJob v1.
+"""Write a training job as a manifest for Kubeflow's operators: MPIJob v2beta1 or TFJob v1.
 
-docs/kubernetes.md says how the operators and the image depend on each other.
+docs/kubernetes.md explains how the operators and the image depend on each other.
 """
 
 import re
@@ -22,12 +22,12 @@ _HEADER = """\
 #   kubectl apply -f THIS_FILE
 """
 _CLAIM = "# The claim {} is a folder that all pods share: its access mode is ReadWriteMany.\n"
-#: A name of a volume or claim in Kubernetes (RFC 1123).
+#: The name of a volume or claim in Kubernetes. Source: RFC 1123.
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-#: The volumes of every manifest beside the claims: configuration map and shared memory.
+#: The volumes of every manifest in addition to claims: configuration map and shared memory.
 _OWN = ("code", "shm")
 _SSH_PORT, _TASK_PORT = 2222, 2222
-#: Intel MPI's workers call back to the launcher by its name, which they must know by then.
+#: Waits until workers can resolve the launcher's name, because Intel MPI's workers connect to it.
 _WAIT_FOR_NAMES = """\
 worker=$(head -n 1 /etc/mpi/hostfile) && worker=${worker%%:*}
 for _ in {1..60}; do
@@ -39,7 +39,7 @@ exec "$@"
 
 
 def mpijob_text(job: TrainingJob) -> str:
-    """Return the manifest of an MPIJob: a launcher, and a worker for each node."""
+    """Return the manifest of an MPIJob with a launcher and one worker per node."""
     _check(job)
     spec: Resource = {}
     unlimited = replace(job, seconds=0)  # the operator ends the job
@@ -65,11 +65,11 @@ def mpijob_text(job: TrainingJob) -> str:
 
 
 def tfjob_text(job: TrainingJob) -> str:
-    """Return the manifest of a TFJob; the operator tells each pod its part in TF_CONFIG."""
+    """Return the manifest of a TFJob; the operator tells each pod its role in TF_CONFIG."""
     _check(job)
     unlimited = replace(job, seconds=0)  # the operator ends the job
     command = [*map(_escape_dollars, unlimited.launch_command())]
-    # The operator looks for both by name.
+    # The operator finds the container and its port by these names.
     container = _container(job, "tensorflow", command)
     container["ports"] = [{"name": "tfjob-port", "containerPort": _TASK_PORT}]
     counts = {"Chief": 1, "Worker": job.nodes - 1, "PS": job.servers}
@@ -85,16 +85,16 @@ def tfjob_text(job: TrainingJob) -> str:
 
 
 def _check(job: TrainingJob) -> None:
-    """Raise InputError for what is of this machine, and what a manifest cannot name."""
+    """Raise InputError for options that a manifest cannot express, for example local folders."""
     claims = _claims(job)
     folders = [mount.source for mount in job.mounts[1:] if not mount.is_volume]
     invalid = [claim for claim in claims if not _LABEL.fullmatch(claim)]
     taken = [claim for claim in claims if claim in _OWN]
     unset = [name for name, value in job.variables.items() if value is None]
     for names, problem in (
-        (folders, "a cluster has no folder of this machine; name a claim"),
-        (invalid, "a claim's name has lower-case letters, digits and '-'"),
-        (taken, "the manifest has a volume of that name; call the claim otherwise"),
+        (folders, "a cluster cannot mount a folder of this machine; name a claim"),
+        (invalid, "the name of a claim may only have lower-case letters, digits and '-'"),
+        (taken, "the manifest uses this name for another volume; rename the claim"),
         (unset, "--env without a value cannot be passed on to a cluster; give NAME=VALUE"),
     ):
         if names:
@@ -104,12 +104,12 @@ def _check(job: TrainingJob) -> None:
 
 
 def _claims(job: TrainingJob) -> list[str]:
-    """Return the names of the claims; one may be mounted at several places."""
+    """Return the names of the claims without duplicates; a claim may be mounted several times."""
     return [*dict.fromkeys(volume.source for volume in job.volumes)]
 
 
 def _container(job: TrainingJob, name: str, command: Sequence[str]) -> Resource:
-    """Return a container with the command as `args`, so that the image's entry point starts it."""
+    """Return a container; its command is in `args`, so that the image's entry point starts it."""
     mounts: list[Resource] = [{"name": "code", "mountPath": WORK, "readOnly": True}]
     for volume in job.volumes:
         mount: Resource = {"name": volume.source, "mountPath": volume.target}
@@ -131,7 +131,7 @@ def _container(job: TrainingJob, name: str, command: Sequence[str]) -> Resource:
 
 
 def _gpu_limit(job: TrainingJob) -> Resource:
-    """Return what a container that trains has: a GPU for each of its ranks, or as many as asked."""
+    """Return the GPU limit of a training container; the default is one GPU per rank."""
     if not job.gpus:
         return {}
     count = int(job.gpus) if job.gpus.isdigit() else job.ranks_per_node
@@ -139,7 +139,7 @@ def _gpu_limit(job: TrainingJob) -> Resource:
 
 
 def _replica(job: TrainingJob, count: int, container: Resource) -> Resource:
-    """Return so many pods; a claim's folder becomes writable for their group."""
+    """Return a replica specification for ``count`` pods; their group may write to claims."""
     pod: Resource = {}
     if job.volumes:
         pod["securityContext"] = {"fsGroup": int(MPI_USER)}
@@ -180,7 +180,7 @@ def _text(job: TrainingJob, title: str, version: str, kind: str, spec: Resource)
 
 
 class _ManifestDumper(yaml.SafeDumper):
-    """Writes what stands twice twice, without anchors, and scripts line by line."""
+    """Writes YAML without anchors, and scripts with one line per line."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - as in yaml
         return True
@@ -195,8 +195,8 @@ _ManifestDumper.add_representer(str, _represent_text)
 
 
 def _escape_dollars(word: str) -> str:
-    """Return a word in which Kubernetes finds no variable, ``$(NAME)``; it reads ``$$`` as ``$``.
+    """Return a word with doubled dollars, so that Kubernetes expands no ``$(NAME)``.
 
-    Source: its documentation, "Define Dependent Environment Variables".
+    Source: the documentation of Kubernetes, "Define Dependent Environment Variables".
     """
     return word.replace("$", "$$")

@@ -1,4 +1,4 @@
-"""A training job: what runs in which image, on how many ranks, with which folders and limits."""
+"""The model of a training job: program, image, ranks, folders and limits."""
 
 import os
 import re
@@ -14,17 +14,19 @@ from imgbuild.core.text import printable
 from imgbuild.matrix.components import Flavour
 from imgbuild.net.addresses import has_registry
 
-#: Where the code lies and the command begins; where checkpoints are kept, and what names that.
+#: The folder of the code and of the program's start, the folder of checkpoints, and its variable.
 WORK, MODEL, MODEL_VARIABLE = "/work", "/model", "MODEL_DIR"
-#: The plain user of every image, whom MPI's ssh knows.
+#: The id of the unprivileged user in every image, for whom MPI's ssh is configured.
 MPI_USER = "1000"
-#: Seconds from SIGTERM to SIGKILL: what a program has to save. Kubernetes' and Slurm's default.
+#: Seconds between SIGTERM and SIGKILL, in which a program can save. It is the default of Kubernetes
+#: and Slurm.
 SAVE_SECONDS = 30
 TENSORBOARD_PORT = 6006
 _MIB = 1 << 20
-#: --shm-size=1g. Source: NCCL's user guide, section "Troubleshooting", "Docker".
+#: Minimum size of /dev/shm, as in --shm-size=1g. Source: NCCL's user guide, section
+#: "Troubleshooting", "Docker".
 _SHM_LEAST = 1024 * _MIB
-#: A rank's share: buffers of 4 MiB (NCCL_BUFFSIZE) on 16 channels to each of its two neighbours.
+#: Shared memory per rank: buffers of 4 MiB (NCCL_BUFFSIZE), 16 channels, two neighbours.
 _SHM_OF_RANK = 128 * _MIB
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -39,7 +41,7 @@ _SHM = re.compile(r"([1-9][0-9]{0,5})([mg])")
 
 @dataclass(frozen=True)
 class Mount:
-    """A folder of this machine, or a named volume, and where the job finds it."""
+    """A folder of this machine or a named volume, with its path in the container."""
 
     source: str
     target: str
@@ -47,7 +49,7 @@ class Mount:
 
     @property
     def is_volume(self) -> bool:
-        """Whether it is a volume, by Docker's rule: a folder's path has a slash."""
+        """Whether the source is a volume. As in Docker, the path of a folder has a slash."""
         return "/" not in self.source
 
     @property
@@ -58,11 +60,16 @@ class Mount:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A program to run; ``ranks`` are those of all ``nodes`` together.
+    """A program to run in an image.
 
-    ``gpus`` is as ``docker run --gpus`` takes it, or None. A variable without a value is handed on
-    from the environment of who starts the job. ``user`` is ``UID`` or ``UID:GID``, and None stands
-    for root. ``tensorboard`` is the folder that it shows, ``checkpoints`` a volume or a folder.
+    - ``gpus``: the value of ``docker run --gpus``, or None
+    - ``ranks``: the number of ranks on all ``nodes`` together
+    - ``servers``: the number of parameter servers
+    - ``user``: ``UID`` or ``UID:GID``; None means root
+    - ``seconds``: the time limit (0: no limit)
+    - ``extra_variables``: a variable without a value is passed on from the caller's environment
+    - ``checkpoints``: a volume or a folder
+    - ``tensorboard``: the folder that TensorBoard shows
     """
 
     name: str
@@ -106,11 +113,11 @@ class TrainingJob:
         ports: Iterable[int],
         has_program: bool,
     ) -> "TrainingJob":
-        """Return a job of the options of `imgbuild run`, as their user wrote them.
+        """Create a job from the options of `imgbuild run`.
 
-        ``has_program`` says whether the command must name a program.
+        If ``has_program`` is true, the command must name a program.
 
-        InputError: a value is wrong, or a folder is not there.
+        InputError: a value is wrong, or a folder does not exist.
         """
         job = cls(
             name=name,
@@ -136,7 +143,7 @@ class TrainingJob:
 
     @property
     def only_local(self) -> bool:
-        """Whether the image must be in the engine: Docker Hub has a stranger's by that name."""
+        """Whether the image must be in the engine: on Docker Hub, its name may be a stranger's."""
         return not has_registry(self.image)
 
     @property
@@ -151,17 +158,17 @@ class TrainingJob:
 
     @property
     def board_mounts(self) -> tuple[Mount, ...]:
-        """The mounts of TensorBoard's container, which writes nowhere."""
+        """The mounts of TensorBoard's container, all read-only."""
         return tuple(replace(mount, read_only=True) for mount in self.mounts)
 
     @property
     def board_command(self) -> tuple[str, ...]:
-        listen = ("--host", "0.0.0.0", "--port", str(TENSORBOARD_PORT))  # noqa: S104 - its container's
+        listen = ("--host", "0.0.0.0", "--port", str(TENSORBOARD_PORT))  # noqa: S104 - container
         return ("tensorboard", "--logdir", str(self.tensorboard), *listen)
 
     @property
     def variables(self) -> dict[str, str | None]:
-        """The environment; HOME is there for users who have none in the image."""
+        """The environment variables, with HOME for users who have no home in the image."""
         variables: dict[str, str | None] = {}
         if self.user is not None and self.user.split(":")[0] != MPI_USER:
             variables["HOME"] = "/tmp"  # noqa: S108
@@ -172,28 +179,29 @@ class TrainingJob:
 
     @property
     def ranks_per_node(self) -> int:
-        """How many processes a node has; a task of TF_CONFIG is one, which no rank counts."""
+        """The number of processes per node; 1 for the tasks of parameter servers."""
         return max(1, self.ranks // self.nodes)
 
     def launch_command(
         self, hosts: Sequence[str] = (), *, hostfile: bool = False
     ) -> tuple[str, ...]:
-        """Return the command under what starts its ranks and what ends it in time.
+        """Return the command with mpirun and the time limit, if the job needs them.
 
-        The ranks are on ``hosts``, on those of a host file that MPI's variables name, or here.
+        Ranks run on ``hosts``, or with ``hostfile`` on the hosts in the file that MPI's variables
+        name. Otherwise they run in this container.
         """
         words, signal = self.command, "TERM"
         if self.ranks > 1 or hosts or hostfile:
-            # Open MPI's mpirun hands USR1 on and waits; by TERM it kills the ranks in a second.
+            # Open MPI's mpirun passes on USR1 and waits. After TERM, it kills ranks in a second.
             words, signal = (*self._mpirun(hosts, hostfile=hostfile), *words), "USR1"
         if not self.seconds:
             return words
-        # In the foreground timeout signals mpirun once; by the second TERM that kills at once.
+        # With --foreground, mpirun gets one signal only; a second TERM would kill immediately.
         limit = ("--foreground", f"--signal={signal}", f"--kill-after={SAVE_SECONDS}")
         return ("timeout", *limit, str(self.seconds), *words)
 
     def _mpirun(self, hosts: Sequence[str], *, hostfile: bool) -> Iterator[str]:
-        """Yield mpirun and its options, as docs/distributed.md explains them."""
+        """Yield mpirun and its options; docs/distributed.md explains them."""
         yield from ("mpirun", "-np", str(self.ranks))
         slots = self.ranks_per_node
         if self.mpi == "intelmpi":
@@ -212,17 +220,17 @@ class TrainingJob:
 
 
 def shared_memory(ranks: int) -> int:
-    """Return the bytes of /dev/shm for so many ranks in one container; the engine's are 64 MB."""
+    """Return the bytes of /dev/shm for ``ranks`` in a container; the engine's default is 64 MB."""
     return max(_SHM_LEAST, ranks * _SHM_OF_RANK)
 
 
 def shell_command(lines: Iterable[Sequence[str]]) -> str:
-    """Return a command for a shell, over several lines."""
+    """Return a shell command that spans several lines."""
     return " \\\n    ".join(shlex.join(line) for line in lines)
 
 
 def docker_size(size: int) -> str:
-    """Return a size in bytes as Docker reads it, such as ``1g``."""
+    """Format a size in bytes for Docker, for example ``1g``."""
     gib, rest = divmod(size // _MIB, 1024)
     return f"{size // _MIB}m" if rest else f"{gib}g"
 
@@ -231,63 +239,63 @@ def parse_size(text: str) -> int:
     """Return the bytes of ``512m`` or ``2g``; InputError for anything else."""
     match = _SHM.fullmatch(text)
     if match is None:
-        raise InputError(f"--shm-size {text!r}: give MiB or GiB, such as 512m or 2g.")
+        raise InputError(f"--shm-size {text!r}: give MiB or GiB, for example 512m or 2g.")
     unit = _MIB if match[2] == "m" else 1024 * _MIB
     return int(match[1]) * unit
 
 
 def parse_mount(text: str) -> Mount:
-    """Return what ``SOURCE:TARGET[:ro]`` means; a folder must be there."""
+    """Parse ``SOURCE:TARGET[:ro]``; InputError if a folder does not exist."""
     source, _, rest = text.partition(":")
     target, _, mode = rest.partition(":")
     target = normpath(target)
     if not source or not _TARGET.fullmatch(target) or mode not in {"", "ro", "rw"}:
         raise InputError(
-            f"--mount {text!r}: give SOURCE:TARGET or SOURCE:TARGET:ro; TARGET is an absolute path "
-            "in the container, such as in ./data:/data:ro."
+            f"--mount {text!r}: give SOURCE:TARGET or SOURCE:TARGET:ro, for example "
+            "./data:/data:ro. TARGET is an absolute path in the container."
         )
     if target in {WORK, MODEL}:
         option = "--code" if target == WORK else "--checkpoints"
-        raise InputError(f"--mount {text!r}: {option} mounts {target}; use it, or another target.")
+        raise InputError(f"--mount {text!r}: {option} mounts {target}. Use it, or another target.")
     place = parse_source(source, "--mount")
     return Mount(place, target, read_only=mode == "ro")
 
 
 def parse_source(text: str, option: str) -> str:
-    """Return the name of a volume, or the absolute path of a folder, which must be there."""
+    """Return the name of a volume, or the absolute path of an existing folder."""
     if "/" not in text and text not in {".", ".."}:
         if not _VOLUME.fullmatch(text):
-            raise InputError(f"{option} {text!r}: it is no name of a volume; a folder is ./NAME.")
+            raise InputError(f"{option} {text!r}: not a valid volume name. A folder is ./NAME.")
         return text
     return parse_folder(text, option)
 
 
 def parse_folder(text: str, option: str) -> str:
-    """Return the absolute path of a folder; InputError: it is not there, or cannot be mounted."""
-    path = os.path.realpath(os.path.expanduser(text))  # noqa: PTH111 - Path's raises
+    """Return the absolute path of a folder; InputError if it is missing or cannot be mounted."""
+    path = os.path.realpath(os.path.expanduser(text))  # noqa: PTH111 - Path.expanduser can raise
     if not Path(path).is_dir():
-        raise InputError(f"{option} {text!r}: no such folder. Make it, or name another.")
+        raise InputError(f"{option} {text!r}: no such folder. Create it, or name another.")
     if ":" in path or "\n" in path or not _is_printable(path):
         raise InputError(
-            f"{option} {text!r}: a path with a colon, which Docker cannot mount, or with what does "
-            "not print. Name another."
+            f"{option} {text!r}: Docker cannot mount a path with a colon or with characters that "
+            "do not print. Name another folder."
         )
     return path
 
 
 def parse_variable(text: str) -> tuple[str, str | None]:
-    """Return a variable of ``NAME=VALUE``, or of ``NAME``, which is handed on."""
+    """Parse ``NAME=VALUE``, or ``NAME`` to pass on a variable of this process."""
     name, separator, value = text.partition("=")
     if not _VARIABLE.fullmatch(name):
         raise InputError(
-            f"--env {text!r}: give NAME=VALUE, or NAME to hand that variable on; a name has "
-            "letters, digits and '_'."
+            f"--env {text!r}: give NAME=VALUE, or NAME to pass on a variable. Names have letters, "
+            "digits and '_'."
         )
     return name, value if separator else None
 
 
 def check_job(job: TrainingJob, *, has_program: bool = True) -> None:
-    """Raise InputError for a value that no tool could take."""
+    """Raise InputError for a value that no tool supports."""
     problem = next(_problems(job, has_program=has_program), None)
     if problem:
         raise InputError(problem)
@@ -298,26 +306,26 @@ def _problems(job: TrainingJob, *, has_program: bool) -> Iterator[str]:
     targets = Counter(mount.target for mount in job.mounts)
     twice = [target for target, count in targets.items() if count > 1]
     if twice:
-        yield f"--mount: {', '.join(twice)} is the target of two; give each its own."
+        yield f"--mount: {', '.join(twice)} is used as a target twice; use different targets."
     if job.tensorboard and job.tensorboard.startswith("-"):
-        yield f"--tensorboard {job.tensorboard!r}: name a folder, such as logs."
+        yield f"--tensorboard {job.tensorboard!r}: name a folder, for example logs."
     elif job.tensorboard and has_program:  # a devcontainer has no container beside it
         shown = PurePosixPath(normpath(PurePosixPath(WORK) / job.tensorboard))
         mounted = [PurePosixPath(mount.target) for mount in job.mounts]
         if not any(shown.is_relative_to(at) or at.is_relative_to(shown) for at in mounted):
             yield (
-                f"--tensorboard {job.tensorboard!r}: nothing is mounted there, so TensorBoard "
-                f"would see no file. Mount a volume at {MODEL} with --checkpoints, or name a "
+                f"--tensorboard {job.tensorboard!r}: this folder is not mounted, so TensorBoard "
+                f"cannot see the files. Mount a volume at {MODEL} with --checkpoints, or name a "
                 f"folder below {' or '.join(map(str, mounted))}."
             )
     if job.servers != 0 and job.ranks != 1:
-        yield "-np counts ranks of MPI, and parameter servers have none: give --nodes."
+        yield "-np is for MPI, which parameter servers do not use. Use --nodes instead."
     if job.ranks != 1 and job.ranks % job.nodes != 0:
-        yield f"-np {job.ranks} on --nodes {job.nodes}: give each node the same number of ranks."
+        yield f"-np {job.ranks} on --nodes {job.nodes}: every node needs the same number of ranks."
 
 
 def _word_problems(job: TrainingJob, *, has_program: bool) -> Iterator[str]:
-    """Yield the problems of the program, and of words that have a form."""
+    """Yield the problems of the program and of values with a fixed format."""
     command = job.command
     is_program = any(command[:1]) and not command[0].startswith("-")
     if has_program and not is_program:
@@ -325,13 +333,13 @@ def _word_problems(job: TrainingJob, *, has_program: bool) -> Iterator[str]:
     if not all(map(_is_printable, command)):
         yield "The command has characters that do not print."
     if not _NAME.fullmatch(job.name):
-        yield f"--job {job.name!r}: give a name such as train-1."
+        yield f"--job {job.name!r}: not a valid name. Valid names are like train-1."
     if not _IMAGE.fullmatch(job.image):
-        yield f"--image {job.image!r}: that is no name of an image."
+        yield f"--image {job.image!r}: not a valid image name."
     if not _USER.fullmatch(job.user or "0"):
         yield f"--user {job.user!r}: give UID or UID:GID."
     if not _GPUS.fullmatch(job.gpus or "all"):
-        yield f"--gpus {job.gpus!r}: give all, none, 2, device=0,1."
+        yield f"--gpus {job.gpus!r}: give all, none, a number, or devices, for example device=0,1."
 
 
 def _is_printable(word: str) -> bool:
