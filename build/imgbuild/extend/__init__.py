@@ -1,1 +1,1 @@
-"""Add packages, files and settings to an image, by a lock that fits what is in it."""
+"""Add packages, files and settings to an image, with a lock that fits its packages."""

@@ -1,4 +1,4 @@
-"""The image that is extended: one of the matrix by its lock, any other by what is in it."""
+"""Read the base image of an extension, from its lock if it is in the matrix, else from itself."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -24,20 +24,20 @@ from imgbuild.net.signing import require_trusted
 from imgbuild.suites.container import ImageContents, read_contents, remove_leftovers
 from imgbuild.suites.runner import folder_name
 
-#: Packages with the same files.
+#: The names of TensorFlow's package, all with the same files.
 TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu")
 
 
-#: Before the name of a local image in a printed Dockerfile. No registry can have this name.
+#: Prefix for local images in a printed Dockerfile. No registry can have this name.
 #: Source: RFC 2606, section 2.
 LOCAL = "local.invalid/"
 
 
 def local_name(reference: str, image_id: str = "") -> str:
-    """Return a name for an image in a Dockerfile by which nothing can be pulled in its place.
+    """Return a name for an image in a Dockerfile that cannot pull another image by mistake.
 
-    That is the reference itself if it names a registry. BuildKit looks for other names on Docker
-    Hub, and takes no id (https://github.com/moby/moby/issues/39769), so the id becomes a tag.
+    A reference with a registry is returned unchanged. BuildKit looks for other names on Docker Hub
+    and supports no ids (https://github.com/moby/moby/issues/39769), so the id becomes a tag.
     """
     if has_registry(reference):
         return reference
@@ -49,16 +49,18 @@ def local_name(reference: str, image_id: str = "") -> str:
 
 @dataclass(frozen=True)
 class BaseImage:
-    """An image to build on; ``image`` is the one of the matrix that it is, if any.
+    """An image to build on.
 
-    ``packages`` are the versions of its Python packages by canonical name, of which ``local`` are
-    not taken from the index, such as a Horovod that was compiled for it. ``system`` is such as
-    ``debian-12``, ``user`` whom its containers run as, ``id`` the engine's where it is known.
-    ``added`` are the packages that an extension of ``image`` has in addition, if it is one;
-    ``changed`` says whether it has packages of ``image`` in other versions.
-
-    ``bounds`` are the versions that its packages may have (empty: any), and the releases of other
-    packages that work with it. Its packages that are not there stay.
+    - ``system``: distribution and version, for example ``debian-12``
+    - ``packages``: versions of its Python packages, by canonical name
+    - ``local``: packages that are not from the index, for example a Horovod compiled for it
+    - ``image``: the matching image in the matrix, if any
+    - ``user``: the user of its containers
+    - ``id``: the engine's id, if known
+    - ``added``: packages that an extension added to ``image``
+    - ``changed``: whether it has packages of ``image`` in other versions
+    - ``bounds``: versions that its packages may have (empty: any), and compatible releases of other
+      packages; packages of the image without bounds keep their version
     """
 
     name: str
@@ -77,7 +79,7 @@ class BaseImage:
 
     @property
     def movable(self) -> dict[str, str]:
-        """The packages that additions may change, with the versions that the others accept."""
+        """The packages that additions may change, with the versions that other packages accept."""
         movable = {}
         for name in self.packages:
             bounds = self.bounds.get(name, "==")
@@ -87,7 +89,7 @@ class BaseImage:
 
     @property
     def companions(self) -> dict[str, str]:
-        """The packages that it does not have, with the releases that work with it."""
+        """Packages that the image does not have, with the compatible releases."""
         return {name: bounds for name, bounds in self.bounds.items() if name not in self.packages}
 
     @property
@@ -105,9 +107,9 @@ class BaseImage:
 
     @property
     def stubs(self) -> dict[str, str]:
-        """Packages that uv must not look for in the index: `local`, and TensorFlow's other names.
+        """Packages that uv must not look up in the index: `local`, and TensorFlow's other names.
 
-        A package that asks for ``tensorflow`` has it where ``tensorflow-cpu`` is.
+        ``tensorflow-cpu`` also satisfies a requirement for ``tensorflow``.
         """
         stubs = {name: self.packages[name] for name in self.local}
         own = [self.packages[name] for name in TENSORFLOWS if name in self.packages]
@@ -118,7 +120,7 @@ class BaseImage:
 
 
 def family_base(image: Image, project: Project) -> BaseImage:
-    """Return an image of the matrix, which need not be built yet; InputError for a faulty lock."""
+    """Return the base for an image in the matrix, built or not; InputError for a damaged lock."""
     packages = locked_packages(image, project.locks)
     local = [name for name in ("horovod", *image.provided) if name in packages]
     bounds = package_bounds(image, project.locks)
@@ -140,33 +142,33 @@ _USER = TypeAdapter(scalars.ImageUser)
 
 
 def _require_user(user: str, reference: str) -> str:
-    """Return the user of an image if it can be written into a Dockerfile; else CheckFailedError."""
+    """Return the user of an image; CheckFailedError if a Dockerfile cannot contain it."""
     try:
         return _USER.validate_python(user) if user else ""
     except ValueError:
         raise CheckFailedError(
-            f"{reference}: its user is {user[:80]!r}, which is not a name or number, alone or with "
-            "a group. Correct the USER of the image, or extend another one."
+            f"{reference}: its user {user[:80]!r} is not USER or USER:GROUP, with names or "
+            "numbers. Correct the USER of the image, or extend another one."
         ) from None
 
 
 def _require_no_triggers(configuration: Mapping[str, Any], reference: str) -> None:
-    """Raise CheckFailedError if a build on an image begins with instructions of the image.
+    """Raise CheckFailedError if the image has ONBUILD instructions.
 
     They could mount the secrets of the build, and use its network. Source: Dockerfile reference,
     "ONBUILD".
     """
     if configuration.get("OnBuild"):
         raise CheckFailedError(
-            f"{reference} has ONBUILD instructions, which every build on it would run with its "
-            "network and secrets. Build the image again without them, or extend another one."
+            f"{reference} has ONBUILD instructions. Every build on it would run them with the "
+            "build's network and secrets. Build the image without them, or extend another one."
         )
 
 
 def _require_packages(contents: ImageContents, reference: str) -> dict[str, str]:
-    """Return the packages of an image as pip knows them.
+    """Return the Python packages of an image.
 
-    CheckFailedError: pip does not know a name or a version.
+    CheckFailedError: a name or a version is not valid for pip.
     """
     for name, version in contents.packages.items():
         try:
@@ -175,21 +177,22 @@ def _require_packages(contents: ImageContents, reference: str) -> dict[str, str]
         except ValueError:
             text = f"{name} {version}"[:80]
             raise CheckFailedError(
-                f"{reference} says that it has {text!r}, which is no package and version that pip "
-                "knows. Remove it from the image, or extend another one."
+                f"{reference} has the package {text!r}, which is not a valid name and version for "
+                "pip. Remove it from the image, or extend another one."
             ) from None
     return dict(contents.packages)
 
 
 def inspect_base(reference: str, context: BuildContext) -> BaseImage:
-    """Return any image by its reference; it is pulled if the engine lacks it.
+    """Return the base for any image reference; pull the image if the engine does not have it.
 
-    One with a name of the matrix and the very packages of that image's lock is taken for it. So is
-    an extension that has these and the packages that its label names.
+    If the image's label names an image in the matrix, and it has exactly the packages of that
+    image's lock, it is treated as this image. An extension of such an image is recognized if it
+    also has the packages that its label lists.
 
-    InputError: the engine lacks it, and its name has no registry.
-    CheckFailedError: no registry gives it, it has no Python, or packages that pip does not know; it
-        is not signed by whom the settings trust, or has instructions for builds on it.
+    InputError: the engine does not have the image, and the reference has no registry.
+    CheckFailedError: the image cannot be pulled, has no Python, has packages with invalid names or
+        versions, has ONBUILD instructions, or is not signed by a trusted signer.
     """
     engine, locks = context.engine, context.state / "locks"
     stored = engine.inspect(reference)
@@ -241,10 +244,10 @@ def inspect_base(reference: str, context: BuildContext) -> BaseImage:
 def _extended_base(
     base: BaseImage, packages: Mapping[str, str], added: Mapping[str, str]
 ) -> BaseImage:
-    """Return an extension of a family's image, which has ``added`` packages.
+    """Return the base for an extended image with ``added`` packages.
 
-    No index need have them: a wheel can be the user's own. Their requirements are unknown, so all
-    packages stay.
+    The index may not have them, because users can add their own wheels. Their requirements are
+    unknown, so all packages keep their versions.
     """
     bounds = {name: text for name, text in base.companions.items() if name not in added}
     return replace(

@@ -1,4 +1,4 @@
-"""Copy the files that an extension's build reads into a folder of their own, its build context."""
+"""Copy the files of an extension into a separate folder, the build context."""
 
 import os
 import shutil
@@ -14,19 +14,19 @@ IGNORED = ".dockerignore"
 
 
 def source_path(source: str, folder: Path) -> Path:
-    """Return the file or folder of a relative path below ``folder``, with links resolved.
+    """Return the resolved path of a file or folder below ``folder``.
 
-    InputError: it does not exist, or a link leads out of the folder.
+    InputError: it does not exist, or a symbolic link points outside the folder.
     """
     root = folder.resolve()
     try:
         path = (root / source).resolve(strict=True)
-    except (OSError, RuntimeError):  # RuntimeError: links in a circle, until Python 3.12
+    except (OSError, RuntimeError):  # before Python 3.13, circular links raise RuntimeError
         raise InputError(f"copy {source}: {folder} has no such file or folder.") from None
     if not path.is_relative_to(root):
         raise InputError(
-            f"copy {source}: a symbolic link leads out of {folder}, to {path}. Copy the files into "
-            "that folder."
+            f"copy {source}: a symbolic link leads out of {folder} to {path}. Copy the files into "
+            "the folder."
         )
     return path
 
@@ -34,9 +34,9 @@ def source_path(source: str, folder: Path) -> Path:
 def copy_build_files(sources: Iterable[str], folder: Path, target: Path) -> None:
     """Copy files and folders from ``folder`` to the same paths below ``target``.
 
-    The `.dockerignore` comes with them. Links within a copied folder stay links.
+    Also copy `.dockerignore`. Links inside a copied folder stay links.
 
-    InputError: a source does not exist, cannot be read, or a link leads out of ``folder``.
+    InputError: a source does not exist, cannot be read, or is a link that leads out of ``folder``.
     """
     names = [*sources]
     if (folder / IGNORED).is_file():
@@ -48,18 +48,18 @@ def copy_build_files(sources: Iterable[str], folder: Path, target: Path) -> None
             _copy(path, place, target.resolve())
         except OSError as error:
             raise InputError(
-                f"copy {name}: {error.filename}: {error.strerror}. Make it a file that this user "
-                "may read, or copy another folder."
+                f"copy {name}: {error.filename}: {error.strerror}. Make it readable for this user, "
+                "or copy another folder."
             ) from error
 
 
 def _copy(path: Path, place: Path, target: Path) -> None:
-    """Copy a file, a link or a folder, unless it was copied already; skip sockets and devices."""
+    """Copy a file, link or folder unless it already exists; skip sockets and devices."""
     mode = path.lstat().st_mode
     if stat.S_ISDIR(mode):
         place.mkdir(exist_ok=True)
         for entry in path.iterdir():
-            if entry != target:  # it can be below the folder that is copied
+            if entry != target:  # the target may be inside the copied folder
                 _copy(entry, place / entry.name, target)
         shutil.copystat(path, place)
     elif os.path.lexists(place):

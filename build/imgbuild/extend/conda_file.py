@@ -1,4 +1,4 @@
-"""Read what conda writes: the packages that pip can install, and those that conda alone has."""
+"""Read conda's files, and separate packages for pip from packages that only conda has."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ from imgbuild.core.yaml_file import (
 from imgbuild.extend.base_image import BaseImage
 from imgbuild.extend.requirement_files import RequirementLine
 
-#: Packages of conda that pip knows by another name.
+#: Conda packages that have another name in pip.
 PIP_NAMES = {
     "brotli-python": "brotli",
     "dask-core": "dask",
@@ -54,13 +54,13 @@ PIP_NAMES = {
     "tensorflow-mkl": "tensorflow",
     "uproot-base": "uproot",
 }
-#: Packages of conda without a build for one Python that pip has, too.
+#: Packages that pip also has, although their conda builds are not for one Python.
 _WITHOUT_PYTHON = {"tensorflow-gpu", *PIP_NAMES}
-#: Packages that an image has from elsewhere: CUDA and MPI.
+#: Packages for CUDA and MPI, which the image provides itself.
 _CUDA = re.compile(r"cuda(toolkit)?(-.*)?|cudnn|cupti|nccl")
 _MPI = re.compile(r"openmpi(-.*)?|mpich(-.*)?|impi.*|mpi")
-#: Parts of other packages, libraries, compilers, and conda itself. `librosa` and `libcst` are of
-#: Python.
+#: Packages that only conda has: parts of other packages, libraries, compilers, and conda itself.
+#: `librosa` and `libcst` are Python packages.
 _CONDA_ALONE = re.compile(
     r"-.*|lib(?!rosa$|cst$).*|(ana)?conda(-.*)?|navigator-.*|r-.*|(gcc|gxx|gfortran|binutils|clangxx)"
     r"(-.*)?|(m2w64|msys2|font|fonts|xorg|aws|gst|ld-impl|sysroot|kernel-headers|win|vs20\d\d)-.*"
@@ -68,7 +68,7 @@ _CONDA_ALONE = re.compile(
 )
 _LIST = Path(__file__).with_name("conda_alone.txt").read_text(encoding="utf-8")
 _CONDA_ALONE_NAMES = {line for line in _LIST.splitlines() if not line.startswith("#")}
-#: Programs among them that are in the archive of every image's system, by the package there.
+#: Programs among them, with their package name in the archives of all systems.
 _PROGRAMS = {
     "curl": "curl",
     "ffmpeg": "ffmpeg",
@@ -81,13 +81,13 @@ _PROGRAMS = {
     "tesseract": "tesseract-ocr",
     "wget": "wget",
 }
-#: ``channel::name``, then a version. Source: conda's documentation, "Package match specifications".
+#: ``channel::name`` and a version. Source: conda's documentation, "Package match specifications".
 _SPEC = re.compile(r"(?:\S+::)?([A-Za-z0-9_][A-Za-z0-9._-]*)\s*(.*)")
 #: The longer form, ``name[version='>=1.18,<2',build=py36_0]``.
 _BRACKETS = re.compile(r"\[(.*)\]")
 _KEY = re.compile(r"(version|build)\s*=\s*(?:'([^']*)'|\"([^\"]*)\"|([^,\]]*))")
 _VERSION = re.compile(r"(={0,2})\s*([0-9][0-9A-Za-z.!+_]*?)(\.?\*)?(?:\s*=\s*|\s+|$)(\S*)")
-_WRONG = "{!r}: not a package of conda, such as numpy=1.18 or numpy>=1.18,<2"
+_WRONG = "{!r}: not a package of conda; write it as numpy=1.18 or numpy>=1.18,<2"
 _OPENCV = {"opencv", "py-opencv"}
 #: One line of ``conda list --explicit``.
 _URL = re.compile(
@@ -96,7 +96,7 @@ _URL = re.compile(
 
 
 class PipSection(Section):
-    """The packages of a conda file that conda leaves to pip."""
+    """The packages of a conda file that conda installs with pip."""
 
     pip: tuple[scalars.Prose, ...]
 
@@ -109,7 +109,7 @@ def _entry_kind(value: object) -> str:
 
 
 class CondaFile(Section):
-    """An ``environment.yml``; the interpreter is the base's, and channels do not count."""
+    """An ``environment.yml``; channels are ignored, and the base provides Python."""
 
     name: scalars.Prose | None = None
     channels: tuple[scalars.Prose, ...] = ()
@@ -123,9 +123,10 @@ class CondaFile(Section):
 class CondaPackages:
     """The contents of a conda file.
 
-    ``requirements`` are conda's packages as pip names them, ``pip_lines`` what conda leaves to pip.
-    ``from_image`` are packages that the image has from elsewhere, and
-    ``skipped`` those of conda alone.
+    - ``requirements``: conda's packages with their names in pip
+    - ``pip_lines``: lines of the pip section
+    - ``from_image``: packages that the image provides itself
+    - ``skipped``: packages that only conda has
     """
 
     file: str = ""
@@ -142,7 +143,7 @@ class CondaPackages:
         return [*self.requirements, *self.pip_lines]
 
     def notes(self, base: BaseImage) -> Iterator[str]:
-        """Yield a line on each kind of package that pip does not get."""
+        """Yield a line for each kind of package that pip does not install."""
         if not self.python.contains(base.python):
             yield f"put aside: {self.file}: Python {self.python}: the image has {base.python}"
         if self.from_image:
@@ -159,13 +160,13 @@ class CondaPackages:
 
 
 def read_conda_file(path: Path, python: str, check_line: Callable[[str], object]) -> CondaPackages:
-    """Return the contents of an ``environment.yml``, or of a list that conda exported.
+    """Read an ``environment.yml`` or a list that conda exported.
 
-    ``python`` is the base's version; if it is empty, any will do. ``check_line`` raises ValueError
-    for a line of the pip section that cannot be used.
+    ``python`` is the base's version; an empty version accepts any Python. ``check_line`` raises
+    ValueError for a line of the pip section that cannot be used.
 
-    InputError: it names every entry that is not of conda's form, asks for another Python, or has
-    versions that pip does not know.
+    InputError: an entry has the wrong format, requires another Python, or has versions that pip
+        does not support; the message names all of them.
     """
     document, entries, variables = _read_entries(path)
     packages = CondaPackages(path.name, variables=variables)
@@ -188,7 +189,10 @@ def read_conda_file(path: Path, python: str, check_line: Callable[[str], object]
 
 
 def _read_entries(path: Path) -> tuple[Document, list[tuple[Location, str]], dict[str, str]]:
-    """Return the file, its entries by their location, and its variables; InputError: it is none."""
+    """Return the document, its entries with locations, and its variables.
+
+    InputError: the file has another format.
+    """
     content = read_user_file(path, largest=LARGEST)
     lines = content.splitlines()
     if is_conda_list("\n".join(lines)):
@@ -214,14 +218,14 @@ def _read_entries(path: Path) -> tuple[Document, list[tuple[Location, str]], dic
 
 
 def _sort_entry(entry: str, packages: CondaPackages, python: str) -> str:
-    """Return the requirement for pip of an entry; empty if pip does not get it.
+    """Return pip's requirement for an entry; empty if pip does not install it.
 
-    ValueError: it is another Python, or has versions that pip does not know.
+    ValueError: it requires another Python, or has versions that pip does not support.
     """
     package, versions, build = _parse_entry(entry)
     name = canonicalize_name(package)
     if name == "pip" or (name in {"setuptools", "wheel"} and build):
-        return ""  # conda puts them into each environment
+        return ""  # conda adds them to every environment
     if _CUDA.fullmatch(name) or _MPI.fullmatch(name):
         packages.from_image.append(entry)
         return ""
@@ -232,7 +236,7 @@ def _sort_entry(entry: str, packages: CondaPackages, python: str) -> str:
         raise ValueError(_WRONG.format(entry))
     if name == "python":
         packages.python &= _python_versions(versions)
-        # Only a comparison reads the version, which can have thousands of digits.
+        # Always compare: only a comparison parses the version, which can have thousands of digits.
         if not packages.python.contains(python or "3") and python:
             raise ValueError(
                 f"{entry!r}: the base has Python {python}; choose an image with this Python "
@@ -240,14 +244,14 @@ def _sort_entry(entry: str, packages: CondaPackages, python: str) -> str:
             )
         return ""
     if name in _OPENCV and re.fullmatch(r"==[\d.]+", versions):
-        versions += ".*"  # pip's releases have one number more
+        versions += ".*"  # releases for pip have one more number
     return f"{PIP_NAMES.get(name, package.lower())}{versions}"
 
 
 def _is_of_conda_alone(name: str, build: str) -> bool:
     """Return whether pip has no such package.
 
-    Names of conda's builds for one Python, and for any Python, have "py" in them.
+    The build names of Python packages contain "py".
     """
     if name in _CONDA_ALONE_NAMES or _CONDA_ALONE.fullmatch(name):
         return True
@@ -256,9 +260,9 @@ def _is_of_conda_alone(name: str, build: str) -> bool:
 
 
 def _parse_entry(entry: str) -> tuple[str, str | None, str]:
-    """Return the package of an entry, its versions as pip has them, and conda's build of it.
+    """Return an entry's package, its versions in pip's format, and its conda build.
 
-    Versions are None if pip has no such form. ValueError: the entry is not of conda's form.
+    Versions are None if pip has no equivalent. ValueError: the entry is not in conda's format.
     """
     if url := _URL.fullmatch(entry):
         return url[1], _pip_versions(f"=={url[2]}"), url[3]
@@ -279,7 +283,7 @@ def _parse_entry(entry: str) -> tuple[str, str | None, str]:
 
 
 def _pip_versions(text: str) -> str | None:
-    """Return pip's form of conda's versions: ``=1.18`` is any 1.18; None where it has none."""
+    """Convert conda's versions to pip's format: ``=1.18`` is any 1.18; None if impossible."""
     if text in {"*", "=*"}:
         return ""
     if match := _VERSION.fullmatch(text):
@@ -294,7 +298,7 @@ def _pip_versions(text: str) -> str | None:
 
 
 def _python_versions(versions: str) -> SpecifierSet:
-    """Return the versions of Python that serve: for an exact one, all of its minor version."""
+    """Return the acceptable Python versions: an exact version accepts its minor version."""
     exact = re.fullmatch(r"==([0-9]+\.[0-9]+)\.[0-9]+", versions)
     if exact:
         versions = f"=={exact[1]}.*"
@@ -302,9 +306,9 @@ def _python_versions(versions: str) -> SpecifierSet:
 
 
 def _drop_parts(packages: CondaPackages) -> list[RequirementLine]:
-    """Return each requirement once: conda divides some distributions of pip.
+    """Return the requirements without duplicates, because conda splits some packages of pip.
 
-    OpenCV is left out if the pip section has one, because both would be the module cv2.
+    OpenCV is skipped if the pip section has it, because both would provide the module cv2.
     """
     own = any(line.text.lower().startswith("opencv-") for line in packages.pip_lines)
     kept: dict[str, RequirementLine] = {}
@@ -317,9 +321,9 @@ def _drop_parts(packages: CondaPackages) -> list[RequirementLine]:
 
 
 def _image_parts(base: BaseImage) -> str:
-    """Return a sentence on the CUDA and the MPI of an image."""
+    """Return a sentence about the image's CUDA and MPI."""
     if not (image := base.image):
-        return f"not installed; {base.name} keeps its own, if it has any"
+        return f"not installed; {base.name} keeps its own CUDA and MPI, if any"
     mpi = image.mpi_name if image.horovod else "no MPI"
     parts = [mpi]
     for component, title in (("cuda", "CUDA"), ("cudnn", "cuDNN"), ("nccl", "NCCL")):

@@ -1,4 +1,4 @@
-"""The files of an extension's Python packages, which are fetched here as data."""
+"""Find and fetch the files of an extension's Python packages, without running their code."""
 
 import json
 import re
@@ -23,11 +23,11 @@ from imgbuild.locks.resolver import Target
 from imgbuild.matrix.model import Matrix
 from imgbuild.net.sites import Sites
 
-#: A file name of the index in a Dockerfile. Source: Binary distribution format, "File name
-#: convention"; versions can have an epoch before ``!``.
+#: A file name from the index that is safe in a Dockerfile. Versions can have an epoch before ``!``.
+#: Source: Binary distribution format, "File name convention".
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
 _FILES = TypeAdapter(tuple[Source, ...])
-#: An address that ADD of a Dockerfile reads as it is written: no variable, no space, no login.
+#: A URL that ADD in a Dockerfile does not change: no variables, spaces or logins.
 _ADDED_URL = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9._~/%+,=?&@!:-]*")
 
 
@@ -39,12 +39,12 @@ def find_distributions(
     *,
     with_uv: bool,
 ) -> tuple[Source, ...]:
-    """Return the files of a lock's packages, and of what builds those that have no wheel.
+    """Return the files of a lock's packages, and of build tools for packages without a wheel.
 
-    ``wheels`` are paths of packages that are no index's. ``with_uv`` is whether uv, which installs
-    them, has to come from the index. No index is asked for files that are all in the cache.
+    ``wheels`` are the paths of wheels that are not from an index. Set ``with_uv`` if the index has
+    to provide uv, which installs the packages. If all files are cached, the index is not queried.
 
-    CheckFailedError: the index has no file of a package, or one that cannot be built.
+    CheckFailedError: the index has no file for a package, or the file cannot be built.
     MachineError: the index cannot be reached, or a source distribution needs an engine.
     """
     own = {parse_wheel_filename(Path(path).name)[0] for path in wheels}
@@ -79,14 +79,14 @@ def find_distributions(
 
 
 def _uv_wheel(matrix: Matrix, sites: Sites) -> Source:
-    """Return uv's wheel, which has only its program, so that any Python can unpack it."""
+    """Return uv's wheel, which only contains a program and works with any Python."""
     lock = Lock("", {"uv": matrix.uv.version}, {"uv": (matrix.uv.sha256,)})
     (file,) = lock_files(lock, "matrix.yaml", Target("3.11", PLATFORM), sites)
     return file
 
 
 def distributions_context(files: Sequence[Source], sites: Sites) -> Path | None:
-    """Return a folder with the files, None if there is none; raises as `prepare_downloads`."""
+    """Return a folder with the files; None if there are none. Errors: see `prepare_downloads`."""
     if not files:
         return None
     with show_progress() as progress:
@@ -94,14 +94,17 @@ def distributions_context(files: Sequence[Source], sites: Sites) -> Path | None:
 
 
 def add_lines(files: Iterable[Source]) -> list[str]:
-    """Return the lines of a Dockerfile that download the files, each by its sha256.
+    """Return Dockerfile lines that download the files and verify their sha256.
 
-    MachineError: the index names an address that a Dockerfile cannot hold.
+    MachineError: a URL from the index cannot be written into a Dockerfile.
     """
     lines = []
     for file in files:
         if not _FILE_NAME.fullmatch(file.name):
-            raise MachineError(f"The index names a file {file.name[:80]!r}: use another index.")
+            raise MachineError(
+                f"The file name {file.name[:80]!r} from the package index cannot be written into a "
+                "Dockerfile. Use another index."
+            )
         if file.url.startswith("file://"):
             lines.append(
                 f"# {file.name} is a file of another machine: name a FOLDER with all files."

@@ -1,4 +1,4 @@
-"""Build an extension on its base, run the base's suites in it, and tag it."""
+"""Build an extension, run the base's suites in it, and tag it."""
 
 import json
 import re
@@ -54,11 +54,11 @@ from imgbuild.suites.runner import folder_name
 from imgbuild.suites.session import report_on
 
 HERE = Path(__file__).parent
-#: The stages: what is tested, and the same for another user.
+#: The stage that is tested, and the stage that only sets the user.
 _TESTED, _FINAL = "extended", "final"
-#: How the words of same_paths.py begin.
+#: Prefix of the error message of same_paths.py.
 REFUSED = "Not installed: "
-#: The suites that run without `--test all`: together they take seconds.
+#: The suites that run without `--test all`; they take only seconds.
 SHORT = ("pins", "contents", "libraries", "imports")
 
 
@@ -73,13 +73,13 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
     distributions: Sequence[Source] = (),
     archive: Base | None = None,
 ) -> str:
-    """Return the Dockerfile, which needs no other file of imgbuild's; ``image`` is any.
+    """Return the Dockerfile of an extension; it needs no other files of imgbuild.
 
-    ``wheels`` are paths in the build context, ``distributions`` the files of the lock's packages,
-    which it downloads. ``archive`` is the base image of the same system, which downloads packages
-    of the system.
+    ``image`` can be any image in the matrix. ``wheels`` are paths in the build context.
+    ``distributions`` are the files of the lock's packages, which the Dockerfile downloads.
+    ``archive`` is the system's base image, which downloads system packages.
     """
-    # `docker build` of the Dockerfile runs no suite; `imgbuild extend` sets another value.
+    # `docker build` runs no suites, so the default is "none". `imgbuild extend` overrides it.
     labels = {BASE_NAME: base.reference, EXTENDS: base.name, TESTED: "none"}
     paths = dict[str, Path]()
     if extension.downloads_apt:
@@ -122,10 +122,10 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
         "added": add_lines(distributions),
         "epoch": epoch_seconds(image),
     }
-    # `docker tag` has to give images these names before `docker build`.
+    # The user must set these names with `docker tag` before `docker build`.
     names = {base.id or base.reference: base.local_name}
     if extension.downloads_apt and archive:
-        name = archive.reference  # with its digest, by which it is pulled
+        name = archive.reference  # has the digest, so it can be pulled
         if archive.layout:
             name = local_name(name)
         values["archive"] = name
@@ -143,7 +143,7 @@ def _pins(versions: Mapping[str, str]) -> str:
 
 
 def replaced_packages(lock: Lock | None, base: BaseImage) -> list[str]:
-    """Return the packages of the base that the lock has in other versions."""
+    """Return the base's packages that the lock replaces with other versions."""
     if not lock:
         return []
     names = lock.versions.keys() & base.packages.keys()
@@ -151,10 +151,10 @@ def replaced_packages(lock: Lock | None, base: BaseImage) -> list[str]:
 
 
 def suites_to_run(extension: Extension, lock: Lock | None, base: BaseImage) -> TestSet:
-    """Return which suites decide about the tag: of a base without suites none.
+    """Return the set of suites that must pass before the image is tagged.
 
-    All of them do if a package of the family's image is replaced, by this extension or by the one
-    that it builds on, unless the extension says otherwise.
+    A base outside the matrix has no suites. By default, all suites run if this extension or its
+    base replaces a package of the matrix's image; otherwise, the short set runs.
     """
     if not base.image:
         return "none"
@@ -165,7 +165,7 @@ def suites_to_run(extension: Extension, lock: Lock | None, base: BaseImage) -> T
 
 
 def _quote(value: str) -> str:
-    """Return a word of ENV or LABEL in which nothing is expanded.
+    """Quote a value for ENV or LABEL, so that no variable is expanded.
 
     Source: Dockerfile reference, "Environment replacement".
     """
@@ -186,11 +186,11 @@ def build_extension(  # noqa: PLR0913 - what, and how it is built
 ) -> tuple[int, Report | None]:
     """Build the extension, test it unless the options say otherwise, and tag it if it passed.
 
-    Return the bytes of the added layers, and the report of the suites if any ran.
+    Return the size of the added layers in bytes, and the report of the suites if any ran. If the
+    build fails or is interrupted, no image is left.
 
-    ``distributions`` has the files of the lock's packages. ``folder`` is where copies are from.
-    ``requested`` are the names of the packages that were asked for. A build that fails or is
-    interrupted leaves no image.
+    ``distributions`` is a folder with the files of the lock's packages. Paths to copy are relative
+    to ``folder``. ``requested`` are the names of the requested packages.
 
     InputError: the base is not in the engine, or a file to copy cannot be read.
     CheckFailedError: a step or a suite failed.
@@ -261,7 +261,7 @@ def build_extension(  # noqa: PLR0913 - what, and how it is built
 
 
 def _copy_sources(extension: Extension, wheels: Sequence[str], folder: Path, target: Path) -> None:
-    """Copy what the Dockerfile copies, and the wheels that it installs, into a new folder."""
+    """Copy the files and wheels that the Dockerfile uses into a new folder."""
     sources = [pair.partition(":")[0] for pair in extension.copied]
     target.mkdir()
     copy_build_files([*sources, *wheels], folder, target)
@@ -275,12 +275,12 @@ def _extension_build(  # noqa: PLR0913, PLR0917 - what it is made of
     labels: Mapping[str, str],
     context: BuildContext,
 ) -> BuildTarget:
-    """Return the build of an extension from the folder ``work``, which holds its Dockerfile."""
+    """Return the build target of an extension; the folder ``work`` contains its Dockerfile."""
     inputs = context.inputs
     if inputs.uv:
         contexts = {**contexts, "uv": str(inputs.uv)}
     uncached: tuple[str, ...] = ()
-    if inputs.snapshots:  # BuildKit's cache knows neither the date nor any other secret
+    if inputs.snapshots:  # the snapshot's date is a secret, which BuildKit's cache ignores
         uncached = _apt_stages(extension)
     return BuildTarget(
         name,
@@ -294,7 +294,7 @@ def _extension_build(  # noqa: PLR0913, PLR0917 - what it is made of
 
 
 def _base_digest(base: BaseImage, stored: StoredImage) -> str:
-    """Return the digest of the base in its registry; its id if no registry has it."""
+    """Return the digest of the base in its registry, or its id if it has no digest."""
     digests = {}
     for reference in stored.digests:
         repository, digest = reference.split("@")
@@ -304,23 +304,23 @@ def _base_digest(base: BaseImage, stored: StoredImage) -> str:
 
 
 def _is_of_unknown_origin(base_id: str, context: BuildContext) -> bool:
-    """Return whether nothing says who made a base, or the base that it extends."""
+    """Return whether the origin of a base, or of the base below it, is unknown."""
     if before := context.store.extension(base_id):
         return before.cached_base
     if context.store.was_made_here(base_id):
         return False
-    # With `verify` in the settings, a base from elsewhere has a trusted signature.
+    # With `verify` in the settings, other bases have a trusted signature.
     return read_trust(context.settings) is None
 
 
 def _apt_stages(extension: Extension) -> tuple[str, ...]:
-    """Return the stages that download packages of the system."""
+    """Return the stages that download system packages."""
     stages = {"archives": extension.apt, "build-archives": extension.build_apt}
     return tuple(name for name, packages in stages.items() if packages)
 
 
 def _conflict_error(error: BuildFailedError) -> CheckFailedError | None:
-    """Return what the step says that refuses packages with the same paths (same_paths.py)."""
+    """Return the error of same_paths.py, if the build failed because packages share a path."""
     refusals = [line for line in error.tail if line.startswith(REFUSED)]
     return CheckFailedError(refusals[-1]) if refusals else None
 
@@ -328,9 +328,9 @@ def _conflict_error(error: BuildFailedError) -> CheckFailedError | None:
 def _base_context(
     base: BaseImage, stored: StoredImage, name: str, folder: Path, context: BuildContext
 ) -> str:
-    """Return the base as a named build context: by its ``name`` in the engine.
+    """Return the base as a named build context.
 
-    A builder without the engine's images gets a copy in ``folder``.
+    The engine's builder uses its ``name``. Other builders get a copy in ``folder``.
     """
     if context.builders[0].builder is None:
         return f"docker-image://{name}"
@@ -341,8 +341,8 @@ def _base_context(
     archive.unlink()
     if not (layout / "index.json").is_file():  # Docker before 25
         raise MachineError(
-            f"The engine is too old to hand {base.reference} over to another builder. Extend it "
-            "without --builder (or engine.builder of the settings), or upgrade the engine."
+            f"The engine is too old to export {base.reference} for another builder. Extend it "
+            "without --builder (or engine.builder in the settings), or upgrade the engine."
         )
     return f"oci-layout://{layout}"
 
@@ -355,9 +355,9 @@ def extension_target(  # noqa: PLR0913, PLR0917 - what, and what it is made of
     requested: Iterable[str],
     context: BuildContext,
 ) -> TestTarget:
-    """Return an extension as what is tested: its base's expectation, but with more packages.
+    """Return the test target of an extension: its base's expected facts with more packages.
 
-    ``requested`` are the names that somebody asked for. The base must be of the family.
+    ``requested`` are the names of the requested packages. The base must be in the matrix.
     """
     if not base.image:
         raise ValueError(f"{base.name} has no suites")
@@ -380,7 +380,9 @@ def _run_suites(
 ) -> Report:
     """Run the base's suites in the extension; return their report.
 
-    Without ``every``, only the short set runs. CheckFailedError: one failed.
+    Without ``every``, only the short set runs.
+
+    CheckFailedError: a suite failed.
     """
     tag = target.name
     suites: tuple[str, ...] = ()
@@ -388,7 +390,7 @@ def _run_suites(
         suites = short_set(context.project.suites, target.expected)
     remove_leftovers([tag], context.engine)
     session = replace(context.test_session, suites=suites, listener=display.show_state)
-    # In a thread: an interrupt comes to this one, and stops the suites.
+    # Run the suites in another thread, so that an interrupt reaches this one and stops them.
     tested = partial(report_on, session=session)
     (report,) = in_parallel(tested, [target], 1, stop=session.stop.set, grace=None)
     if not report.ok:
@@ -402,16 +404,16 @@ def _run_suites(
 
 
 def short_set(folder: Path, expected: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the suites that take seconds and are for such an image; all, if it has none of them.
+    """Return the short suites that apply to the image.
 
-    A project of its own can have other suites.
+    The result is empty, which means all suites, if the project has other suites.
     """
     suites = [suite for suite in read_suites(folder) if suite.name in SHORT]
     return tuple(suite.name for suite in suites if suite.is_for(expected))
 
 
 def requested_names(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return the packages that requirements ask for, as `judge_lines` returns them."""
+    """Return the names of packages in requirements that `judge_lines` returned."""
     names = list[str]()
     for line in lines:
         text = line.partition(" --hash")[0]

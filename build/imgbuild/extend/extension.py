@@ -1,4 +1,4 @@
-"""Additions to an image, from a YAML file or from options, with the files that they name."""
+"""Read the additions to an image from a YAML file or from options."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,22 +21,22 @@ from imgbuild.extend.requirement_files import (
 from imgbuild.matrix.selection import Selection
 from imgbuild.net.addresses import familiar_name
 
-#: The fields that add something.
+#: The fields that add something to the image.
 _ADDED = {"pip", "requirements", "conda_file", "apt", "env", "copied", "user"}
-#: The answer to a key that such files no longer have.
+#: The error for a key that earlier versions supported.
 _AS_DOCUMENTED = (
     "the key 'as_documented' was removed. Images are built with the corrected pins only; `imgbuild "
-    "show IMAGE` lists the documented ones, and why they cannot work"
+    "show IMAGE` lists the documented pins, and why they cannot work"
 )
-#: Which suites of the base run in the result: those that take seconds, all of them, or none.
+#: The base's suites that run in the result: only the short ones, all, or none.
 TestSet = Literal["short", "all", "none"]
 PipRequirement = Annotated[str, AfterValidator(plain_requirement)]
 
 
 class Extension(Section):
-    """An image and the additions to it; in a file, the keys are the options of the command.
+    """An image and its additions; the keys of a file are the options of the command.
 
-    Paths are relative to the file, or to the folder that the command is given in.
+    Paths are relative to the file, or to the current folder for options.
     """
 
     tag: scalars.ImageTag | None = None
@@ -60,7 +60,7 @@ class Extension(Section):
 
     @property
     def downloads_apt(self) -> bool:
-        """Whether packages of the system are downloaded: for the image, or to build others."""
+        """Whether system packages are downloaded, for the image or to build other packages."""
         return bool(self.apt or self.build_apt)
 
     @property
@@ -78,7 +78,7 @@ class Extension(Section):
 
 
 def parse_extension(values: dict[str, Any]) -> Extension:
-    """Return what options say; InputError names the one that is wrong."""
+    """Parse the values of options; InputError names the wrong option."""
     try:
         return Extension.model_validate(values)
     except ValidationError as error:
@@ -87,14 +87,14 @@ def parse_extension(values: dict[str, Any]) -> Extension:
 
 
 def read_extension(path: Path) -> Extension:
-    """Return what a YAML file says; InputError names every fault, and files that are not there."""
+    """Read a YAML file; InputError names every fault and every missing file."""
     document = read_document(path)
     if isinstance(document.value, dict) and "as_documented" in document.value:
         raise document.reject([Fault(("as_documented",), _AS_DOCUMENTED)])
     extension, faults = check(document, Extension)
     for place, name in _named_files(extension) if extension else ():
         if not (path.absolute().parent / name).exists():
-            message = f"{name!r} is not there; paths are relative to this file"
+            message = f"{name!r} does not exist; paths are relative to this file"
             faults.append(Fault(place, message))
     if extension is None or faults:
         raise document.reject(faults)
@@ -111,7 +111,11 @@ def _named_files(extension: Extension) -> Iterator[tuple[Location, str]]:
 
 
 def check_use(extension: Extension, folder: Path, repository: str) -> None:
-    """Raise InputError: nothing to add, a file not in ``folder``, a tag of ``repository``."""
+    """Check the use of an extension in ``folder``.
+
+    InputError: there is nothing to add, a file is not in ``folder``, or the tag is in
+        ``repository``, which is reserved for images in the matrix.
+    """
     if not any(getattr(extension, field) for field in _ADDED):
         raise InputError("Nothing to add: give --pip, --requirements, --apt, --env, --copy, …")
     for pair in extension.copied:
@@ -119,15 +123,15 @@ def check_use(extension: Extension, folder: Path, repository: str) -> None:
     name = (extension.tag or "").rpartition(":")[0]
     if name and familiar_name(name) == familiar_name(repository):
         raise InputError(
-            f"The tag {extension.tag}: names of {repository} are for the images of the matrix. "
-            "Give the result another one, such as me/train:1."
+            f"The tag {extension.tag}: names of {repository} are reserved for the images in "
+            "matrix.yaml. Choose another tag, for example me/train:1."
         )
 
 
 def read_conda_packages(extension: Extension, folder: Path, python: str) -> CondaPackages:
-    """Return the contents of the conda file, if there is one.
+    """Return the contents of the conda file; empty if there is none.
 
-    ``python`` is the base's version. InputError: every entry that cannot be used.
+    ``python`` is the base's version. InputError: the message names all entries that cannot be used.
     """
     if not extension.conda_file:
         return CondaPackages()
@@ -138,9 +142,9 @@ def read_conda_packages(extension: Extension, folder: Path, python: str) -> Cond
 def requested_lines(
     extension: Extension, folder: Path, conda: CondaPackages
 ) -> Iterator[RequirementLine]:
-    """Yield the lines that ask for Python packages: options, files, and those of the conda file.
+    """Yield the lines that request Python packages: options, requirements files, the conda file.
 
-    Paths are from ``folder``. InputError: a file cannot be read.
+    Paths are relative to ``folder``. InputError: a file cannot be read.
     """
     for text in extension.pip:
         yield from expand_line(RequirementLine("--pip", text, folder))

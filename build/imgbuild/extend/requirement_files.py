@@ -1,4 +1,4 @@
-"""Read requirement files as people have them, and judge each line against the base."""
+"""Read users' requirements files, and compare each line with the base image."""
 
 import os
 import re
@@ -29,25 +29,25 @@ from imgbuild.matrix.images import all_images
 
 _OTHER_FILE = re.compile(r"(-r|-c|--requirement|--constraint)[ =]?\s*((?!\S*://)[^\s\0]+)")
 _HASHES = re.compile(r"(?<!\s)(\s+--hash[= ]sha256:[0-9a-f]{64})+$")
-#: Characters of a line, of which a requirement without its hashes may have a part; files that one
-#: file leads to, and how many of them may include each other.
+#: Limits: characters of a line, characters of a requirement without hashes, number of included
+#: files, and nesting depth of includes.
 _LONGEST_LINE, _LONGEST, _MOST_FILES, _DEEPEST = 100_000, 2000, 500, 20
-#: A path that BuildKit mounts as it is written.
+#: The path of a wheel that BuildKit can mount without quoting.
 _WHEEL = re.compile(r"[A-Za-z0-9._@+/-]+\.whl")
 _INDEX = re.compile(r"-i|-f|--(extra-)?index-url|--find-links|--no-index|--trusted-host")
 _SOURCE = re.compile(r"(?:-e|--editable)[ =]?\s*(.+)|([.~/].*|\S*://.+)|\S+ *@ *(\S+)")
-#: Options without which the same packages are found: the index is a setting of imgbuild.
+#: Options that are ignored, because the index is a setting of imgbuild.
 _PASSED_OVER = re.compile(r"(?:-f|--find-links|--trusted-host|--prefer-binary)\b.*")
 
 
 def plain_requirement(value: str) -> str:
-    """Return a requirement, or the path of a wheel, as it is written.
+    """Return the value unchanged if it is a requirement or the path of a wheel.
 
-    ValueError: it cannot be locked by hash; the message names the way for what it is.
+    ValueError: it cannot be locked by hash; the message suggests an alternative.
     """
     text = _HASHES.sub("", value)
     if len(text) > _LONGEST:
-        raise ValueError(f"{value[:80]!r}… is over {_LONGEST} characters; no requirement is")
+        raise ValueError(f"{value[:80]!r}… has more than {_LONGEST} characters")
     try:
         if _WHEEL.fullmatch(text) or (value.isprintable() and not parse_requirement(text).url):
             return value
@@ -55,9 +55,9 @@ def plain_requirement(value: str) -> str:
         pass
     way = "write it as keras==2.3.1, or leave this line out"
     if _INDEX.match(text):
-        way = "name the index as the mirror `python-index` in the settings (docs/guide.md), or "
-        way += "download the wheel (`pip download --no-deps NAME`), and write its path; remove the "
-        way += "line if it names the index that everybody uses"
+        way = "set the index as the mirror `python-index` in the settings (docs/guide.md), or "
+        way += "download the wheel (`pip download --no-deps NAME`) and write its path; remove the "
+        way += "line if it names the default index"
     elif source := _SOURCE.fullmatch(text):
         way = f"build a wheel, `pip wheel --no-deps -w dist {next(filter(None, source.groups()))}`"
         way += ", and write its path, dist/NAME.whl; or install it in a Dockerfile FROM the image"
@@ -67,7 +67,7 @@ def plain_requirement(value: str) -> str:
 
 
 def check_line(text: str) -> None:
-    """Raise ValueError for a line that `judge_lines` refuses, whatever the base is."""
+    """Raise ValueError for a line that `judge_lines` rejects for every base."""
     _require_short(text)
     options = (_PASSED_OVER, _OTHER_FILE, re.compile("--require-hashes"))
     if not any(option.fullmatch(text) for option in options):
@@ -78,14 +78,14 @@ def check_line(text: str) -> None:
 
 def _require_short(text: str) -> None:
     if len(text) > _LONGEST_LINE:
-        raise ValueError(f"{text[:80]!r}… is over {_LONGEST_LINE} characters; no line is")
+        raise ValueError(f"{text[:80]!r}… has more than {_LONGEST_LINE} characters")
 
 
 class RequirementLine(NamedTuple):
-    """A line of a requirements file, and its place, ``FILE:LINE``.
+    """A line of a requirements file; ``place`` is ``FILE:LINE``.
 
-    Paths in it are from ``folder``. It ``constrains`` packages, and asks for none, in files of
-    ``-c``.
+    Paths in the line are relative to ``folder``. ``constrains`` is true in files of ``-c``, where
+    lines constrain versions but request no packages.
     """
 
     place: str
@@ -95,38 +95,38 @@ class RequirementLine(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The canonical name of the package; empty for a line that is no requirement."""
+        """The canonical name of the package; empty if the line is not a requirement."""
         requirement = parse_line(self.text)
         return canonicalize_name(requirement.name) if requirement else ""
 
 
 def read_lines(path: Path) -> Iterator[RequirementLine]:
-    """Yield the lines of a requirements file, and those of the files that it includes.
+    """Yield the lines of a requirements file and of the files that it includes.
 
-    InputError: a file cannot be read, is one of another tool, or includes itself.
+    InputError: a file cannot be read, has the format of another tool, or includes itself.
     """
     yield from _read_file(path, "", (), [], constrains=False)
 
 
 def expand_line(line: RequirementLine) -> Iterator[RequirementLine]:
-    """Yield a line itself, or those of the file that it includes; raises as `read_lines`."""
+    """Yield the line, or the lines of the file that it includes. Errors: see `read_lines`."""
     yield from _expand(line, (), [])
 
 
 def _read_file(
     path: Path, place: str, above: tuple[str, ...], files: list[Path], *, constrains: bool
 ) -> Iterator[RequirementLine]:
-    """Yield the lines of a file that another one, the last of ``above``, includes at ``place``.
+    """Yield the lines of a file that was included at ``place``.
 
-    ``files`` gets each file that is read.
+    ``above`` are the including files. Each file that is read is appended to ``files``.
     """
     if (real := os.path.realpath(path)) in above:
         raise InputError(f"{place}{path.name} includes itself. Remove the line.")
     files.append(path)
     if len(above) >= _DEEPEST or len(files) > _MOST_FILES:
         raise InputError(
-            f"{place}{path}: over {_DEEPEST} files that include each other, or {_MOST_FILES} "
-            "files in all. Write their lines into fewer files."
+            f"{place}{path}: there are more than {_DEEPEST} files that include each other, or more "
+            f"than {_MOST_FILES} files in all. Write their lines into fewer files."
         )
     content = read_user_file(path, f"{place}{path}")
     require_requirements(path, content)
@@ -158,14 +158,14 @@ def judge_lines(
     *,
     keep_image: bool = False,
 ) -> tuple[str, ...]:
-    """Return the requirements that the base does not fulfil, by the rules of `requirement_rules`.
+    """Return the requirements that the base does not satisfy, by the rules of `requirement_rules`.
 
-    They are in pip's format: a constraint has ``-c `` before it, a wheel is its path below
-    ``folder`` and its hash. With ``keep_image``, lines that differ from the base are put aside.
-    ``log`` gets a sentence for each line that is read as another one.
+    They are in pip's format. A constraint begins with ``-c ``, and a wheel is its path below
+    ``folder`` with its hash. With ``keep_image``, lines that differ from the base are put aside.
+    ``log`` is called for each line that is put aside or changed.
 
-    InputError: a line is no requirement that can be locked by its hash; or the message names all
-    lines that differ from the base, or need another TensorFlow.
+    InputError: a line cannot be locked by hash, differs from the base, or needs another TensorFlow;
+        the message names all lines that differ.
     """
     facts = image_facts(base)
     requirements, refused, differing = list[str](), list[str](), list[str]()
@@ -175,7 +175,7 @@ def judge_lines(
             continue
         try:
             verdict = judge_line(text, facts)
-        except ValueError as error:  # a marker whose values cannot be compared
+        except ValueError as error:  # a marker has values that cannot be compared
             raise InputError(f"{line.place}: {error}.") from None
         answer = f"{line.place}: {text}: {verdict.reason}"
         if verdict.outcome == DIFFERS:
@@ -200,7 +200,7 @@ def _require_fit(refused: Sequence[str], differing: Sequence[str], base: BaseIma
         return
     way = "Change these lines, or remove them."
     if differing:
-        kept = "versions of all but TensorFlow." if refused else "versions."
+        kept = "versions, except TensorFlow's." if refused else "versions."
         way = "Change these lines, or put them aside: --keep-image keeps the image's "
         way += kept
     listed = "".join(f"\n  {answer}" for answer in (*refused, *differing))
@@ -208,7 +208,7 @@ def _require_fit(refused: Sequence[str], differing: Sequence[str], base: BaseIma
 
 
 def _requirement_text(line: RequirementLine, folder: Path, log: Callable[[str], None]) -> str:
-    """Return the requirement that a line means; empty if it asks for nothing."""
+    """Return the requirement in a line; empty if it requests no package."""
     if _PASSED_OVER.fullmatch(line.text):
         option = re.split("[ =]", line.text)[0]
         log(f"{line.place}: {option} is ignored: the index is a setting (docs/guide.md)")
@@ -226,7 +226,7 @@ def _requirement_text(line: RequirementLine, folder: Path, log: Callable[[str], 
 
 
 def _images_for(line: str, base: BaseImage) -> str:
-    """Return the options that select the images which fulfil a refused line."""
+    """Return the options that select images which satisfy a rejected line."""
     requirement, image = parse_line(line), base.image
     if not requirement or not image:
         return ""
@@ -246,7 +246,7 @@ def _images_for(line: str, base: BaseImage) -> str:
 
 
 def image_facts(base: BaseImage) -> ImageFacts:
-    """Return a base in the form that the rules judge by."""
+    """Convert a base into the form that the rules use."""
     packages = dict(base.packages)
     kept = {name: f"=={version}" for name, version in packages.items()}
     bounds = {name: text for name, text in {**kept, **base.bounds}.items() if text}
@@ -257,7 +257,7 @@ def image_facts(base: BaseImage) -> ImageFacts:
         "sys_platform": "linux",
         "platform_system": "Linux",
         "platform_machine": "x86_64",
-        # As uv has them: they are of the machine that runs the image.
+        # uv leaves these empty, because they depend on the machine that runs the image.
         "platform_release": "",
         "platform_version": "",
         "os_name": "posix",
@@ -273,12 +273,12 @@ def _fulfils(version: str, requested: SpecifierSet) -> bool:
 
 
 def wheel_paths(requested: Iterable[str]) -> list[str]:
-    """Return the wheels among requirements as `judge_lines` returns them."""
+    """Return the paths of wheels among the requirements that `judge_lines` returned."""
     return [line.split()[0] for line in requested if line.partition(" ")[0].endswith(".whl")]
 
 
 def _hash_wheel(text: str, here: Path, folder: Path) -> str:
-    """Return the path of a wheel below ``folder``, and its hash."""
+    """Return the path of a wheel below ``folder`` with its hash."""
     wheel = _HASHES.sub("", text)
     path = os.path.relpath(here / wheel, folder)
     if path.startswith("..") or not _WHEEL.fullmatch(path) or not (folder / path).is_file():

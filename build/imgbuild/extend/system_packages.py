@@ -1,4 +1,4 @@
-"""Refuse packages of the system that belong to another Python than the image's."""
+"""Reject system packages for another Python than the image's."""
 
 import re
 from collections.abc import Iterable
@@ -7,19 +7,19 @@ from imgbuild.core.errors import InputError
 from imgbuild.extend.base_image import BaseImage
 from imgbuild.locks.requirement_rules import MODULES
 
-#: Packages of Debian and Ubuntu for their own Python.
+#: Packages in Debian and Ubuntu for the system's Python.
 _OF_PYTHON = re.compile(r"(?:lib)?python[0-9.]*(?:-(?P<module>[^=]+))?|idle[0-9.]*(?:-[^=]+)?")
-#: Parts of Debian's Python itself, which images of that Python can have.
+#: Parts of Debian's Python itself; images that use Debian's Python can have them.
 _PARTS = {"tk", "gdbm", "venv", "dev", "distutils", "lib2to3", "minimal", "stdlib"}
-#: Modules that the index and the archive name differently, with the name in the index.
+#: Names of packages in the index by module, if the archive uses another name.
 _INDEX_NAMES = {module.lower(): name.lower() for module, name in MODULES.items()}
 _IN_THE_IMAGE = {"pip", "setuptools", "wheel", "numpy", "six", "h5py", "protobuf"}
 
 
 def check_apt(names: Iterable[str], base: BaseImage) -> None:
-    """Raise InputError for packages of the system's Python if that is not the image's.
+    """Raise InputError for packages of the system's Python if the image uses another Python.
 
-    Images of other families may have the system's Python.
+    Images outside the matrix are not checked, because they may use the system's Python.
     """
     if base.image is None:
         return
@@ -43,5 +43,5 @@ def _way(module: str) -> str:
     if module in _IN_THE_IMAGE:
         return "the image has it"
     if module in {"", *_PARTS} or module.endswith(("-dev", "-minimal", "-stdlib")):
-        return "the image has a Python, with its headers"
+        return "the image has its own Python, including the headers"
     return f"use --pip {_INDEX_NAMES.get(module, module)}"

@@ -125,9 +125,9 @@ def test_uv_gets_no_wheel_of_the_user(index: Index, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("version", "movable", "way"),
     [
-        ("1.0", {}, "Leave the wheel out. "),
-        ("1.0+me", {}, "Leave the wheel out. "),
-        ("1.0", {"kept": ">=1"}, "a version of its own"),
+        ("1.0", {}, "Remove the wheel. "),
+        ("1.0+me", {}, "Remove the wheel. "),
+        ("1.0", {"kept": ">=1"}, "another version"),
     ],
 )
 def test_a_wheel_that_the_base_would_hide_is_refused(
@@ -136,7 +136,7 @@ def test_a_wheel_that_the_base_would_hide_is_refused(
     base = replace(BASE, packages={"kept": "1.0"}, local=(), bounds=movable)
     own = index.publish("kept", version).rename(index.folder / f"kept-{version}-py3-none-any.whl")
     line = f"{own.name} --hash=sha256:{file_sha256(own)}"
-    with pytest.raises(InputError, match=r"has kept 1\.0, which would stay") as error:
+    with pytest.raises(InputError, match=r"has kept 1\.0, so the wheel") as error:
         index.lock(line, base=base)
     assert way in str(error.value)
     assert index.lock(line, base=replace(base, added={"kept": version}, packages={"kept": version}))

@@ -91,7 +91,7 @@ def test_files_that_are_not_there_are_named_with_their_lines(write: Write) -> No
     with pytest.raises(InputError) as error:
         read_extension(write("train.yaml", text))
     for place, name in (("2:8", "app"), ("3:16", "none.txt"), ("4:1", "none.yml")):
-        assert f"train.yaml:{place}: {name!r} is not there" in str(error.value)
+        assert f"train.yaml:{place}: {name!r} does not exist" in str(error.value)
 
 
 def test_a_wrong_option_is_named() -> None:

@@ -26,10 +26,10 @@ def bases(images: dict[str, Image], project: Project) -> dict[str, BaseImage]:
         ("python-opencv", "python-opencv: use --pip opencv-python-headless"),
         ("python3-tk", "python3-tk: these images have no tkinter"),
         ("python3-pip", "python3-pip: the image has it"),
-        ("python3", "python3: the image has a Python"),
-        ("python3.11-dev", "python3.11-dev: the image has a Python"),
-        ("libpython3.11", "libpython3.11: the image has a Python"),
-        ("libpython3-dev", "libpython3-dev: the image has a Python"),
+        ("python3", "python3: the image has its own Python"),
+        ("python3.11-dev", "python3.11-dev: the image has its own Python"),
+        ("libpython3.11", "libpython3.11: the image has its own Python"),
+        ("libpython3-dev", "libpython3-dev: the image has its own Python"),
     ],
 )
 def test_packages_of_another_python_are_refused(
