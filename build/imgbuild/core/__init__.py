@@ -1,1 +1,1 @@
-"""Modules that know nothing of images: errors, files, processes, YAML, settings."""
+"""Modules that do not depend on images: errors, files, processes, YAML, settings."""

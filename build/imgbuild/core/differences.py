@@ -9,7 +9,7 @@ Value = TypeVar("Value")
 def changed_values(
     first: Mapping[str, Value], second: Mapping[str, Value]
 ) -> dict[str, tuple[Value | None, Value | None]]:
-    """Return both values of each name whose values differ; None for a value that is missing."""
+    """Return both values of each name whose values differ; a missing value is None."""
     changed = {}
     for name in dict.fromkeys((*first, *second)):
         pair = (first.get(name), second.get(name))

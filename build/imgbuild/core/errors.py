@@ -1,18 +1,18 @@
-"""Errors that end a command: one paragraph and one exit code.
+"""Errors that end a command, each with a paragraph for the user and an exit code.
 
-The paragraph names what is wrong, where (``file:line`` in a file) and what to do.
+The paragraph says what is wrong, where (``file:line`` for a file) and what to do.
 """
 
 from imgbuild.core.text import printable, without_logins
 
 
 class ImgbuildError(Exception):
-    """Base of every error that is shown to the user as a paragraph, without a traceback."""
+    """Base class of the errors that users see as a paragraph, without a traceback."""
 
     exit_code: int = 1
 
     def __str__(self) -> str:
-        """Return the paragraph, without logins of addresses and for any terminal."""
+        """Return the paragraph without logins and without terminal control characters."""
         return printable(without_logins(super().__str__()))
 
 
@@ -27,6 +27,6 @@ class InputError(ImgbuildError):
 
 
 class MachineError(ImgbuildError):
-    """This machine lacks something: an engine, disk, an upstream, a tool. Exit code 3."""
+    """An engine, disk space, an upstream or a tool is not available. Exit code 3."""
 
     exit_code = 3

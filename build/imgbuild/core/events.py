@@ -1,4 +1,4 @@
-"""The states of images, which a build, suites or a push report as they change."""
+"""The states of images that builds, suites and pushes report."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from imgbuild.core.outcome import Outcome
 
 
 class Phase(StrEnum):
-    """The work on an image that is under way, or that it waits for."""
+    """The work that is in progress on an image, or that the image waits for."""
 
     WAITING = "waiting"
     BUILDING = "building"
@@ -20,9 +20,9 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class ImageState:
-    """The state of an image: the work that is under way, or how it ended.
+    """The state of an image: the work in progress, or its outcome.
 
-    ``quiet``: only a terminal shows the text, such as how far the work has come.
+    If ``quiet``, only terminals show the text, for example the progress of a build.
     """
 
     image: str
@@ -31,5 +31,5 @@ class ImageState:
     quiet: bool = False
 
 
-#: Gets every event, from whichever thread.
+#: Receives every event; any thread may call it.
 Listener = Callable[[ImageState], None]

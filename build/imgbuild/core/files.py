@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all: atomic writes, locks, a store by sha256."""
+"""Write files and folders atomically, hold lock files, and store files by sha256."""
 
 import codecs
 import errno
@@ -20,11 +20,11 @@ from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.process import run
 from imgbuild.core.user_folders import state_dir
 
-#: Every stored file has this time, 1980-01-02, so that a layer with it is always the same.
+#: Modification time of stored files, 1980-01-02; a fixed time keeps layers reproducible.
 FILE_TIME = 315619200
-#: Bytes of a text that a user names; the largest lock has a tenth of it.
+#: Size limit for text files that a user names, in bytes; the largest lock has a tenth of it.
 LARGEST_TEXT = 4 << 20
-#: The most levels of JSON that somebody has put into a registry; our own have ten.
+#: Nesting limit for JSON from a registry; imgbuild's own JSON has ten levels.
 _DEEPEST = 100
 
 
@@ -33,14 +33,14 @@ def sha256(content: bytes) -> str:
 
 
 def json_sha256(value: object) -> str:
-    """Return the sha256, in hexadecimal, of a value written as JSON; keys keep their order."""
+    """Return the hexadecimal sha256 of a value's JSON text; the order of keys matters."""
     return sha256(json.dumps(value).encode())
 
 
 def parse_json(content: str | bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return JSON that anybody may have written.
+    """Parse JSON from an untrusted source.
 
-    ValueError: it is none, is nested too deeply, or has a number without an end.
+    ValueError: the text is not JSON, is nested too deeply, or has a NaN or infinite number.
     """
     try:
         return json.loads(content, parse_constant=_refuse_constant)
@@ -49,19 +49,21 @@ def parse_json(content: str | bytes) -> Any:  # noqa: ANN401 - whatever JSON hol
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a valid JSON number")
 
 
 def parse_strict_json(content: str | bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return JSON that every parser reads alike: no object has two keys that differ only in case.
+    """Parse JSON that every parser reads the same way.
 
-    Go matches the keys of a struct without regard to case, and the last one wins (encoding/json,
-    "Unmarshal"); Python has both. So one document could be two different images.
+    No object may have two keys that differ only in case. Go matches the keys of a struct without
+    regard to case, and the last one wins; Python keeps both. The same document could therefore
+    describe two different images. Source: encoding/json, "Unmarshal".
 
-    The same holds for another encoding than UTF-8, halves of characters and numbers without an end:
-    Go refuses or replaces them.
+    Encodings other than UTF-8, lone surrogates, and NaN or infinite numbers are errors as well,
+    because Go refuses or replaces them.
 
-    ValueError: as `parse_json`, or it has one of these, or over `_DEEPEST` levels.
+    ValueError: as in `parse_json`, the text has one of these faults, or it has more than `_DEEPEST`
+    levels.
     """
     text = content if isinstance(content, str) else content.decode("utf-8")
     try:
@@ -76,7 +78,7 @@ def parse_strict_json(content: str | bytes) -> Any:  # noqa: ANN401 - whatever J
 
 
 def _check_depth(document: object) -> None:
-    """Raise ValueError for JSON that copying or printing would not come to the end of."""
+    """Raise ValueError for JSON nested too deeply to copy or print."""
     containers = [document]
     for _ in range(_DEEPEST):
         children: list[object] = []
@@ -96,9 +98,7 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for key, _ in pairs:
         folded = key.casefold()
         if folded in seen:
-            raise ValueError(
-                f"the keys {seen[folded][:80]!r} and {key[:80]!r} are equal but for case"
-            )
+            raise ValueError(f"the keys {seen[folded][:80]!r} and {key[:80]!r} differ only in case")
         seen[folded] = key
     return dict(pairs)
 
@@ -108,20 +108,21 @@ def read_user_file(
 ) -> str:
     """Return the text of a file that a user names; ``what`` and ``hint`` are for the error.
 
-    Windows' editors write a byte order mark, and its PowerShell UTF-16.
+    The text is UTF-8, also with a byte order mark as Windows editors write, or PowerShell's UTF-16.
 
-    InputError: it is no file, has more than ``largest`` bytes, or is no such text.
+    InputError: the path is not a file, the file has more than ``largest`` bytes, or it has another
+    encoding.
     """
     try:
-        # A FIFO would be waited for, and a device has no end.
+        # Opening a FIFO would block, and a device never ends.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             known = os.fstat(file.fileno())
             if not stat.S_ISREG(known.st_mode) and known.st_rdev != Path(os.devnull).stat().st_rdev:
                 raise OSError(0, "a device or a pipe, not a file")  # noqa: TRY301
             content = file.read(largest + 1)
         if len(content) > largest:
-            raise OSError(0, f"over {largest} bytes, too large for such a file")  # noqa: TRY301
-        # A mark alone is no text.
+            raise OSError(0, f"larger than {largest} bytes, the limit for this file")  # noqa: TRY301
+        # A byte order mark alone is not text.
         wide = len(content) > 2 and content[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
         return content.decode("utf-16" if wide else "utf-8-sig")
     except (OSError, ValueError) as error:
@@ -139,28 +140,29 @@ def _disk_errors(what: str, folder: Path, hint: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # The temporary name of a file in the folder would only confuse.
+        # Leave out temporary file names in the folder, because they would confuse users.
         outside = error.filename and Path(error.filename).parent != folder
         place = f" ({error.filename})" if outside else ""
-        remedy = f"Make {folder} a folder that this user may write"
+        remedy = f"Make sure that you can write to {folder}"
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            remedy = f"Free space there (`df -h {folder}`)"
+            remedy = f"Free up space (`df -h {folder}`)"
         raise MachineError(
             f"Cannot {what}: {error.strerror or error}{place}. {remedy}{hint}."
         ) from error
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text`` as `write_texts` does; a kill in between leaves the old file."""
+    """Replace the content of ``path`` as `write_texts` does; a kill leaves the old file."""
     write_texts({path: text})
 
 
 def write_texts(texts: Mapping[Path, str], stale: Collection[Path] = ()) -> list[Path]:
-    """Replace files by texts, each in one step, and remove ``stale`` ones: all of it or nothing.
+    """Replace the content of files atomically, remove ``stale`` files, and return the changed ones.
 
-    Everything is written beside its place before the first file is replaced. Return what changed.
-    MachineError: a folder cannot be written, or the disk is full. OSError: what is there cannot be
-    read: a folder, perhaps.
+    Every new content is written to a temporary file before the first file is replaced.
+
+    MachineError: a folder cannot be written, or the disk is full.
+    OSError: an old file cannot be read, for example because it is a folder.
     """
     old = {path: path.read_bytes() for path in (*texts, *stale) if path.exists()}
     changed = [*(path for path, text in texts.items() if old.get(path) != text.encode()), *stale]
@@ -185,7 +187,9 @@ def write_texts(texts: Mapping[Path, str], stale: Collection[Path] = ()) -> list
 
 @contextmanager
 def work_folder(purpose: str) -> Iterator[Path]:
-    """Give an empty folder, removed after the block; after a kill, by the next `work_folder`.
+    """Create an empty folder and remove it after the block.
+
+    If the process is killed, the next `work_folder` removes it.
 
     MachineError: the state folder cannot be written.
     """
@@ -203,16 +207,16 @@ def work_folder(purpose: str) -> Iterator[Path]:
 
 
 def abandoned_work(parent: Path) -> Iterator[Path]:
-    """Yield the work folders of killed processes; a reused process id keeps one for a while."""
+    """Yield the work folders of killed processes, unless another process has the same id now."""
     for folder in parent.glob("[0-9]*-*"):
         if not _is_running(folder.name.partition("-")[0]):
             yield folder
 
 
 def _is_running(process: str) -> bool:
-    """Return whether there is a process of this id; not every system has /proc."""
+    """Return whether a process has this id; not every system has /proc."""
     try:
-        os.kill(int(process), 0)  # no signal, but all errors
+        os.kill(int(process), 0)  # only checks for errors and sends no signal
     except PermissionError:
         return True
     except (OSError, ValueError, OverflowError):
@@ -222,13 +226,15 @@ def _is_running(process: str) -> bool:
 
 @contextmanager
 def hold_lock(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold a lock file; the kernel releases it when this process dies, however it does.
+    """Hold a lock file; the kernel releases the lock when this process ends, even if it is killed.
 
-    ``on_wait`` is called once before waiting for another process; it may raise instead. OSError:
-    the folder cannot be written.
+    ``on_wait`` is called once before waiting for another process, and may raise to avoid the wait.
+
+    OSError: the folder cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The file stays afterwards: removing it would let two processes lock two files of one name.
+    # Keep the file afterwards: if it were removed, two processes could lock different files with
+    # the same name.
     with path.open("a", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -251,7 +257,7 @@ def is_locked(path: Path) -> bool:
 
 
 def lock_owner(path: Path) -> str:
-    """Return the process id that last took the lock, or ``unknown``."""
+    """Return the id of the process that last held the lock, or ``unknown``."""
     try:
         return path.read_text(encoding="utf-8").strip() or "unknown"
     except OSError:
@@ -270,13 +276,15 @@ def ensure_folder(
     refresh: bool = False,
     on_wait: Callable[[], None] = lambda: None,
 ) -> Path:
-    """Return ``final``, made by ``make(empty folder)`` unless ``is_whole(final)`` already.
+    """Return the folder ``final``; create it with ``make(empty folder)`` if it is not complete.
 
-    It is made beside its place and renamed. ``refresh`` makes it in any case. ``on_wait`` is called
-    once if another process makes the same folder, which is then reused. MachineError: the cache
-    cannot be written (permissions, disk full).
+    ``is_whole(final)`` says whether the folder is complete. It is created under a temporary name
+    and renamed. ``refresh`` always creates it anew. ``on_wait`` is called once if another process
+    is creating the same folder, which is then reused.
+
+    MachineError: the cache cannot be written (permissions, disk full).
     """
-    hint = ", or name another folder (XDG_CACHE_HOME for the cache)"
+    hint = ", or use another folder (set XDG_CACHE_HOME for the cache)"
     with _disk_errors(f"make {final}", final.parent, hint), hold_lock(_lock_path(final), on_wait):
         for left in final.parent.glob(f".{final.name}.tmp-*"):
             remove_tree(left)
@@ -295,13 +303,13 @@ def ensure_folder(
 
 
 def remove_tree(path: Path) -> None:
-    """Remove ``path`` and all below it on the same file system; absent is fine.
+    """Remove ``path`` and everything below it on the same file system; ignore a missing path.
 
-    Files of subordinate ids, which mmdebstrap makes without root, are removed from inside a user
-    namespace. Source: mmdebstrap(1), "unshare".
+    Without root, mmdebstrap creates files that belong to subordinate ids. These are removed inside
+    a user namespace. Source: mmdebstrap(1), "unshare".
     """
     remove = ["rm", "-rf", "--one-file-system", "--", str(path)]
-    # A process that was just killed may write one more file into the folder.
+    # A process that was just killed may still write a file into the folder.
     for pause in (0.1, 0.1, 0.0):
         if run(remove).ok:
             return
@@ -312,7 +320,7 @@ def remove_tree(path: Path) -> None:
 
 @dataclass(frozen=True)
 class ContentStore:
-    """Files by their sha256. A file in it is whole and right, whenever a process was killed."""
+    """Files stored by sha256; every stored file is complete, even after a process was killed."""
 
     folder: Path
 
@@ -320,7 +328,7 @@ class ContentStore:
         return self.folder / "sha256" / digest[:2] / digest
 
     def find(self, digest: str, size: int | None = None) -> Path | None:
-        """Return the file if it is there, and of that size in bytes where one is given."""
+        """Return the file if it exists and, if ``size`` is given, has that many bytes."""
         path = self.path(digest)
         return path if path.is_file() and size in {None, path.stat().st_size} else None
 
@@ -332,15 +340,17 @@ class ContentStore:
         *,
         name: str = "a file",
     ) -> Path:
-        """Return the file, made by ``make(part)`` if it is not there; ``name`` is for the error.
+        """Return the file; create it with ``make(part)`` if it is missing.
 
-        ``part`` stays when ``make`` raises, so that the next call can continue it. MachineError:
-        the store cannot be written (permissions, disk full).
+        If ``make`` raises, ``part`` is kept so that the next call can resume. ``name`` is for the
+        error.
+
+        MachineError: the store cannot be written (permissions, disk full).
         """
         final = self.path(digest)
         if self.find(digest, size):
             return final
-        hint = "; what has come so far is continued next time"
+        hint = "; the next run resumes here"
         with (
             _disk_errors(f"keep {name} in {self.folder}", self.folder, hint),
             hold_lock(_lock_path(final)),
@@ -355,7 +365,7 @@ class ContentStore:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Give a stored file another name; copied where a hard link cannot be."""
+    """Hard-link a stored file to another name; copy it if the file system refuses the link."""
     try:
         target.hardlink_to(source)
     except OSError:  # another file system, or one without hard links

@@ -1,15 +1,15 @@
-"""Recognize files of other tools that people give as requirement files, by their contents."""
+"""Recognize files of other tools that users pass as requirements files, by their contents."""
 
 import re
 from pathlib import Path
 
 from imgbuild.core.errors import InputError
 
-#: A line of ``conda list --export`` or ``--explicit``: each has a version and a build.
+#: A line of ``conda list --export`` or ``--explicit``; it has a version and a build.
 _CONDA_LINE = re.compile(
     r"@EXPLICIT|[\w.-]+==?[^\s=,]+=\S+|https?://[^\s#]+\.(?:tar\.bz2|conda)(?:#\S*)?"
 )
-# Each of these patterns matches a line in one way alone: a long file takes no longer than its size.
+# Each of these patterns matches a line in only one way, so matching takes linear time.
 _EMPTY = r"[ \t\r]*(?:#.*)?\n"
 _ENVIRONMENT = re.compile(rf"^dependencies:{_EMPTY}(?:{_EMPTY})*[ \t]*- ", re.MULTILINE)
 _TABLE = r"^[ \t]*\[{}\][ \t\r]*(?:#.*)?$"
@@ -19,12 +19,12 @@ def _table(name: str) -> re.Pattern[str]:
     return re.compile(_TABLE.format(name), re.MULTILINE)
 
 
-_EXPORT = "write its packages into a file of pip's form, `{}`, and give that one"
+_EXPORT = "Convert it with `{}`, and use requirements.txt instead"
 _WHEEL = (
-    "build a wheel of the project, `pip wheel --no-deps -w dist .`, and write its path, "
+    "Build a wheel of the project with `pip wheel --no-deps -w dist .`, and put its path, "
     "dist/NAME.whl, into a requirements file"
 )
-#: A pattern of the text, the name of such a file, and the way to use it.
+#: For each format: a pattern that recognizes it, its name, and how to use such a file.
 _FORMATS = (
     (
         _table(r"\[packages\]"),
@@ -53,7 +53,7 @@ _FORMATS = (
     ),
     (
         _table(r"tool\.poetry(?:\.dependencies)?"),
-        "pyproject.toml of Poetry",
+        "Poetry pyproject.toml",
         _EXPORT.format("poetry export --without-hashes -o requirements.txt"),
     ),
     (
@@ -71,25 +71,25 @@ _FORMATS = (
 
 
 def is_conda_list(text: str) -> bool:
-    """Return whether a text is what ``conda list --export`` or ``--explicit`` writes."""
+    """Return whether a text is the output of ``conda list --export`` or ``--explicit``."""
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
     return bool(lines) and all(map(_CONDA_LINE.fullmatch, lines))
 
 
 def is_conda_file(text: str) -> bool:
-    """Return whether a text is an ``environment.yml``, or a list of conda."""
+    """Return whether a text is an ``environment.yml`` or the output of ``conda list``."""
     return bool(_ENVIRONMENT.search(text)) or is_conda_list(text)
 
 
 def require_requirements(path: Path, text: str) -> None:
-    """Raise InputError if a text is of another tool's form, with the command that converts it."""
+    """Raise InputError if a text is in another tool's format; the error says how to convert it."""
     if is_conda_file(text):
-        raise _wrong_format(path, "file of conda", f"give it as --conda-file {path}")
+        raise _wrong_format(path, "conda file", f"Use --conda-file {path}")
     for form, name, way in _FORMATS:
         if form.search(text):
             raise _wrong_format(path, name, way)
 
 
 def _wrong_format(path: Path, name: str, way: str) -> InputError:
-    return InputError(f"{path}: this is a {name}, not a requirements file of pip: {way}.")
+    return InputError(f"{path}: this is a {name}, not a pip requirements file. {way}.")

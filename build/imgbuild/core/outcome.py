@@ -6,19 +6,19 @@ from enum import StrEnum
 class Outcome(StrEnum):
     """How a suite, all suites of an image, or the work on an image ended."""
 
-    #: A skipped check is no passed one.
+    #: Every check passed; a skipped check does not count as passed.
     PASSED = "passed"
     FAILED = "failed"
-    #: No check failed, but some reached their limit of time: a slow machine can be the reason.
+    #: No check failed, but some reached their time limit, perhaps because the machine is slow.
     TIMED_OUT = "timed out"
-    #: Some checks passed, the others were skipped.
+    #: Some checks passed, and the others were skipped.
     INCOMPLETE = "incomplete"
     #: Every check was skipped.
     SKIPPED = "skipped"
-    #: The suites were not run, or not in their present form.
+    #: The suites were not run, or have changed since they ran.
     UNKNOWN = "unknown"
     TAGGED = "tagged"
     PUBLISHED = "published"
     UP_TO_DATE = "up to date"
-    #: The failure of another image ended the work.
+    #: The work stopped because another image failed.
     CANCELLED = "cancelled"

@@ -1,4 +1,4 @@
-"""Work in parallel threads that an interrupt need not wait for."""
+"""Run functions in parallel threads that do not delay Ctrl-C."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -11,10 +11,11 @@ R = TypeVar("R")
 
 
 def background(function: Callable[[], R], future: Future[R] | None = None) -> Future[R]:
-    """Start ``function`` in a daemon thread; ``result(seconds)`` raises TimeoutError if it hangs.
+    """Start ``function`` in a daemon thread and return its future.
 
-    A thread stuck in a system call (a name server, NFS) does not hold up the exit of the program.
-    ``future`` may be one that the caller already holds, and may cancel before the function begins.
+    ``result(seconds)`` raises TimeoutError if the function hangs. A thread that is stuck in a
+    system call (a name server, NFS) does not delay the exit of the program. The caller can pass a
+    ``future``, and can cancel it before the function starts.
     """
     own: Future[R] = future or Future()
 
@@ -38,11 +39,11 @@ def as_completed(  # noqa: PLR0913 - how it ends early
     stop: Callable[[], None] = lambda: None,
     grace: float | None = 0.0,
 ) -> Iterator[tuple[T, R]]:
-    """Yield each item with its result as soon as there is one.
+    """Yield each item with its result as soon as the result is ready.
 
-    No further item begins after a result for which ``goes_on`` is false, nor after an exception,
-    which is raised here. If functions still run when the caller leaves, by that exception or an
-    interrupt, ``stop`` is called and up to ``grace`` seconds are waited for them (None: all).
+    An exception of a function is raised here. After it, or after a result for which ``goes_on`` is
+    false, no further item starts. If functions still run when this generator ends early, it calls
+    ``stop`` and waits for them up to ``grace`` seconds (None: without limit).
     """
     waiting = [*reversed(items)]
     running: dict[Future[R], T] = {}
@@ -50,7 +51,8 @@ def as_completed(  # noqa: PLR0913 - how it ends early
         while waiting or running:
             while waiting and len(running) < workers:
                 item, future = waiting.pop(), Future[R]()
-                running[future] = item  # before it begins: an interrupt may come between the two
+                # Register the future before it starts, because an interrupt may come in between.
+                running[future] = item
                 background(partial(function, item), future)
             done = wait(running, return_when=FIRST_COMPLETED).done
             results = [(running.pop(future), future.result()) for future in done]
@@ -71,9 +73,9 @@ def in_parallel(
     stop: Callable[[], None] = lambda: None,
     grace: float | None = 0.0,
 ) -> list[R]:
-    """Return what ``function`` returns for each item, in the order of the items.
+    """Return the result of ``function`` for each item, in the order of the items.
 
-    The first exception is raised, and no further item begins; see `as_completed`.
+    The first exception is raised, and no further item starts; see `as_completed`.
     """
     indices = range(len(items))
     completed = as_completed(

@@ -1,4 +1,4 @@
-"""Run other programs so that they end with the caller, and with imgbuild when it is killed."""
+"""Run other programs, and end them when their caller ends or imgbuild is killed."""
 
 import codecs
 import math
@@ -16,17 +16,17 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-#: A program that `start` started, and what `Process.wait` raises.
+#: A program that `start` started, and the exception of `Process.wait`.
 Process = subprocess.Popen[str]
 TimeoutExpired = subprocess.TimeoutExpired
-#: Seconds between SIGTERM and SIGKILL. buildx uses them to stop the engine's running steps.
+#: Seconds between SIGTERM and SIGKILL. buildx needs them to stop the engine's running steps.
 GRACE_SECONDS = 10.0
 _SHORT_GRACE_SECONDS = 2.0
-#: The exit codes of a shell and of timeout(1), and the one of a program that printed too much.
+#: Exit codes: as in a shell, as in timeout(1), and for a program that printed too much.
 NOT_FOUND, TIMED_OUT, FLOODED = 127, 124, 125
-#: So many bytes a program may print; what prints more is wrong, or means harm.
+#: Limit for the output of a program, in bytes; more output means a fault or an attack.
 OUTPUT_LIMIT = 16 << 20
-#: Daemons live here, and users other than root often lack it in PATH.
+#: Folders of daemons, which are often missing from the PATH of users other than root.
 _SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 _CHUNK_BYTES = 65536
 _which = cache(shutil.which)
@@ -43,14 +43,14 @@ class Finished:
         return self.code == 0
 
     def last(self, count: int = 3) -> str:
-        """Return the last lines of output and errors that are not empty, as one line."""
+        """Return the last non-empty lines of output and errors, joined into one line."""
         lines = [line.strip() for line in f"{self.output}\n{self.errors}".splitlines()]
         lines = [line for line in lines if line]
         return " | ".join(lines[-count:]) or f"exit code {self.code}, no output"
 
 
 def find_program(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the path of a program, also of those that only root has in PATH."""
+    """Return the path of a program; search the system folders after PATH."""
     path = environment.get("PATH", os.defpath)
     return shutil.which(name, path=f"{path}:{_SYSTEM_FOLDERS}")
 
@@ -65,9 +65,9 @@ def run(
 ) -> Finished:
     """Run a program to its end; ``text`` is its standard input, ``env`` its whole environment.
 
-    A program that is not there gives `NOT_FOUND`; one that takes longer than ``timeout`` seconds,
-    or prints more than `OUTPUT_LIMIT`, is ended with its children and gives `TIMED_OUT` or
-    `FLOODED`, with the reason in ``errors``.
+    The code is `NOT_FOUND` if the program does not exist. A program that takes longer than
+    ``timeout`` seconds or prints more than `OUTPUT_LIMIT` bytes is stopped with its children. The
+    code is then `TIMED_OUT` or `FLOODED`, and ``errors`` has the reason.
     """
     program = find_program(command[0], os.environ if env is None else env)
     if program is None:
@@ -81,7 +81,7 @@ def run(
             process.wait(timeout)
     except OverflowError:
         limit = OUTPUT_LIMIT >> 20
-        return Finished(FLOODED, errors=f"stopped, since it printed more than {limit} MiB")
+        return Finished(FLOODED, errors=f"stopped because it printed more than {limit} MiB")
     except TimeoutExpired:
         return Finished(TIMED_OUT, errors=f"no answer within {timeout:.0f} s")
     except OSError as error:
@@ -102,11 +102,11 @@ def start(  # noqa: PLR0913 - what a program needs
     grace: float = GRACE_SECONDS,
     leader_first: bool = False,
 ) -> Iterator[Process]:
-    """Start a program in its own process group, which has ended when the block is left.
+    """Start a program in its own process group, and end the group when the block ends.
 
-    Its own group, so that a terminal's Ctrl-C reaches only this process, which then sends SIGTERM
-    (to the group, or with ``leader_first`` to the program alone), and after ``grace`` seconds
-    SIGKILL to what is left of the group.
+    Because the group is separate, Ctrl-C in a terminal reaches only this process. It then sends
+    SIGTERM to the group, or with ``leader_first`` only to the program. After ``grace`` seconds, it
+    sends SIGKILL to the rest of the group.
     """
     with subprocess.Popen(
         dies_with_parent(command),
@@ -130,13 +130,14 @@ def _stop(process: Process, grace: float, *, leader_first: bool) -> None:
     try:
         if process.poll() is None:
             process.terminate() if leader_first else _signal_group(process, signal.SIGTERM)
-            # communicate() also drains the pipe: a program that blocks on writing cannot end.
+            # communicate() also drains the pipe, because a program that blocks on a write cannot
+            # end.
             process.communicate(timeout=grace)
     except TimeoutExpired:
         pass
     finally:
-        # Also what outlived its leader, such as the first process of a pid namespace, which the
-        # kernel shields from SIGTERM (pid_namespaces(7)).
+        # Kill processes that outlived the program as well. For example, the kernel shields the
+        # first process of a pid namespace from SIGTERM (pid_namespaces(7)).
         _signal_group(process, signal.SIGKILL)
         process.wait()
 
@@ -147,20 +148,20 @@ def _signal_group(process: Process, number: int) -> None:
 
 
 def dies_with_parent(command: Sequence[str]) -> list[str]:
-    """Return the command so that the kernel sends it SIGTERM when the thread that started it ends.
+    """Wrap a command so that the kernel sends it SIGTERM when the thread that started it ends.
 
-    Through setpriv(1) of util-linux, since Python's ``preexec_fn`` is not safe beside threads.
-    Without setpriv the command stays as it is, and survives a ``kill -9`` of imgbuild. Source:
-    prctl(2), "PR_SET_PDEATHSIG".
+    The wrapper is setpriv(1) of util-linux, because Python's ``preexec_fn`` is not safe with
+    threads. Without setpriv, the command is unchanged and survives a ``kill -9`` of imgbuild.
+    Source: prctl(2), "PR_SET_PDEATHSIG".
     """
     setpriv = _which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", "--", *command] if setpriv else list(command)
 
 
 def _read_all(process: Process, text: str, timeout: float | None) -> tuple[str, str]:
-    """Give a program its input and return what it prints on both streams.
+    """Send a program its input and return its output and errors.
 
-    OverflowError: that is more than `OUTPUT_LIMIT`; the program is killed.
+    OverflowError: it printed more than `OUTPUT_LIMIT` bytes and was killed.
     """
     ends = math.inf if timeout is None else time.monotonic() + timeout
     stdin, process.stdin = process.stdin, None
@@ -187,7 +188,7 @@ def _read_all(process: Process, text: str, timeout: float | None) -> tuple[str, 
 
 
 def _write_input(stdin: IO[str] | None, text: str) -> None:
-    with suppress(OSError), stdin or nullcontext():  # it does not read, or has ended
+    with suppress(OSError), stdin or nullcontext():  # the program does not read, or has ended
         if stdin:
             stdin.write(text)
 
@@ -195,8 +196,8 @@ def _write_input(stdin: IO[str] | None, text: str) -> None:
 def read_lines(process: Process, seconds: float) -> Iterator[str | None]:
     """Yield the lines of a program's output, and ``None`` after ``seconds`` without output.
 
-    A program that hangs without a word would hold a plain loop over its output for ever. Nothing
-    else may read the output before or meanwhile.
+    A plain loop over the output would block forever if the program hangs. Nothing else may read the
+    output before or at the same time.
     """
     if process.stdout is None:
         return

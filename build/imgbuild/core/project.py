@@ -1,4 +1,4 @@
-"""The paths of a checkout or of the installed family."""
+"""The paths of a checkout, or of the installed family of images."""
 
 import os
 import pwd
@@ -15,15 +15,15 @@ from imgbuild.core.user_folders import config_dir
 if TYPE_CHECKING:
     from imgbuild.core.settings import Settings
 
-#: The family that a wheel brings (build/hatch_build.py); an editable install has none.
+#: The family inside the wheel (build/hatch_build.py); an editable install has none.
 INSTALLED = Path(os.path.realpath(__file__)).parents[1] / "family"
 #: The parts of a family. The last one marks a folder as a family.
 PARTS = ("LICENSE", "NOTICE", "images", "tests/image", "matrix.yaml")
-#: The settings beside the matrix.
+#: The settings file, next to the matrix.
 SETTINGS_FILE = "imgbuild.local.yaml"
-#: The parts of a checkout that name programs, or hold some that run on this machine.
+#: The parts of a checkout that name or contain programs that run on this machine.
 _CHECKED = ("matrix.yaml", SETTINGS_FILE, "images", "tests", "tests/image")
-#: Holds the commit that an installed family is of.
+#: The file with the commit from which an installed family was built.
 REVISION = "REVISION"
 
 
@@ -46,58 +46,58 @@ class Project:
         self.root = root
         self.options = options or SettingsOptions()
         self.matrix = root / "matrix.yaml"
-        #: Jinja2 templates of the Dockerfiles, one partial a component.
+        #: Jinja2 templates of the Dockerfiles, one partial per component.
         self.templates = images / "templates"
         #: Files that Dockerfiles mount or copy.
         self.files = images / "files"
-        #: The keys that sign the apt repositories of upstreams.
+        #: The public keys of the upstreams' apt repositories.
         self.keyrings = self.files / "keyrings"
         #: Hashed package lists, one per TensorFlow, Python and variant.
         self.locks = images / "locks"
         #: Facts that ``imgbuild audit`` read from wheels and source distributions.
         self.evidence = images / "evidence.json"
-        #: Generated Dockerfiles, one folder an image.
+        #: Generated Dockerfiles, one folder per image.
         self.dockerfiles = images / "dockerfiles"
-        #: The Dockerfile that makes a CPython of this machine relocatable.
+        #: The Dockerfile that makes this machine's CPython relocatable.
         self.prefix_dockerfile = images / "prefix" / "Dockerfile"
         #: The testinfra suites that run inside the images.
         self.suites = root / "tests" / "image"
 
     @property
     def settings_file(self) -> Path:
-        """The settings of this machine: the checkout's file, or that of ``--settings``.
+        """The settings file of this machine: the checkout's file, or the file of ``--settings``.
 
-        ``doctor --write`` writes it; it is never committed.
+        ``doctor --write`` writes this file. It is never committed.
         """
         folder = config_dir() if self.is_installed else self.root
         return self.options.file or folder / SETTINGS_FILE
 
     @cached_property
     def settings(self) -> "Settings":
-        """The settings as `read_settings` returns them; a file that the user names must exist."""
+        """The settings from `read_settings`; the file of ``--settings`` must exist."""
         if self.options.file and not self.options.file.exists():
             raise InputError(f"--settings {self.options.file}: no such file.")
         return self.read_settings()
 
     def read_settings(self) -> "Settings":
-        """Return the settings of the file, or the defaults if there is none.
+        """Return the settings in the file, or the defaults if there is no file.
 
-        InputError: the file or a mirror is wrong.
+        InputError: the file or a mirror is invalid.
         """
-        from imgbuild.core.settings import load_settings  # noqa: PLC0415 - brings pydantic
+        from imgbuild.core.settings import load_settings  # noqa: PLC0415 - imports pydantic
 
         return load_settings(self.settings_file, self.options.mirrors)
 
     @property
     def is_installed(self) -> bool:
-        """Whether this is the family that came with imgbuild: it is read, never written."""
+        """Whether this is the family inside the wheel, which imgbuild never writes to."""
         return self.root == INSTALLED
 
 
 def find_root(start: Path) -> Path | None:
     """Return the folder of the checkout around ``start``, or None if there is none."""
     for folder in (start, *start.parents):
-        if os.path.isfile(folder / "matrix.yaml"):  # noqa: PTH113 - no error, whatever its name is
+        if os.path.isfile(folder / "matrix.yaml"):  # noqa: PTH113 - does not raise
             return folder
     return None
 
@@ -109,11 +109,12 @@ def find_project(
     or_installed: bool = False,
     named: bool = False,
 ) -> Project:
-    """Return the checkout around ``start``, or the installed family if there is none.
+    """Return the checkout around ``start``, or with ``or_installed`` the installed family.
 
-    ``named`` says that the user named ``start``; a checkout found elsewhere needs a trusted owner.
+    ``named`` says that the user named ``start``. A checkout in any other folder needs a trusted
+    owner.
 
-    InputError: neither ``start`` nor any folder above it holds ``matrix.yaml``, or what does
+    InputError: neither ``start`` nor any folder above it has a ``matrix.yaml``, or the checkout
     belongs to another user.
     """
     root = find_root(start)
@@ -126,15 +127,15 @@ def find_project(
         return Project(INSTALLED, options)
     raise InputError(
         f"No matrix.yaml in {start} or any folder above it. Run imgbuild inside a checkout, "
-        "or name one with --project DIR."
+        "or use --project DIR."
     )
 
 
 def _require_trusted_owner(project: Project) -> None:
     """Refuse a checkout that another user may have put around the current folder.
 
-    Its settings name programs that run as this user, and its suites are such programs. The rule is
-    that of Git's ``safe.directory``; root is trusted as well.
+    The settings and the suites of a checkout run programs as this user. Git's ``safe.directory``
+    has the same rule; here root is trusted as well.
     """
     trusted = {os.geteuid(), 0}
     sudo_user = os.environ.get("SUDO_UID", "")
@@ -146,23 +147,23 @@ def _require_trusted_owner(project: Project) -> None:
             if owner not in trusted:
                 raise InputError(
                     f"{path} belongs to {_user_name(owner)}, and imgbuild runs as "
-                    f"{_user_name(os.geteuid())}. A checkout names programs to run, so one of "
-                    "another user is used only if you name it. If you trust the files in "
-                    f"{project.root}, give --project {project.root}, or set "
+                    f"{_user_name(os.geteuid())}. A checkout can start programs, so imgbuild uses "
+                    "another user's checkout only if you name it. If you trust the files in "
+                    f"{project.root}, use --project {project.root}, or set "
                     f"IMGBUILD_PROJECT={project.root}."
                 )
 
 
 def _owned_paths(project: Project) -> Iterator[Path]:
-    """Yield the paths whose owner decides what a checkout holds.
+    """Yield the paths whose owners control the content of a checkout.
 
-    These are its folder, and the files and folders that commands read first: in a folder like /tmp
-    they may belong to somebody else than the folder does. A link adds its real file, because the
-    link's owner chose that, and the folder of the real file, whose owner can replace it.
+    These are its folder, and the files and folders that commands read first. In a folder like /tmp,
+    they may have another owner than the folder. A symbolic link adds its target and the folder of
+    the target, because the owner of that folder can replace the target.
     """
     yield project.root
     for part in _CHECKED:
-        # Settings that the user names are used whoever owns them.
+        # A settings file that the user names may have any owner.
         if part == SETTINGS_FILE and project.options.file:
             continue
         path = project.root / part

@@ -1,9 +1,9 @@
 """The scalar types of the matrix and the settings.
 
-Every value that can reach a Dockerfile line or a shell word has one of these types. They admit no
-white space, quotes, ``$``, ``;``, back-quotes, parentheses or line ends, so values of YAML and the
-command line cannot break out. The one exception, `VariableValue`, is quoted where it is written;
-nothing else is escaped.
+Every value that can reach a Dockerfile line or a shell word has one of these types. They do not
+allow white space, quotes, ``$``, ``;``, back-quotes, parentheses or line ends. Values from YAML and
+the command line therefore cannot break out, and need no escaping. The only exception is
+`VariableValue`, which is quoted where it is written.
 """
 
 import re
@@ -22,16 +22,16 @@ from imgbuild.core.text import printable, without_logins
 def _pattern(
     regex: str, what: str, parse: Callable[[str], object] = str
 ) -> tuple[AfterValidator, WithJsonSchema]:
-    """Return the validator and the JSON Schema of a string that matches ``regex`` as a whole.
+    """Return the validator and the JSON Schema of a string that fully matches ``regex``.
 
-    ``parse`` is who will read the value: it raises ``ValueError`` if it could not.
+    ``parse`` is the parser that later reads the value; it raises ``ValueError`` for a bad value.
     """
     compiled = re.compile(regex)
-    parse_once = lru_cache(maxsize=1024)(parse)  # wheels have many requirements in common
+    parse_once = lru_cache(maxsize=1024)(parse)  # wheels share many requirements
 
     def check(value: str) -> str:
-        if "@" in value and value != without_logins(value):  # never quoted: it is a secret
-            raise ValueError(f"an address with a login is not {what}; a netrc file can have it")
+        if "@" in value and value != without_logins(value):  # not quoted, because it is a secret
+            raise ValueError(f"an address with a login is not {what}; put logins in a netrc file")
         if not compiled.fullmatch(value):
             raise ValueError(f"{value!r} is not {what}")
         try:
@@ -45,37 +45,37 @@ def _pattern(
 
 
 def refusal_reason(error: ValidationError) -> str:
-    """Return what is wrong with the first value that was refused, without pydantic's own words."""
+    """Return why the first value was refused, without pydantic's prefix."""
     return error.errors()[0]["msg"].removeprefix("Value error, ")
 
 
 def _parse_time(value: str) -> None:
-    """Refuse what is no time, and what archives cannot hold: zip begins in 1980, ends in 2107."""
+    """Refuse invalid times, and times that zip archives cannot store (before 1980, after 2107)."""
     when = datetime.strptime(value, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     if not 1980 <= when.year <= 2105:
         raise ValueError(value)
 
 
 def _check_printable(value: str) -> None:
-    """Refuse what a terminal obeys: beside controls, what ends a line or turns its direction."""
+    """Refuse control characters, line ends and characters that change the direction of text."""
     if value != printable(value):
         raise ValueError(value)
 
 
 def _check_repository(value: str) -> str:
-    """Refuse the repository of a registry that cannot be: its port, or how Docker Hub is called."""
+    """Refuse a repository with an invalid port, or with a wrong name for Docker Hub."""
     host, _, path = value.partition("/")
     name, _, port = host.partition(":")
     if port and not 0 < int(port) <= 65535:
-        raise ValueError(f"{value!r} has a port that cannot be; they go from 1 to 65535")
+        raise ValueError(f"{value!r} has an invalid port; allowed: 1 to 65535")
     if name in {"registry-1.docker.io", "index.docker.io"}:
-        raise ValueError(f"{value!r} is Docker Hub by another name; write docker.io/USER/NAME")
+        raise ValueError(f"{value!r} is another name of Docker Hub; write docker.io/USER/NAME")
     if name == "docker.io" and path.count("/") != 1:
         raise ValueError(f"{value!r} is not a Docker Hub repository; write docker.io/USER/NAME")
     return value
 
 
-#: 010.1 would be another name of 10.1.
+#: Has no leading zeros, because 010.1 would be another spelling of 10.1.
 _NUMBER = "(0|[1-9][0-9]*)"
 Version = Annotated[
     str,
@@ -115,7 +115,8 @@ Name = Annotated[
 Sha256 = Annotated[
     str, *_pattern(r"[0-9a-f]{64}", "a sha256; allowed: 64 lower-case hexadecimal digits")
 ]
-# Its end names a file in a --mount of the Dockerfiles, where "," and "=" would begin an option.
+# The last part becomes a file name in a --mount of the Dockerfiles, so "," and "=" would start an
+# option.
 Url = Annotated[
     str,
     *_pattern(
@@ -125,7 +126,7 @@ Url = Annotated[
         "host, and at the end a file name of letters, digits and ._+-",
     ),
 ]
-#: The path may be absent, and need not end with a file's name.
+#: The path is optional and does not have to end with a file name.
 SiteUrl = Annotated[
     str,
     *_pattern(
@@ -154,7 +155,7 @@ _IMAGE_NAME = r"([a-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+(
 Repository = Annotated[
     str, *_pattern(_IMAGE_NAME, "an image repository, such as imgbuild/tensorflow")
 ]
-# Engines and registries take names of 255 characters.
+# Engines and registries accept names of at most 255 characters.
 _NAME_AND_TAG = rf"(?![^@]{{256,}}:[^:@]*(@|$)){_IMAGE_NAME}:[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}}"
 ImageTag = Annotated[
     str,
@@ -187,7 +188,7 @@ RegistryPrefix = Annotated[
 PublishingRepository = Annotated[
     str,
     *_pattern(
-        # Source: the grammar of <name> in the OCI distribution specification; Docker's of hosts.
+        # Sources: the OCI distribution specification for <name>, Docker's grammar for hosts.
         r"(?=.{1,255}$)((localhost|[a-z0-9-]+(\.[a-z0-9-]+)+)(:[0-9]{1,5})?|[a-z0-9-]+:[0-9]{1,5})"
         r"(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+",
         "HOST[:PORT]/REPOSITORY without a tag, in lower case, such as "
@@ -248,7 +249,7 @@ SigningKey = Annotated[
         r"(/|[a-z0-9]+://)[A-Za-z0-9._@+/:-]*", "a key: an absolute path, or a KMS's address"
     ),
 ]
-#: buildx and docker-py would each need an ssh of their own, for every question.
+#: ssh:// is not supported, because buildx and docker-py would start ssh for every request.
 NO_SSH = (
     "ssh:// cannot be used; forward the engine's socket, `ssh -nNT -L "
     "/tmp/engine.sock:/var/run/docker.sock HOST`, and name unix:///tmp/engine.sock"
@@ -258,7 +259,7 @@ Copied = Annotated[
     *_pattern(
         r"(?!/|.*(^|/)\.\.(/|:))[A-Za-z0-9._@+/-]+:/[A-Za-z0-9._@+/-]*",
         "SOURCE:TARGET, such as src:/opt/app; allowed: letters, digits and ._@+/-, a source below "
-        "the folder that is worked in, and an absolute target",
+        "the current folder, and an absolute target",
     ),
 ]
 ImageUser = Annotated[
@@ -271,7 +272,7 @@ ImageUser = Annotated[
 Variable = Annotated[
     str, *_pattern(r"[A-Za-z_][A-Za-z0-9_]*", "a variable's name, such as NCCL_DEBUG")
 ]
-#: The one that admits quotes and "$"; imgbuild.extend.extended quotes it.
+#: The only type that allows quotes and "$"; imgbuild.extend.extended quotes the values.
 VariableValue = Annotated[
     str,
     *_pattern(
@@ -287,22 +288,22 @@ EngineHost = Annotated[
         f"an engine address, such as unix:///var/run/docker.sock; {NO_SSH}",
     ),
 ]
-#: As buildx's store has it.
+#: Follows the rules of buildx for builder names.
 BuilderName = Annotated[
     str, *_pattern(r"[A-Za-z][A-Za-z0-9._-]{0,62}", "a builder's name, as in `docker buildx ls`")
 ]
-#: For people only: shown by ``imgbuild show``, never written into a Dockerfile or a command.
+#: Text for people: ``imgbuild show`` prints it, and no Dockerfile or command contains it.
 Prose = Annotated[
     str, *_pattern(r"[^\x00-\x1f\x7f]+", "one line of text (no line ends or control characters)")
 ]
 
 
-#: An image of less holds no system, one of more no engine stores gladly: likely bytes or GB.
+#: Plausible sizes of an image; a smaller or larger number is probably in GB or bytes.
 _SMALLEST_MB, _LARGEST_MB = 10, 50_000
 
 
 def _parse_megabytes(value: object) -> int:
-    """Return a size in MB as a number; YAML's scalars arrive as text."""
+    """Return a size in MB as a number; scalars from YAML are text."""
     text = str(value)
     if re.fullmatch(r"[1-9][0-9]{1,4}", text) and _SMALLEST_MB <= int(text) <= _LARGEST_MB:
         return int(text)
@@ -312,7 +313,7 @@ def _parse_megabytes(value: object) -> int:
     )
 
 
-#: A size in decimal megabytes, as engines show it.
+#: A size in decimal megabytes, the unit that engines show.
 Megabytes = Annotated[
     int,
     BeforeValidator(_parse_megabytes),

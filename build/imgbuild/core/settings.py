@@ -1,7 +1,7 @@
-"""``imgbuild.local.yaml``: where this machine takes its inputs from. Never part of the matrix.
+"""``imgbuild.local.yaml``: the sources of this machine's inputs. It is never part of the matrix.
 
-`make derived` writes the table of settings in ``docs/reference.md`` from the fields. Words behind
-``Default:`` in a description say what happens without the key, if its default is no value.
+`make derived` writes the table of settings in ``docs/reference.md`` from the fields. If a field has
+no default value, the text after ``Default:`` says what happens without the key.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ from imgbuild.core.text import duration_text, parse_duration
 from imgbuild.core.user_folders import cache_dir
 from imgbuild.core.yaml_file import ModelT, Section, load_model
 
-#: The name that buildx gives the builder of the engine that DOCKER_HOST names.
+#: buildx's name for the builder of the engine that DOCKER_HOST names.
 ENGINES_OWN = "default"
 
 Seconds = Annotated[
@@ -35,12 +35,12 @@ Seconds = Annotated[
 
 
 class EngineSettings(Section):
-    """Which engine builds. ``None`` means: the Docker client's own choice."""
+    """The engine that builds. ``None`` leaves the choice to the Docker client."""
 
     host: scalars.EngineHost | None = Field(
         default=None,
-        description="The engine's address, such as `unix:///run/imgbuild/docker.sock`; not "
-        "`ssh://`, whose socket you forward. "
+        description="Address of the engine, for example `unix:///run/imgbuild/docker.sock`. "
+        "`ssh://` is not supported: forward the socket instead. "
         "Default: `DOCKER_HOST`, the Docker context, Docker's socket.",
     )
     buildx: scalars.AbsolutePath | None = Field(
@@ -53,7 +53,7 @@ class EngineSettings(Section):
         description="A [builder](farm.md) of `docker buildx`, or a list; `--builder` takes "
         "precedence. Default: the engine's own BuildKit.",
     )
-    #: In seconds. Far longer than any step of the matrix takes on a slow machine.
+    #: Seconds. Every step of the matrix takes far less, even on a slow machine.
     step_timeout: Seconds = Field(
         default=3600.0,
         description="Limit of one build step (`30m`; `0`: none); `--step-timeout` takes "
@@ -62,13 +62,13 @@ class EngineSettings(Section):
 
     @property
     def builders(self) -> tuple[str, ...]:
-        """The builders' names; without any it is the engine's own."""
+        """The names of the builders; by default, only the engine's own."""
         named = (self.builder,) if isinstance(self.builder, str) else self.builder
         return named or (ENGINES_OWN,)
 
 
 class BaseSetting(Section):
-    """Where a base image comes from: made here by mmdebstrap, a registry, an OCI layout on disk."""
+    """The source of a base image: mmdebstrap on this machine, a registry, or an OCI layout."""
 
     source: Annotated[Literal["bootstrap", "registry", "layout"], Field(alias="from")]
     image: scalars.DigestReference | None = None
@@ -77,9 +77,9 @@ class BaseSetting(Section):
     @model_validator(mode="after")
     def _has_its_place(self) -> Self:
         if (self.image is not None) != (self.source == "registry"):
-            raise ValueError("`image` goes with `from: registry`, and only with it")
+            raise ValueError("`from: registry` requires `image`, and no other source allows it")
         if (self.path is not None) != (self.source == "layout"):
-            raise ValueError("`path` goes with `from: layout`, and only with it")
+            raise ValueError("`from: layout` requires `path`, and no other source allows it")
         return self
 
 
@@ -88,13 +88,13 @@ def base_setting(source: str, **place: str) -> BaseSetting:
 
 
 class SourceInterpreter(Section):
-    """CPython is compiled from its pinned source in a stage of its own."""
+    """A CPython that a separate stage compiles from its pinned source."""
 
     source: Annotated[Literal["source"], Field(alias="from")] = "source"
 
 
 class PrefixInterpreter(Section):
-    """CPython is taken from a prefix of this machine (pyenv, an own build)."""
+    """A CPython from a prefix on this machine, for example of pyenv or a local build."""
 
     source: Annotated[Literal["prefix"], Field(alias="from")]
     path: scalars.AbsolutePath
@@ -107,9 +107,9 @@ def local_prefix(path: Path) -> PrefixInterpreter:
 class Mirror(Section):
     """The replacement of one upstream of the matrix.
 
-    ``url`` replaces the upstream's whole URL; ``keyring`` its signing key, where a mirror signs
-    its own index (a binary OpenPGP keyring, the kind apt reads). With ``snapshot``, a time,
-    ``url`` is that of a service with archives as they were, laid out like Debian's.
+    ``url`` replaces the whole URL of the upstream. If the mirror signs its own index, ``keyring``
+    replaces the signing key with a binary OpenPGP keyring, as apt reads it. With ``snapshot``, a
+    time, ``url`` is the address of a snapshot service with the layout of Debian's.
     """
 
     url: scalars.SiteUrl
@@ -117,7 +117,7 @@ class Mirror(Section):
     snapshot: scalars.Snapshot | None = None
 
     def addresses(self, name: str) -> dict[str, str]:
-        """Return the URLs that apt reads in place of ``name``, by the archives' names."""
+        """Return the URLs that apt reads instead of ``name``, by the names of the archives."""
         if not self.snapshot:
             return {name: self.url}
         site = f"{self.url.rstrip('/')}/archive"
@@ -130,12 +130,12 @@ def _whole_mirror(value: object) -> object:
     return {"url": value} if isinstance(value, str) else value
 
 
-#: A URL alone stands for a mirror without a key of its own.
+#: A plain URL is a mirror without its own key.
 AnyMirror = Annotated[Mirror, BeforeValidator(_whole_mirror)]
 
 
 class StandIn(Section):
-    """The upstreams are stand-ins: images are for tests and cannot be pushed."""
+    """The marker for stand-ins as upstreams; their images are for tests and cannot be pushed."""
 
     note: scalars.Prose = Field(
         description="Marks all inputs as stand-ins, for tests "
@@ -143,7 +143,7 @@ class StandIn(Section):
     )
     versions: dict[scalars.Name, scalars.Version] = Field(
         default_factory=dict,
-        description="The versions of stand-ins, which the suites expect in place of the pins. "
+        description="Versions of the stand-ins, which the suites expect instead of the pins. "
         "Default: the pins.",
         title="standin.versions.COMPONENT",
     )
@@ -153,55 +153,56 @@ Interpreter = Annotated[SourceInterpreter | PrefixInterpreter, Field(discriminat
 
 
 class PublishingSettings(Section):
-    """Where images are published, and how often a failing registry is tried."""
+    """The repository for published images, and the retries for a failing registry."""
 
     repository: scalars.PublishingRepository | None = Field(
         default=None,
-        description="`HOST[:PORT]/REPOSITORY` that images are published to. "
-        "Default: `--to` and `--from`.",
+        description="`HOST[:PORT]/REPOSITORY` for published images. Default: `--to` and `--from`.",
     )
     attempts: int = Field(
-        default=5, ge=1, le=20, description="How often a failing registry is tried."
+        default=5, ge=1, le=20, description="Number of tries if a registry fails."
     )
     first_wait: float = Field(
         default=1.0,
         ge=0,
         le=60,
-        description="The longest pause before the second try, in seconds; doubles, up to a minute. "
-        "The pauses are random.",
+        description="Longest pause before the second try, in seconds. It doubles with each try, up "
+        "to a minute. Each pause is random up to that limit.",
     )
 
 
 class VerifySettings(Section):
-    """The signer that images from registries must have: a public key or an identity."""
+    """The required signer of images from registries: a public key or an identity."""
 
     key: scalars.SigningKey | None = Field(
         default=None,
-        description="A public key of cosign, as an absolute path, or the address of a KMS: images "
-        "that were not built here must be signed with it (`build --pull`, `extend`, `run`).",
+        description="cosign public key, as an absolute path or the address of a KMS. It must have "
+        "signed every image that this machine did not build (`build --pull`, `extend`, `run`).",
     )
     identity: scalars.Prose | None = Field(
-        default=None, description="The same for keyless signatures: who signed."
+        default=None, description="Identity of the signer, for keyless signatures."
     )
-    issuer: scalars.SiteUrl | None = Field(default=None, description="Who confirmed that identity.")
+    issuer: scalars.SiteUrl | None = Field(
+        default=None, description="OIDC issuer that vouches for the identity."
+    )
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
         if (self.identity is None) != (self.issuer is None) or (self.key and self.identity):
-            raise ValueError("give key alone, or identity and issuer together")
+            raise ValueError("use either key, or identity and issuer together")
         return self
 
 
 class Settings(Section):
-    """The content of ``imgbuild.local.yaml``; without the file all are defaults."""
+    """The content of ``imgbuild.local.yaml``; without the file, the defaults."""
 
     engine: EngineSettings = EngineSettings()
     base: dict[str, BaseSetting] = Field(
         default_factory=dict,
         description="`{from: bootstrap}`, `{from: registry, image: NAME@sha256:DIGEST}` or "
         "`{from: layout, path: /an/OCI/layout}`. "
-        "Default: the matrix's image by digest; if no registry answers, `doctor --write` makes "
-        "Debian's.",
+        "Default: the matrix's image by digest. If no registry answers, `doctor --write` builds "
+        "the Debian base image.",
         title="base.OS",
     )
     cpython: dict[scalars.Release, Interpreter] = Field(
@@ -212,43 +213,43 @@ class Settings(Section):
     )
     ca_bundle: scalars.AbsolutePath | None = Field(
         default=None,
-        description="Path of a PEM file that downloads and builds trust. "
+        description="Path of a PEM file with the CA certificates for downloads and builds. "
         "Default: the system's certificates.",
     )
     netrc: scalars.AbsolutePath | None = Field(
         default=None,
-        description="Path of a file with logins for mirrors; builds get it as a secret only. "
+        description="Path of a netrc file with logins for mirrors. Builds get it only as a secret. "
         "Default: no login.",
     )
     mirrors: dict[scalars.Name, AnyMirror] = Field(
         default_factory=dict,
         description="A URL, or `{url: …, keyring: …}` "
-        "([guide](guide.md#mirrors-logins-no-network)); of `debian` also `snapshot: "
-        "20261101T000000Z`, the archives of that time, from the snapshot service at `url` "
+        "([guide](guide.md#mirrors-logins-no-network)). For `debian`, `snapshot: "
+        "20261101T000000Z` uses the archives of that time from the snapshot service at `url` "
         "([guide](guide.md#debian-as-it-was)). Default: the matrix's site.",
         title="mirrors.UPSTREAM",
     )
     registry: scalars.RegistryPrefix | None = Field(
         default=None,
-        description="Prefix of the names of base images, such as `registry.example.org/hub`. "
-        "Default: none.",
+        description="Prefix for the names of base images, for example "
+        "`registry.example.org/hub`. Default: none.",
     )
     substitutes: dict[scalars.FileName, scalars.Sha256] = Field(
         default_factory=dict,
-        description="The sha256 of another file with the name of a download; the image's labels "
-        "say so. Default: the matrix's.",
+        description="sha256 of another file that replaces a download of this name. The image's "
+        "labels record it. Default: the matrix's.",
         title="substitutes.FILE",
     )
     publishing: PublishingSettings = PublishingSettings()
     verify: VerifySettings = VerifySettings()
     standin: StandIn | None = None
-    #: The base images of registries in whose place this machine makes its own.
+    #: Base images from registries that this machine replaces by its own.
     _made_here: frozenset[str] = PrivateAttr(frozenset())
 
     def base_for(self, os_name: str, image: str | None = None) -> BaseSetting:
-        """Return where the base image of an operating system comes from.
+        """Return the source of an operating system's base image.
 
-        ``image`` is the matrix's own reference by digest, if it has one.
+        ``image`` is the matrix's reference by digest, if it has one.
         """
         if os_name in self.base:
             return self.base[os_name]
@@ -258,9 +259,9 @@ class Settings(Section):
         return base_setting("registry", image=reference)
 
     def with_builders(self, names: tuple[str, ...]) -> "Settings":
-        """Return the settings with the builders of ``--builder``, if any, in place of their own.
+        """Return the settings with the builders of ``--builder``, if the option was used.
 
-        InputError: buildx has no builder of such a name.
+        InputError: a name is not a valid name for a builder.
         """
         if not names:
             return self
@@ -270,9 +271,9 @@ class Settings(Section):
         return self.model_copy(update={"engine": engine})
 
     def remember_made(self, references: frozenset[str]) -> "Settings":
-        """Return the settings with exactly these base images of registries made here instead.
+        """Return the settings that replace exactly these base images by images made here.
 
-        Later commands with this cache do the same, and ask no registry for them.
+        Later commands that use this cache do the same, and do not ask a registry for them.
         """
         write_text(_made_here_file(), "".join(f"{name}\n" for name in sorted(references)))
         return self._with_made(references)
@@ -282,7 +283,7 @@ class Settings(Section):
         return self._made_here
 
     def recall_made(self) -> "Settings":
-        """Return the settings with what `remember_made` wrote."""
+        """Return the settings with the base images that `remember_made` wrote down."""
         try:
             references = frozenset(_made_here_file().read_text("utf-8").split())
         except (OSError, UnicodeError):
@@ -291,7 +292,7 @@ class Settings(Section):
 
     def _with_made(self, references: frozenset[str]) -> "Settings":
         settings = self.model_copy()
-        settings._made_here = references  # noqa: SLF001 - of the same class
+        settings._made_here = references  # noqa: SLF001 - same class
         return settings
 
     def interpreter_for(self, version: str) -> Interpreter:
@@ -306,18 +307,19 @@ def _parse_option(option: str, model: type[ModelT], values: dict[str, object]) -
 
 
 def load_settings(path: Path, mirrors: Iterable[str] = ()) -> Settings:
-    """Return the settings in ``path``, or the defaults if there is no such file.
+    """Return the settings in ``path``, or the defaults if the file does not exist.
 
-    ``mirrors``, as ``NAME=URL``, take the place of the file's. What `remember_made` wrote counts.
+    ``mirrors``, each as ``NAME=URL``, override the mirrors of the file. The result includes the
+    base images that `remember_made` wrote down.
 
-    InputError: the file (each fault with its line) or a mirror does not fit.
+    InputError: the file is invalid (each fault with its line), or a mirror is.
     """
     settings = load_model(path, Settings) if path.exists() else Settings()
     named = {**settings.mirrors}
     for word in mirrors:
         name, separator, url = word.partition("=")
         if not name or not separator:
-            raise InputError(f"--mirror {word}: give NAME=URL, such as ubuntu=http://m/ubuntu.")
+            raise InputError(f"--mirror {word}: use NAME=URL, for example ubuntu=http://m/ubuntu.")
         named[name] = _parse_option(f"--mirror {name}", Mirror, {"url": url})
     return settings.model_copy(update={"mirrors": named}).recall_made()
 

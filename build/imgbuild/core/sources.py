@@ -1,4 +1,4 @@
-"""The files that a build downloads, each by its sha256."""
+"""The files that a build downloads, with their sha256."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -7,7 +7,8 @@ import pydantic.dataclasses
 
 from imgbuild.core.scalars import Sha256
 
-#: A name in one folder: also what apt (``1%3a2.0~rc1``) and the Python index call their files.
+#: A file name in one folder. It can also be a name as apt (``1%3a2.0~rc1``) and the Python index
+#: use them.
 StoredName = Annotated[str, pydantic.Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+%~!:@-]*$")]
 
 
@@ -22,10 +23,11 @@ class Kind(StrEnum):
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class Source:
-    """One file. ``size`` is in bytes, if it is known beforehand.
+    """One file; ``size`` is in bytes, if it is known beforehand.
 
-    Without ``url`` it was made on the machine of `imgbuild fetch`. ValueError: the name is a path,
-    or the sha256 is not one.
+    A file without ``url`` was made on the machine that ran `imgbuild fetch`.
+
+    ValueError: the name is a path, or the sha256 is invalid.
     """
 
     name: StoredName

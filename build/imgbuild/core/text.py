@@ -1,21 +1,21 @@
-"""Durations, sizes, tables and messages as people read and write them."""
+"""Format and parse durations, sizes, tables and messages for people."""
 
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-#: The columns of the narrowest terminal that tables are made for.
+#: Columns of the narrowest terminal that tables fit into.
 WIDTH = 80
 _INDENT = "  "
-#: The login of an address, with or without a scheme. A password may hold slashes, after a scheme
-#: blanks; digits alone are a port. No login is before a digest.
+#: The login of an address, with or without a scheme. A password may contain slashes, and blanks if
+#: there is a scheme. Digits alone are a port. The name before a digest is not a login.
 _LOGIN = re.compile(
     r"(?:(?<=://)(?!\[)(?:[^/\s]*|[^/\s:@]*:(?!\s|\d+(?![\w@+-]))[^@\n]{0,1000})"
     r"|(?<![^\s'\"(=])[^\s/:@'\"(=\[]+:(?!//|\d+(?![\w@+-]))[^\s@]{1,1000})@(?!sha256:)"
 )
-#: Characters that a terminal obeys instead of showing them: controls, and those that turn the
-#: direction of text (UAX 9). Halves of characters, which cannot be printed.
+#: Characters that a terminal obeys instead of showing them: controls, and characters that change
+#: the direction of text (UAX 9). Also lone surrogates, which cannot be printed.
 _OBEYED = re.compile(
     r"[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -25,7 +25,7 @@ _DURATION = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?")
 def parse_duration(text: str) -> float:
     """Return the seconds of ``90s``, ``30m``, ``1h``, ``1h30m``, or ``0``.
 
-    ValueError: it is of another form; a number without a unit is refused, except 0.
+    ValueError: the text has another form, for example a number other than 0 without a unit.
     """
     if text == "0":
         return 0.0
@@ -37,7 +37,7 @@ def parse_duration(text: str) -> float:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration in the form that `parse_duration` reads, in whole seconds."""
+    """Return a duration in the form that `parse_duration` reads, rounded to seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
@@ -58,7 +58,7 @@ def count_text(count: int, noun: str) -> str:
 
 
 def size_text(size: int) -> str:
-    """Return a size in bytes as people read it, in powers of ten."""
+    """Return a size in bytes for people, in decimal units."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= factor:
             return f"{size / factor:.1f} {unit}"
@@ -66,17 +66,17 @@ def size_text(size: int) -> str:
 
 
 def without_logins(text: str) -> str:
-    """Return a text whose addresses are without names and passwords."""
+    """Return the text without the user names and passwords in addresses."""
     return _LOGIN.sub("", text)
 
 
 def printable(text: str) -> str:
-    """Return a text with the code of each character that a terminal obeys, as in JSON."""
+    """Replace the characters that a terminal obeys by their codes, as in JSON."""
     return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def ranges(some: Iterable[str], every: Sequence[str]) -> str:
-    """Return some of ``every``, in its order; three or more that are together as ``a to c``."""
+    """Return ``some`` items in the order of ``every``; three or more in a row become ``a to c``."""
     selected, parts = {*some}, []
     for is_selected, group in groupby(every, selected.__contains__):
         run = [*group]
@@ -87,7 +87,7 @@ def ranges(some: Iterable[str], every: Sequence[str]) -> str:
 
 
 def align_rows(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the rows as lines, each column as wide as its widest cell."""
+    """Return the rows as lines; each column is as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -97,9 +97,9 @@ def align_rows(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def table_with_notes(rows: Sequence[Sequence[str]], notes: Sequence[Iterable[str]]) -> list[str]:
-    """Return a table with each row's notes below it, in lines of at most `WIDTH`.
+    """Return a table with each row's notes below the row, in lines of at most `WIDTH`.
 
-    If a row is too wide, the first cell of every row gets a line of its own.
+    If a row is too wide, the first cell of every row gets its own line.
     """
     table = [[line] for line in align_rows(rows)]
     if any(len(line) > WIDTH for (line,) in table):
@@ -114,7 +114,7 @@ def table_with_notes(rows: Sequence[Sequence[str]], notes: Sequence[Iterable[str
 
 
 def wrap_words(text: str, indent: str = _INDENT) -> list[str]:
-    """Return indented lines of words, none of which is cut: a tag can be copied as a whole."""
+    """Wrap a text into indented lines without splitting words, so that users can copy tags."""
     return textwrap.wrap(
         text,
         WIDTH,

@@ -1,6 +1,6 @@
-"""Read YAML files as validated models; every fault is reported with its ``file:line:column``.
+"""Read YAML files as validated models, and report every fault with its ``file:line:column``.
 
-Scalars stay the text that was written: ``2.10`` is the string "2.10", never the number 2.1.
+Scalars keep their text: ``2.10`` is the string "2.10", never the number 2.1.
 """
 
 from dataclasses import dataclass, field
@@ -16,16 +16,16 @@ from imgbuild.core.text import count_text
 
 try:
     from yaml import CSafeLoader as _Loader
-except ImportError:  # PyYAML without libyaml: the same language, ten times slower
+except ImportError:  # PyYAML without libyaml reads the same language, ten times slower
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
-#: The tags that a plain value, list or mapping may have; `<<` and `=` are ordinary words here.
+#: The tags of plain values, lists and mappings; `<<` and `=` are ordinary words here.
 _TAGS = {*_Loader.yaml_constructors, "tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"}
-#: Limit for nested lists and mappings; libyaml stops only at the end of the machine's stack.
+#: Limit for nested lists and mappings; libyaml itself stops only when the stack overflows.
 DEEPEST = 100
-#: Limits for the bytes of a file and the characters of a value; our matrix has a tenth of both.
+#: Limits for the bytes of a file and the characters of a value; our matrix uses a tenth of both.
 LARGEST, LONGEST = 250_000, 2000
-#: Limit for the faults that are named; further ones often follow from them.
+#: Limit for the faults in a message; later faults often follow from earlier ones.
 _NAMED = 50
 
 Location = tuple[str | int, ...]
@@ -35,7 +35,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 class Section(BaseModel):
     """A part of a file as a frozen model; unknown keys are faults.
 
-    A field with an alias is known by that alone, in code as in files.
+    If a field has an alias, both code and files must use the alias.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -43,7 +43,7 @@ class Section(BaseModel):
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong with a document."""
+    """One fault in a document."""
 
     location: Location
     message: str
@@ -51,7 +51,7 @@ class Fault:
 
 @dataclass
 class Document:
-    """A parsed file: plain values (dict, list, str) and where each of them was written."""
+    """A parsed file: plain values (dict, list, str) and the position of each value."""
 
     path: Path
     value: Any = None
@@ -60,17 +60,17 @@ class Document:
     _seen: set[int] = field(default_factory=set)
 
     def position(self, location: Location) -> str:
-        """Return ``file:line:column`` of ``location``, or of what encloses it most closely."""
+        """Return ``file:line:column`` of ``location``, or of its closest parent with a position."""
         line, column = self._mark(location)
         return f"{self.path.name}:{line}:{column}"
 
     def reject(self, faults: list[Fault]) -> InputError:
-        """Return the error that names every fault, in the order of the file."""
+        """Return the error that lists the faults in the order of the file."""
         ordered = sorted(faults, key=lambda fault: self._mark(fault.location))
         lines = [f"{self.position(fault.location)}: {fault.message}" for fault in ordered[:_NAMED]]
         count = count_text(len(faults), "fault")
         if len(faults) > _NAMED:
-            count += f", the first {_NAMED} of them above"
+            count += f", the first {_NAMED} are above"
         return InputError("\n".join([*lines, f"{self.path}: {count}; nothing was done."]))
 
     def _mark(self, location: Location) -> tuple[int, int]:
@@ -79,7 +79,7 @@ class Document:
         return self.marks.get(location, (1, 1))
 
     def plain(self, node: yaml.Node, location: Location = ()) -> Any:  # noqa: ANN401
-        """Return a node as a plain value; note where it stood, and its faults."""
+        """Return a node as a plain value, and record its position and faults."""
         self.marks.setdefault(location, _mark(node))
         if id(node) in self._seen:
             self._add_fault(location, "aliases (*name) are not allowed; write the value out")
@@ -93,7 +93,7 @@ class Document:
         if isinstance(node, yaml.SequenceNode):
             return [self.plain(item, (*location, i)) for i, item in enumerate(node.value)]
         if len(node.value) > LONGEST:
-            message = f"over {LONGEST} characters; no key and no value is that long"
+            message = f"over {LONGEST} characters, the limit for keys and values"
             raise self.reject([Fault(location, message)])
         return node.value
 
@@ -121,15 +121,15 @@ class Document:
 
 
 class _ShallowLoader(_Loader):
-    """Refuses a file before what composes it, calling itself, would end the process."""
+    """A loader that refuses deep nesting, because PyYAML's recursion would crash the process."""
 
     _depth = 0
 
     def descend_resolver(self, current_node: yaml.Node | None, _: object) -> None:
-        """Note that a node inside of another begins: what both loaders call for each."""
+        """Count the nesting; both loaders call this method for each node."""
         self._depth += 1
         if current_node and self._depth > DEEPEST + 1:
-            problem = f"over {DEEPEST} lists and mappings in each other; nothing was done"
+            problem = f"over {DEEPEST} nested lists and mappings; nothing was done"
             raise yaml.MarkedYAMLError(None, None, problem, current_node.start_mark)
 
     def ascend_resolver(self) -> None:
@@ -139,7 +139,7 @@ class _ShallowLoader(_Loader):
 def read_document(path: Path) -> Document:
     """Return the YAML document in ``path``.
 
-    InputError: the file cannot be read, is not UTF-8, is not YAML, or is beyond the limits.
+    InputError: the file cannot be read, is not UTF-8, is not YAML, or exceeds the limits.
     """
     document = Document(path)
     text = read_user_file(path, largest=LARGEST)
@@ -150,7 +150,7 @@ def read_document(path: Path) -> Document:
         mark = error.problem_mark or error.context_mark
         what = error.problem or error.context
         place = f"{path.name}:{mark.line + 1}:{mark.column + 1}" if mark else path.name
-        raise InputError(f"{place}: not YAML as imgbuild reads it: {what}.") from error
+        raise InputError(f"{place}: not YAML that imgbuild can read: {what}.") from error
     except yaml.YAMLError as error:
         raise InputError(f"{path.name}: not YAML: {error}.") from error
     return document
@@ -163,7 +163,8 @@ def _mark(node: yaml.Node) -> tuple[int, int]:
 def load_model(path: Path, model: type[ModelT]) -> ModelT:
     """Return the file at ``path`` as ``model``.
 
-    InputError: every fault of the document, each with its position and what is allowed.
+    InputError: the document has faults; the message lists each with its position and what is
+    allowed.
     """
     document = read_document(path)
     parsed, faults = check(document, model)
@@ -173,7 +174,7 @@ def load_model(path: Path, model: type[ModelT]) -> ModelT:
 
 
 def check(document: Document, model: type[ModelT]) -> tuple[ModelT | None, list[Fault]]:
-    """Return the model (``None`` if it cannot be made) and every fault found on the way."""
+    """Return the model (``None`` if the document is invalid) and every fault."""
     try:
         return model.model_validate(document.value), list(document.faults)
     except ValidationError as error:
@@ -207,7 +208,7 @@ _WORDS = {
 
 
 def _is_consequence(item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
-    """Whether a finding only follows from another: a list is short when its items are wrong."""
+    """Return whether an error follows from another, as a list is too short if its items are bad."""
     if item["type"] != "too_short" or not item["input"]:
         return False
     place = item["loc"]
@@ -215,18 +216,18 @@ def _is_consequence(item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
 
 
 def _explain(document: Document, model: type[BaseModel], item: dict[str, Any]) -> Fault:
-    """Return pydantic's finding in this project's words."""
+    """Return pydantic's error as a fault in this project's words."""
     kind, path, got = item["type"], item["loc"], item["input"]
     name = "the document"
     if path:
         name = "an entry" if isinstance(path[-1], int) else str(path[-1])
     location: Location = ()
-    for part in path:  # without what pydantic adds: tags of unions, ``[key]``
+    for part in path:  # skip the parts that pydantic adds: tags of unions, ``[key]``
         if (*location, part) in document.marks:
             location = (*location, part)
     said = _WORDS.get(kind)
     context = item.get("ctx", {})
-    if kind == "union_tag_not_found":  # named as 'source' | 'from': the model's and the file's
+    if kind == "union_tag_not_found":  # the discriminator is 'source' | 'from'; keep the alias
         message = f"missing key {context['discriminator'].rpartition(' ')[2]}"
     elif kind == "extra_forbidden":
         message = f"unknown key {name!r}; allowed: {_keys_at(model, path[:-1]) or 'none'}"
@@ -241,9 +242,9 @@ def _explain(document: Document, model: type[BaseModel], item: dict[str, Any]) -
 
 
 def _keys_at(model: type[BaseModel], location: Location) -> str:
-    """Return the keys that the model at ``location`` knows, by the names used in the file."""
+    """Return the keys of the model at ``location``, as they are written in the file."""
     models = [model]
-    for part in location:  # a key of a table, or pydantic's tag of a union, leads nowhere
+    for part in location:  # keys of tables and pydantic's tags of unions do not change the model
         inner: list[type[BaseModel]] = []
         for outer in models:
             for key, info in outer.model_fields.items():
@@ -257,7 +258,7 @@ def _keys_at(model: type[BaseModel], location: Location) -> str:
 
 
 def find_models(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401
-    """Return the models that a type consists of."""
+    """Return the models that a type annotation contains."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     models: list[type[BaseModel]] = []

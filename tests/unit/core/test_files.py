@@ -58,7 +58,7 @@ def test_it_goes_even_by_an_interrupt_and_without_room_it_says_so(state: Path) -
 
 
 @pytest.mark.parametrize(
-    ("number", "remedy"), [(errno.EROFS, "user may write"), (errno.ENOSPC, "df -h")]
+    ("number", "remedy"), [(errno.EROFS, "you can write to"), (errno.ENOSPC, "df -h")]
 )
 def test_a_failed_write_leaves_the_old_file_and_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str
