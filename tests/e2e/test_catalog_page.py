@@ -222,8 +222,8 @@ def test_the_search(
 @pytest.mark.parametrize(
     ("words", "command"),
     [
-        ("gpu pandas 1.1.5", "--name tf-2.21-gpu-debian --pip pandas==1.1.5 -t me/train:1"),
-        ("pandas", f"--name {RECOMMENDED} --pip pandas -t me/train:1"),
+        ("gpu pandas 1.1.5", "tf-2.21-gpu-debian --pip pandas==1.1.5 -t me/train:1"),
+        ("pandas", f"{RECOMMENDED} --pip pandas -t me/train:1"),
         ("gtx 680", ""),  # a GPU that no image has code for
         ("numpy 9", ""),  # no image has it, and extend would not replace theirs
         ("pandas;reboot", ""),  # a link can hold any words

@@ -74,7 +74,7 @@
     const requirement = missing.word + (version ? `==${version}` : "");
     add.querySelector("strong").textContent = missing.word;
     add.querySelector("code").textContent =
-      `imgbuild extend --name ${base.querySelector("details").id} --pip ${requirement} -t me/train:1`;
+      `imgbuild extend ${base.querySelector("details").id} --pip ${requirement} -t me/train:1`;
   };
 
   const filter = () => {

@@ -111,7 +111,7 @@ def test_the_last_scan_and_retired_releases(of: Callable[[str], CatalogEntry]) -
         "retired on 2026-11-24: a hole in OpenSSL",
     ):
         assert part in text
-    assert f"imgbuild scan --name {BUILT}" in said([of(BUILT)])
+    assert f"imgbuild scan {BUILT}" in said([of(BUILT)])
 
 
 def test_text_of_the_matrix_is_text(of: Callable[[str], CatalogEntry]) -> None:
