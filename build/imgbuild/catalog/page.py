@@ -45,6 +45,7 @@ def catalog_page(
     first.
     """
     from imgbuild.catalog.entries import NOT_BUILT  # noqa: PLC0415
+    from imgbuild.suites.results import NEEDS_GPU  # noqa: PLC0415
 
     entries = sorted(entries, key=lambda entry: entry.image.name)
     entries.sort(key=lambda entry: parse_numbers(entry.image.tensorflow), reverse=True)
@@ -78,6 +79,7 @@ def catalog_page(
         engine=has_engine,
         documented=documented,
         not_built=NOT_BUILT,
+        needs_gpu=NEEDS_GPU,
     )
 
 

@@ -93,11 +93,23 @@ def test_a_built_and_a_published_image(of: Callable[[str], CatalogEntry]) -> Non
         f"docker run --rm -it --gpus all {reference} Copy",
         f"FROM {reference} Copy",
         "20261120.1 2026-11-20 , 1,235 MB 2.2.0-gpu-20261120.1 sha256:222",
-        "Turing 7.5 Tesla T4, GeForce RTX 2080 runs",
+        "Turing 7.5 Tesla T4, GeForce RTX 2080 supported",
         "cuda 10.1: NVIDIA CUDA Toolkit End User License Agreement",
     ):
         assert part in text
     assert text.index("20261120.1 2026-11-20") < text.index("20261101.1 2026-11-01")
+
+
+def test_a_gpu_image_ran_only_if_its_suite_passed(of: Callable[[str], CatalogEntry]) -> None:
+    suite, ran = Suite("gpu_runs", "it computes", None, ""), "ran on a real GPU"
+    checks = [Check(test="test_two_gpus", message="one GPU")]
+    for result in (SUITES[suite], suite_result("gpu_runs", failures=checks), None):
+        assert ran not in said([replace(of(PUBLISHED), suites={suite: result})])
+    for result in (
+        suite_result("gpu_runs", passed=10, skipped=checks),
+        suite_result("gpu_runs", passed=12),
+    ):
+        assert ran in said([replace(of(PUBLISHED), suites={suite: result})])
 
 
 def test_the_last_scan_and_retired_releases(of: Callable[[str], CatalogEntry]) -> None:
