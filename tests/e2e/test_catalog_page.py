@@ -220,6 +220,32 @@ def test_the_search(
 
 
 @pytest.mark.parametrize(
+    "driver", ["535", "450.80", "450.80.01", "450.80.02", "450.80.02.1", "525.60", "390.5"]
+)
+def test_the_search_knows_drivers_as_pick_does(
+    opened: Callable[..., Browser], checkout: Checkout, driver: str
+) -> None:
+    browser = opened()
+    browser.run(CHOOSE, {"words": f"driver {driver}"})
+    picked = {one["name"] for one in checkout.json("pick", "--driver", driver)["run"]}
+    assert picked
+    assert {*browser.run(SHOWN)} == picked
+
+
+def test_a_driver_narrows_a_search(opened: Callable[..., Browser]) -> None:
+    browser = opened()
+    browser.run(CHOOSE, {"words": "3090 nvidia driver 450.80"})
+    shown = {*browser.run(SHOWN)}
+    assert "tf-2.14-gpu-debian" in shown
+    assert not shown & {"tf-2.15-gpu-debian", "tf-2.3-gpu-ubuntu"}
+    browser.run(CHOOSE, {"words": "driver 5"})
+    assert browser.run(SHOWN) == []
+    assert not browser.run(ADVICE)
+    browser.run(CHOOSE, {"words": "driver"})
+    assert {name.split("-")[2] for name in browser.run(SHOWN)} == {"gpu"}
+
+
+@pytest.mark.parametrize(
     ("words", "command"),
     [
         ("gpu pandas 1.1.5", "tf-2.21-gpu-debian --pip pandas==1.1.5 -t me/train:1"),

@@ -14,7 +14,7 @@
 
   const models = new Map([...document.querySelectorAll("tr[data-models]")] // of GPUs, by capability
     .map(({ dataset }) => [dataset.gpu, dataset.models.split(", ")]));
-  // Of each image the tags, pins, models of GPUs and packages, in the order of their ranks; read at the first search.
+  // The tags, pins, GPU models, packages and driver of each image, in the order of their ranks; read at the first search.
   const lines = new Map();
   const names = new Set(); // of pins and packages
   const read = () => {
@@ -23,9 +23,18 @@
       const versions = texts(".pins tbody td.number"), packages = texts(".packages li");
       const pins = texts(".pins tbody th").map((name, index) => `${name} ${versions[index]}`);
       const gpus = item.dataset.gpu.split("|").flatMap(one => models.get(one) ?? []);
-      lines.set(item, [texts("h4, [data-find] code"), pins, gpus, packages]);
+      const drivers = item.dataset.driver ? [`NVIDIA driver ≥ ${item.dataset.driver}`] : [];
+      lines.set(item, [texts("h4, [data-find] code"), pins, gpus, packages, drivers]);
       for (const line of [...pins, ...packages]) names.add(lower(line.split(" ")[0]));
     }
+  };
+
+  // Decide as `imgbuild pick --driver` does: only the numbers that the driver has are compared, so 450.80 is enough
+  // for 450.80.02.
+  const supportsDriver = (line, driver) => {
+    const needed = line.match(/\d+/g).map(Number), installed = driver.split(".").map(Number);
+    const index = needed.findIndex((number, place) => number !== installed[place]);
+    return index < 0 || index >= installed.length || installed[index] > needed[index];
   };
 
   // A word is searched at the start of words, and 2.1 is not 2.10; if `loose`, anywhere. A version alone is of
@@ -38,9 +47,11 @@
       const number = /^\d/.test(word), last = terms.at(-1);
       if (number && names.has(last?.word)) {
         terms.splice(-1, 1, { kinds: [1, 3], pattern: RegExp(`^${last.quoted} (.* )?${part}`, "i") });
+      } else if (last?.word === "driver" && /^\d+(\.\d+)*$/.test(word)) {
+        terms.splice(-1, 1, { kinds: [4], pattern: { test: line => supportsDriver(line, word) } });
       } else {
         const start = loose && !number ? "" : "(?<![a-z0-9.])";
-        terms.push({ word, quoted, kinds: number ? [0, 1, 2] : [0, 1, 2, 3], pattern: RegExp(start + part, "i") });
+        terms.push({ word, quoted, kinds: number ? [0, 1, 2] : [0, 1, 2, 3, 4], pattern: RegExp(start + part, "i") });
       }
     }
     return terms;
