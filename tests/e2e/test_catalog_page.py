@@ -199,6 +199,7 @@ def test_filters_and_search(opened: Callable[..., Browser]) -> None:
     [
         ("numpy 1.18", 18, RECOMMENDED, "numpy 1.18.5"),
         ("3090", 17, "tf-2.21-gpu-debian", "GeForce RTX 3090, GeForce RTX 3090 Ti"),
+        ("ampere", 17, "tf-2.21-gpu-debian", "Ampere"),
         ("rtx a100", 17, "tf-2.21-gpu-debian", ""),
         ("2.2", 4, RECOMMENDED, ""),  # and not the cloudpickle 2.2.1 of all images
         ("2.1", 3, "tf-2.1-cpu-debian", ""),  # and not 2.10
@@ -252,7 +253,13 @@ def test_a_driver_narrows_a_search(opened: Callable[..., Browser]) -> None:
         ("pandas", f"{RECOMMENDED} --pip pandas -t me/train:1"),
         ("gtx 680", ""),  # a GPU that no image has code for
         ("numpy 9", ""),  # no image has it, and extend would not replace theirs
+        ("pandas driver 450.80", "tf-2.14-gpu-debian --pip pandas -t me/train:1"),
+        ("pandas numpy 1.18", f"{RECOMMENDED} --pip pandas -t me/train:1"),
         ("pandas;reboot", ""),  # a link can hold any words
+        ("535", ""),  # no name
+        ("pandas scikit-image", ""),  # the command is offered for one package
+        ("updates stack", ""),  # words of the page
+        ("stack", ""),
     ],
 )
 def test_how_to_add_a_package_that_no_image_has(

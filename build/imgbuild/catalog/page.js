@@ -12,7 +12,7 @@
   const plain = text => text.replace(/\s+/g, " ").trim();
   const lower = text => plain(text).toLowerCase();
 
-  const models = new Map([...document.querySelectorAll("tr[data-models]")] // of GPUs, by capability
+  const models = new Map([...document.querySelectorAll("tr[data-models]")] // and generations, by capability
     .map(({ dataset }) => [dataset.gpu, dataset.models.split(", ")]));
   // The tags, pins, GPU models, packages and driver of each image, in the order of their ranks; read at the first search.
   const lines = new Map();
@@ -22,7 +22,7 @@
       const texts = selector => [...item.querySelectorAll(selector)].map(one => plain(one.textContent));
       const versions = texts(".pins tbody td.number"), packages = texts(".packages li");
       const pins = texts(".pins tbody th").map((name, index) => `${name} ${versions[index]}`);
-      const gpus = item.dataset.gpu.split("|").flatMap(one => models.get(one) ?? []);
+      const gpus = [...new Set(item.dataset.gpu.split("|").flatMap(one => models.get(one) ?? []))];
       const drivers = item.dataset.driver ? [`NVIDIA driver ≥ ${item.dataset.driver}`] : [];
       lines.set(item, [texts("h4, [data-find] code"), pins, gpus, packages, drivers]);
       for (const line of [...pins, ...packages]) names.add(lower(line.split(" ")[0]));
@@ -72,15 +72,21 @@
     place.hidden = !hits.length;
   };
 
-  // How to add a package that no image has. A link may hold any words: a command only takes names and versions.
+  const labels = [...document.querySelectorAll("header, form, thead, h5")].map(one => lower(one.textContent));
+  const known = new Set(labels.join(" ").split(/[^\w-]+/)); // words of the page that are no packages
+  const isPackage = word => /^[a-z]([\w.-]*[a-z0-9])?$/.test(word) && !known.has(word);
+
+  // How to add the one package that no image has. A link may hold any words: a command only takes names and versions.
   const advise = terms => {
     const gpus = [...models.values()].flat();
-    const missing = terms.find(term => /^[a-z][\w.-]*$/.test(term.word ?? "")
-      && !gpus.some(one => term.pattern.test(one)) && !items.some(item => kindOf(item, term) >= 0));
-    add.hidden = !missing;
-    if (!missing) return;
-    const [version] = terms[terms.indexOf(missing) + 1]?.word?.match(/^\d[\w.]*$/) ?? [];
-    const others = terms.filter(({ word }) => word !== missing.word && word !== version);
+    const isMissing = term => term.word && !/^\d/.test(term.word) && !items.some(item => kindOf(item, term) >= 0);
+    const [missing, second] = terms.filter(isMissing);
+    const offered = missing && !second && isPackage(missing.word) && !gpus.some(one => missing.pattern.test(one));
+    add.hidden = !offered;
+    if (!offered) return;
+    const next = terms[terms.indexOf(missing) + 1];
+    const [version] = next?.word?.match(/^\d[\w.]*$/) ?? [];
+    const others = terms.filter(term => term !== missing && !(version && term === next));
     const base = items.find(item => fits(item) && rankOf(item, others) >= 0) ?? items[0];
     const requirement = missing.word + (version ? `==${version}` : "");
     add.querySelector("strong").textContent = missing.word;
