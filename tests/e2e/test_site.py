@@ -29,7 +29,7 @@ FILTERS = "return document.forms.length && document.querySelector('.item') !== n
 #: What is added to a page, and what the generator says of it.
 NOWHERE = (
     ("docs/run.md", "[a](gone.md)", "gone.md"),
-    ("docs/run.md", "[a](guide.md#nowhere)", "nowhere"),
+    ("docs/run.md", "[a](build.md#nowhere)", "nowhere"),
     ("docs/run.md", "[a](#no-place)", "no-place"),
     ("README.md", "[a](examples/gone.py)", "gone.py"),
     ("docs/unlisted.md", "# A page that no list has", "unlisted.md"),
@@ -70,7 +70,7 @@ def browser() -> Iterator[Browser]:
 def test_every_page_fits(site: Path, address: str, browser: Browser, width: int) -> None:
     browser.show(width)
     pages = [page.relative_to(site) for page in site.rglob("*.html")]
-    assert Path("docs/guide.html") in pages
+    assert Path("docs/build.html") in pages
     for page in pages:
         browser.open(f"{address}/{page}")
         assert browser.run(WIDER) == 0, f"{page} is wider than {width} pixels"

@@ -211,6 +211,13 @@ def _install(_: Matrix) -> str:
     return "```console\n$ pipx install ./imgbuild\n$ imgbuild show --tf 2.2\n```\n"
 
 
+def _catalogue(matrix: Matrix) -> str:
+    """Return the command that writes the catalogue, and what it prints."""
+    count = len(list(all_images(matrix)))
+    said = f"catalog/index.html: {count} images, 14 of them published or built here."
+    return f"```console example\n$ imgbuild catalog\n{said}\n```\n"
+
+
 def _rooms(_: Matrix) -> str:
     """Return a picture of the packages, each above all that it imports, and a table of them."""
     graph = grimp.build_graph("imgbuild", cache_dir=None)
@@ -253,6 +260,7 @@ TABLES: dict[str, Callable[[Matrix], str]] = {
     "labels": lambda _: _labels(DESCRIPTIONS),
     "extension_labels": lambda _: _labels(EXTENSION_DESCRIPTIONS),
     "commands": _commands,
+    "catalogue": _catalogue,
     "rooms": _rooms,
 }
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -224,9 +224,9 @@ class Settings(Section):
     mirrors: dict[scalars.Name, AnyMirror] = Field(
         default_factory=dict,
         description="A URL, or `{url: …, keyring: …}` "
-        "([guide](guide.md#mirrors-logins-no-network)). For `debian`, `snapshot: "
+        "([mirrors](mirrors.md)). For `debian`, `snapshot: "
         "20261101T000000Z` uses the archives of that time from the snapshot service at `url` "
-        "([guide](guide.md#debian-as-it-was)). Default: the matrix's site.",
+        "([snapshots](snapshot.md)). Default: the matrix's site.",
         title="mirrors.UPSTREAM",
     )
     registry: scalars.RegistryPrefix | None = Field(

@@ -56,7 +56,7 @@ DESCRIPTIONS = {
     "machine.",
     CPYTHON: "`source`: from the place that the Dockerfile names; or copied from a `local prefix`.",
     SUBSTITUTES: "Downloads that the settings replaced; absent if none.",
-    f"{SNAPSHOT}debian": "The time of the [snapshot](guide.md#debian-as-it-was) that Debian's "
+    f"{SNAPSHOT}debian": "The time of the [snapshot](snapshot.md) that Debian's "
     "packages came from; absent if none was set.",
     STANDIN: "Built from stand-ins, for tests; such images are named `standin.invalid/…` and "
     "cannot be pushed.",

@@ -55,7 +55,7 @@ def plain_requirement(value: str) -> str:
         pass
     way = "write it as keras==2.3.1, or leave this line out"
     if _INDEX.match(text):
-        way = "set the index as the mirror `python-index` in the settings (docs/guide.md), or "
+        way = "set the index as the mirror `python-index` in the settings (docs/mirrors.md), or "
         way += "download the wheel (`pip download --no-deps NAME`) and write its path; remove the "
         way += "line if it names the default index"
     elif source := _SOURCE.fullmatch(text):
@@ -211,7 +211,7 @@ def _requirement_text(line: RequirementLine, folder: Path, log: Callable[[str], 
     """Return the requirement in a line; empty if it requests no package."""
     if _PASSED_OVER.fullmatch(line.text):
         option = re.split("[ =]", line.text)[0]
-        log(f"{line.place}: {option} is ignored: the index is a setting (docs/guide.md)")
+        log(f"{line.place}: {option} is ignored: the index is a setting (docs/mirrors.md)")
         return ""
     meant, note = repair_line(line.text)
     if note:

@@ -277,7 +277,7 @@ class _Transfer:
             "a proxy, not the file. Open the address in a browser to see the reason."
             if page is not None
             else " Nothing was kept. If the file was published anew, read what changed before you "
-            "change the sha256 in matrix.yaml; if a mirror is wrong, correct it (docs/guide.md)."
+            "change the sha256 in matrix.yaml; if a mirror is wrong, correct it (docs/mirrors.md)."
         )
         return CheckFailedError(
             f"{self.download.name} is not the expected file: {self.shown} gave "

@@ -119,8 +119,8 @@ def conda_sources(version: str, python: Python, locks: Path) -> list[Source]:
         if sha256 is None:
             raise InputError(
                 f"images/locks/{conda_lock_name(version)}: {url} is unlocked: its sha256 is not "
-                "known. Run `imgbuild lock` where its channel, or a mirror of it (docs/guide.md), "
-                "can be reached."
+                "known. Run `imgbuild lock` where its channel, or a mirror of it "
+                "(docs/mirrors.md), can be reached."
             )
         sources.append(Source(file_name(url), url, sha256, kind=Kind.CONDA))
     return sources
@@ -165,7 +165,7 @@ def _read_repodata(channel: str, sites: "Sites") -> str:
         answer = sites.get(f"{channel}/repodata.json", limit=_LIMIT)
     if answer.status != 200:
         reason = f"{redact(answer.url)} answered {answer.status}."
-        raise MachineError(f"{reason} Name a mirror that has it (docs/guide.md).")
+        raise MachineError(f"{reason} Name a mirror that has it (docs/mirrors.md).")
     try:
         content = unpack_bz2(answer.body, _LIMIT) if packed else answer.body
     except (OSError, EOFError, ValueError) as error:

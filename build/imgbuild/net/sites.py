@@ -135,7 +135,7 @@ class Sites:
         """Return what to do about a site that does not give what it should."""
         if any(address.startswith(mirror.url) for mirror in self.settings.mirrors.values()):
             return "That is a mirror of the settings or --mirror: check that it holds the file."
-        return "Where this site cannot be reached, name a mirror of it (docs/guide.md)."
+        return "Where this site cannot be reached, name a mirror of it (docs/mirrors.md)."
 
     @cached_property
     def _client(self) -> "HttpClient":

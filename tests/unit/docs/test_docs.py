@@ -106,6 +106,16 @@ def test_paths_exist(path: Path) -> None:
     assert [n for n in named if not any((folder / n).exists() for folder in folders)] == []
 
 
+def test_index_lists_the_pages_of_the_site() -> None:
+    """The lists are for readers, a ``toctree`` for the site; they have the same pages."""
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!site:)([^)#]+)\.md[^)]*\)", text)
+    entries = [line for tree in _FENCE.findall(text) for line in tree.splitlines()]
+    pages = [re.sub(r".*<(.+)>", r"\1", line) for line in entries if not line.startswith(":")]
+    assert len(pages) == len({*pages})
+    assert {*links} == {*pages}
+
+
 def test_the_code_names_pages_that_exist() -> None:
     files = [*(ROOT / "build").rglob("*.py"), *(ROOT / ".github").rglob("*.yml")]
     files += [*(ROOT / "examples").rglob("*"), *(ROOT / "images" / "templates").rglob("*.j2")]
