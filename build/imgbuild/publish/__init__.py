@@ -1,1 +1,1 @@
-"""Publish images: which may be pushed, how, and what a repository has."""
+"""Publish images, and verify, list, retire and delete published images."""

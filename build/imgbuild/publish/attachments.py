@@ -1,4 +1,4 @@
-"""Make an image's SBOM and provenance, and put them beside it: signed, or just attached."""
+"""Create an image's SBOM and provenance, and sign them or attach them to the image."""
 
 import json
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ from imgbuild.publish.provenance import make_extension_provenance, make_provenan
 from imgbuild.publish.record import Record
 from imgbuild.publish.sbom import SBOM_MEDIA_TYPE, make_sbom
 
-#: Without a signature: the media type of each document, and the end of its tag. `cosign tree` and
-#: `oras discover` show them.
+#: The media type and the tag suffix of each unsigned document. `cosign tree` and `oras discover`
+#: show these documents.
 _MEDIA_TYPES = {
     "cyclonedx": (SBOM_MEDIA_TYPE, "sbom"),
     "slsaprovenance1": ("application/vnd.in-toto+json", "provenance"),
@@ -32,10 +32,9 @@ def make_predicates(
     engine: Engine,
     context: BuildContext,
 ) -> dict[str, bytes]:
-    """Return what is attested of an image, by cosign's name of the type.
+    """Return the predicates to attest for an image, by cosign's name of their type.
 
-    ``record`` is its record, ``configuration`` what `read_configuration` returns. The image's lock
-    must be held.
+    ``configuration`` is the result of `read_configuration`. The image's lock must be held.
     """
     project = context.project
     if isinstance(candidate, ExtendedCandidate):
@@ -55,7 +54,7 @@ def make_predicates(
 
 
 def is_attached(registry: RegistryClient, digest: str, signer: Signer | None) -> bool:
-    """Return whether all documents are beside an image, or a signature if there is a signer.
+    """Return whether an image has all its documents, or with a signer, a signature.
 
     The signature itself is not verified.
     """
@@ -70,9 +69,11 @@ def attach(
     predicates: Mapping[str, bytes],
     signer: Signer | None,
 ) -> None:
-    """Attach the predicates, by `TYPES`, to an image of the registry. Repeated, it is completed.
+    """Attach the predicates to an image in the registry.
 
-    CheckFailedError: cosign or the registry refuses.
+    ``predicates`` has the keys of `TYPES`. Calling it again completes an interrupted call.
+
+    CheckFailedError: cosign or the registry reports an error.
     """
     if signer:
         signer.sign(f"{registry.name}@{image.digest}", predicates)
@@ -81,7 +82,7 @@ def attach(
     for kind, document in predicates.items():
         media_type, _ = _MEDIA_TYPES[kind]
         content = document
-        if kind != "cyclonedx":  # as cosign makes it of what it signs
+        if kind != "cyclonedx":  # wrap it in a statement, as cosign does when it signs
             signed = make_statement(registry.name, image.digest, parse_json(document))
             content = json.dumps(signed, sort_keys=True).encode()
         digest = registry.put_artifact(tags[kind], media_type, content, image)
@@ -89,6 +90,6 @@ def attach(
 
 
 def _document_tags(digest: str) -> dict[str, str]:
-    """Return the tag of each document of an image, by cosign's name of the type."""
+    """Return the tags of an image's documents, by cosign's name of their type."""
     stem = digest.replace(":", "-")
     return {kind: f"{stem}.{_MEDIA_TYPES[kind][1]}" for kind in TYPES}

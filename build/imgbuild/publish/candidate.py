@@ -1,7 +1,7 @@
-"""Decide which images may be pushed: their suites passed in this very image, from these inputs.
+"""Decide which images may be pushed.
 
-Which results a build needs is decided in :mod:`imgbuild.suites.results`; here they must belong to
-the image that would be pushed, for the suites of this checkout.
+The image must have the inputs of this checkout, and the suites of this checkout must have passed in
+exactly this image. :mod:`imgbuild.suites.results` decides which results a build needs.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -29,13 +29,13 @@ from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.results import NEEDS_GPU, SuiteResult
 
 _NOT_SAID = "nowhere that its labels say"
-#: The options that publish an image in spite of an objection; of the second only with `NEEDS_GPU`.
+#: The options that override an objection. The second one only works with `NEEDS_GPU`.
 ALLOW_SUBSTITUTED, ALLOW_SKIPPED = "--allow-substituted", "--allow-skipped"
 
 
 @dataclass(frozen=True)
 class Objection:
-    """Why an image is not published, in words, and the option that publishes it, if one does."""
+    """The reason why an image is not published, and the option that overrides it, if any."""
 
     text: str
     allowed_by: str = ""
@@ -43,9 +43,9 @@ class Objection:
 
 @dataclass(frozen=True)
 class PushCandidate:
-    """An image that may be pushed, as the engine has it, with the suites that it had to pass.
+    """An image in the engine that may be pushed, with the results of its suites.
 
-    ``allowed`` says what is pushed only because an option allows it.
+    ``allowed`` are the objections that options override.
     """
 
     image: Image
@@ -77,12 +77,12 @@ class PushCandidate:
         return read_snapshots(self.stored)
 
     def tags(self, release: str = PLACEHOLDER) -> PlannedTags:
-        """Return its tags in one release."""
+        """Return the image's tags for a release."""
         return planned_tags(self.image, release)
 
 
 def read_snapshots(stored: StoredImage) -> dict[str, str]:
-    """Return the time as which the archive of a distribution was taken, where one was named."""
+    """Return the snapshot times of archives, by distribution, from the image's labels."""
     snapshots: dict[str, str] = {}
     for name, time in stored.labels.items():
         if SNAPSHOT in name:
@@ -91,19 +91,19 @@ def read_snapshots(stored: StoredImage) -> dict[str, str]:
 
 
 def check_allowed(allowed: Collection[str]) -> None:
-    """Raise InputError for leaving out a suite that every machine can run."""
+    """Raise InputError if the options skip a suite that every machine can run."""
     known = {ALLOW_SUBSTITUTED, f"{ALLOW_SKIPPED} {NEEDS_GPU}"}
     for option in sorted({*allowed} - known):
         raise InputError(
-            f"{option}: this suite cannot be left out. Only {NEEDS_GPU} can, since not every "
+            f"{option}: this suite cannot be skipped. Only {NEEDS_GPU} can, because not every "
             "machine can run it."
         )
 
 
 def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandidate, ...]:
-    """Return the images, all of which may be pushed; ``allowed`` are options as in `Objection`.
+    """Return the images if all of them may be pushed; ``allowed`` are options as in `Objection`.
 
-    CheckFailedError: one may not; each of these is named, with every reason.
+    CheckFailedError: an image may not be pushed; the message has all images and reasons.
     """
     candidates, refused = [], []
     trust = read_trust(context.settings)
@@ -136,7 +136,7 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
 
 
 def refusals(objections: Collection[Objection], allowed: Collection[str]) -> list[str]:
-    """Return the objections that no option allows, each with the option that would."""
+    """Return the objections that no given option overrides, each with the option that would."""
     refused = []
     for objection in objections:
         option = objection.allowed_by
@@ -155,11 +155,11 @@ def find_objections(  # noqa: PLR0913 - the image, and what is known of it
     built: bool,
     signed_by: str | None = None,
 ) -> Iterator[Objection]:
-    """Yield every objection to the engine's image of a plan.
+    """Yield all objections to pushing an image of a plan.
 
-    ``report`` and ``built`` are what the `ReportStore` holds for its id; ``keys`` are those of the
-    suites that it must have passed, as `suite_keys` makes them. ``signed_by`` is who signed the
-    image and some of the results, if that is whom the settings trust: these count as if made here.
+    ``report`` and ``built`` are from the `ReportStore`. ``keys`` are the keys of the suites that
+    the image must have passed, from `suite_keys`. ``signed_by`` is the trusted signer of the image,
+    if any. Results from this signer count like results of this machine.
     """
     absent = _absent(item, stored)
     if absent or stored is None:
@@ -170,7 +170,7 @@ def find_objections(  # noqa: PLR0913 - the image, and what is known of it
         yield Objection(f"it is built from stand-ins, which are never published ({note})")
     yield from substitute_objections(item.image, stored.labels, stored.labels.get(BASE_DIGEST, ""))
     anew = f"run `docker rmi --force {stored.id}`, then `imgbuild build`"
-    # Whoever can write to a repository must not publish by it.
+    # Write access to the repository of --pull must not be enough to publish an image.
     if not built and not signed_by:
         yield Objection(
             f"there is no record that this machine built it: {anew}, or `imgbuild build --pull` "
@@ -187,25 +187,26 @@ def find_objections(  # noqa: PLR0913 - the image, and what is known of it
         yield Objection(f"no suite was run on this image ({stored.id}): run `imgbuild test`")
     if item.action is Action.TAG:
         yield Objection(
-            "it passed and is not tagged, as an image over its budget: run `imgbuild build`"
+            "it passed but is not tagged, like an image that exceeds its budget: run `imgbuild "
+            "build`"
         )
 
 
 def _absent(item: PlanItem, stored: StoredImage | None) -> str:
-    """Return why there is no image of what the checkout says now; nothing if there is one."""
+    """Return why the engine has no image of this checkout, or an empty text."""
     if item.action is Action.BUILD:
         return f"no image has the inputs of this checkout ({item.reason})"
     if stored is None or stored.id != item.image_id:
-        return "the engine's image was removed meanwhile"
+        return "the image was removed from the engine in the meantime"
     if stored.labels.get(INPUT_DIGEST) != item.digest.total:
         return "the engine's image has other inputs than this checkout"
     return ""
 
 
 def wheel_objections(labels: Mapping[str, str], anew: str) -> Iterator[Objection]:
-    """Yield that an earlier version took Horovod's wheel from a repository.
+    """Yield an objection if an earlier imgbuild pulled the Horovod wheel from a repository.
 
-    ``anew`` says how to compile one.
+    ``anew`` tells the user how to compile it.
     """
     if TAKEN_WHEEL in labels:
         yield Objection(f"its Horovod wheel was not compiled on this machine: {anew}")
@@ -214,7 +215,7 @@ def wheel_objections(labels: Mapping[str, str], anew: str) -> Iterator[Objection
 def result_objections(
     results: Mapping[str, SuiteResult], signed_by: str | None, again: str
 ) -> Iterator[Objection]:
-    """Yield that results were not found here, unless ``signed_by`` signed them."""
+    """Yield an objection to results from other machines, unless ``signed_by`` signed them."""
     origins: dict[str, str] = {}
     for suite, result in sorted(results.items()):
         is_signed = signed_by and result.signed_by == signed_by
@@ -223,7 +224,7 @@ def result_objections(
     if origins:
         places = ", ".join(sorted({*origins.values()}))
         yield Objection(
-            f"results of suites that did not run here were found in {places} "
+            f"suites did not run on this machine, their results are from {places} "
             f"({', '.join(origins)}): {again}"
         )
 
@@ -231,11 +232,11 @@ def result_objections(
 def suite_objections(
     suite: str, result: SuiteResult | None, key: str, again: str
 ) -> Iterator[Objection]:
-    """Yield why a suite has not passed in its present form; ``again`` says how to run it."""
+    """Yield why the current suite has not passed; ``again`` tells the user how to run it."""
     if result is None:
         yield Objection(f"suite {suite} was not run on this image: {again}")
     elif result.key != key:
-        yield Objection(f"suite {suite} ran in an earlier form, or with other pins: {again}")
+        yield Objection(f"suite {suite} ran with older code, or with other pins: {again}")
     elif result.verdict != Outcome.PASSED:
         failed = [check.test for check in (*result.failures, *result.timed_out)]
         why = ", ".join([*failed, *result.skip_reasons]) or "nothing was checked"
@@ -247,9 +248,9 @@ def suite_objections(
 def substitute_objections(
     image: Image, labels: Mapping[str, str], digest: str | None = None
 ) -> Iterator[Objection]:
-    """Yield what was built in that is not what the matrix says.
+    """Yield an objection for each input that differs from the matrix.
 
-    ``digest`` is that of the base image of its system; None if the labels do not say it.
+    ``digest`` is the digest of the system's base image; None if the labels do not have it.
     """
     origin = labels.get(BASE, _NOT_SAID)
     usual = "registry" if image.os.image else "bootstrapped"

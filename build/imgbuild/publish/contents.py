@@ -1,4 +1,4 @@
-"""Read from the running image what its tags say, and compare it with the plan."""
+"""Compare the running image with every part of its tags."""
 
 from imgbuild.core.errors import CheckFailedError
 from imgbuild.engine.client import Engine
@@ -10,10 +10,10 @@ from imgbuild.suites.container import NOTHING, ImageContents, join_versions, rea
 
 
 def read_parts(contents: ImageContents, image: Image) -> dict[Part, str]:
-    """Return every part but the release, as the image itself says.
+    """Return every part of the tags except the release, as found in the image.
 
-    ``image`` is the plan: it gives the words (a shorter version that means the same is spelled as
-    planned), never the contents.
+    ``image`` only decides how versions are written: a shorter version with the same meaning is
+    written as planned.
     """
     flavour, version = contents.mpi
     if flavour == NOTHING and not image.horovod:
@@ -38,9 +38,9 @@ def read_parts(contents: ImageContents, image: Image) -> dict[Part, str]:
 
 
 def _as_planned(version: str, planned: str) -> str:
-    """Return a version as it was planned, where the shorter of the two begins the longer.
+    """Return the planned version if one version is a prefix of the other.
 
-    Intel MPI 2018.3.222 says 2018.3, and the pin CUDA 10.1 means 10.1.243.
+    For example, Intel MPI 2018.3.222 reports 2018.3, and the pin CUDA 10.1 means 10.1.243.
     """
     if not version:
         return ""
@@ -51,7 +51,7 @@ def _as_planned(version: str, planned: str) -> str:
 
 
 def _variant(contents: ImageContents, image: Image) -> str:
-    """Return what the framework is, with its distribution where that is the other variant's."""
+    """Return the framework's variant, plus the package name if it differs from the variant's."""
     kinds = {True: "gpu", False: "cpu", None: NOTHING}
     built, kernels = kinds[contents.built_with_cuda], kinds[contents.kernels]
     if built != kernels:
@@ -64,7 +64,7 @@ def _variant(contents: ImageContents, image: Image) -> str:
 
 
 def _cuda(contents: ImageContents, image: Image) -> str:
-    """Return the version as pins have it, with two numbers; all of them where there are more."""
+    """Return the CUDA version with two numbers, as in pins; all versions if there are several."""
     planned = image.version_of("cuda") if image.cuda else NOTHING
     versions = []
     for version in contents.cuda:
@@ -74,7 +74,7 @@ def _cuda(contents: ImageContents, image: Image) -> str:
 
 
 def _stack(system: tuple[str, str], image: Image) -> str:
-    """Return the image's stack if that has images on such a system, else those that have."""
+    """Return the image's stack if it has images on this system; else all stacks that have some."""
     stacks = set()
     for other in all_images(image.matrix):
         if (other.os.distribution, other.os.version) == system:
@@ -85,13 +85,13 @@ def _stack(system: tuple[str, str], image: Image) -> str:
 
 
 def check_contents(image: Image, image_id: str, engine: Engine) -> None:
-    """Compare what the running image says with every part of its tags.
+    """Compare the running image with every part of its tags.
 
-    The image's lock must be held: its container carries the label of the image's test runs, so
-    that what a kill leaves is removed with theirs.
+    The image's lock must be held, because the container has the label of the image's test runs. If
+    imgbuild is killed, the next test run therefore removes the container.
 
-    CheckFailedError: it cannot be read, or differs; every part, planned and read.
-    MachineError: the engine cannot start its container; there is no docker client.
+    CheckFailedError: the image cannot be read, or differs; the message has all differences.
+    MachineError: the engine cannot start the container, or there is no docker client.
     """
     planned = parts_of(image)
     read = read_parts(read_contents(image.name, image_id, engine), image)
@@ -101,11 +101,11 @@ def check_contents(image: Image, image_id: str, engine: Engine) -> None:
         for part in entry:
             expected, actual = planned.get(part, ""), read.get(part, "")
             if part != "release" and actual != expected:
-                text = f"{part}: planned {expected or NOTHING}, read {actual or NOTHING}"
+                text = f"{part}: expected {expected or NOTHING}, found {actual or NOTHING}"
                 differences[part] = text
     if differences:
         different = "; ".join(differences.values())
         raise CheckFailedError(
-            f"{image.name} ({image_id}) is not what its tag says: {different}. It was "
-            "not published. Build it again; if it is right as it is, correct matrix.yaml."
+            f"{image.name} ({image_id}) does not match its tags: {different}. It was not "
+            "published. Build it again, or correct matrix.yaml if the image is right."
         )

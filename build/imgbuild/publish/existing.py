@@ -1,6 +1,6 @@
-"""Look up what a repository has of an image before it is pushed, and the release that it gets.
+"""Look up an image in a repository before the push, and choose its release.
 
-A release is a day in UTC and the number of the release on that day, such as ``20261120.1``.
+A release is a day in UTC and the number of the release on that day, for example ``20261120.1``.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,25 +13,25 @@ from imgbuild.net.repository_client import RegistryClient
 from imgbuild.publish.extended_candidate import Candidate
 from imgbuild.publish.record import Record, read_published, read_record, release_order
 
-#: So many times a day: the scheme of tags has room for four digits (matrix/tags.py).
+#: Maximum releases per day: tags have room for four digits (matrix/tags.py).
 MOST_A_DAY = 9999
 
 
 def tag_is_taken(name: str, release: str, there: str, here: str) -> CheckFailedError:
-    """Return the error for an immutable tag that another image has, with the next release."""
+    """Return the error for an immutable tag of another image; it suggests the next release."""
     return CheckFailedError(
-        f"{name} already exists for another image: it is {there} there, and {here} here. An "
-        "immutable tag is never moved: publish under the next release (--release "
-        f"{_following(release)}), or keep the published one."
+        f"{name} already exists for another image: the registry has {there}, this machine has "
+        f"{here}. An immutable tag is never moved. Publish under the next release (--release "
+        f"{_following(release)}), or keep the published image."
     )
 
 
 def tag_is_announced(name: str, release: str, push: str) -> CheckFailedError:
-    """Return the error for an immutable tag that another push has announced by the tag ``push``."""
+    """Return the error for an immutable tag that another push announced with the tag ``push``."""
     return CheckFailedError(
-        f"{name}: a push of another image has announced this tag by {push}, and may still run. "
-        "Nothing was tagged. Run again: without --release the image gets the next release; "
-        f"with it, give --release {_following(release)}."
+        f"{name}: a push of another image has reserved this tag with {push}, and may still run. "
+        "Nothing was tagged. Run again: without --release, the image gets the next release; "
+        f"otherwise give --release {_following(release)}."
     )
 
 
@@ -41,13 +41,13 @@ def _following(release: str) -> str:
 
 
 def other_pushes(tags: Collection[str], immutable: str, own: str) -> list[str]:
-    """Return the tags by which other pushes announce this immutable tag; ``own`` is ours."""
+    """Return the tags with which other pushes announce this immutable tag; ``own`` is skipped."""
     prefix = push_prefix(immutable)
     return [tag for tag in tags if tag.startswith(prefix) and tag != own]
 
 
 def existing_record(registry: RegistryClient, tag: str) -> Record | None:
-    """Return the record of an immutable tag; None for a damaged one, to be written again."""
+    """Return the record of an immutable tag; None if it is missing or damaged."""
     try:
         return read_record(registry, tag)
     except DamagedError:
@@ -55,28 +55,28 @@ def existing_record(registry: RegistryClient, tag: str) -> Record | None:
 
 
 def check_release(release: str | None) -> None:
-    """Raise InputError for what is no ``YYYYMMDD.N``."""
+    """Raise InputError unless the release has the form ``YYYYMMDD.N``."""
     try:
         if release is not None:
             date.fromisoformat(release[:8] if RELEASE.fullmatch(release) else "")
     except ValueError:
         raise InputError(
-            f"--release {release!r} is no release; give YYYYMMDD.N: a day in UTC, and which time "
-            f"of that day from 1 to {MOST_A_DAY} without zeros before it, such as 20261120.1."
+            f"--release {release!r} is not a release. Give YYYYMMDD.N, a day in UTC and a number "
+            f"from 1 to {MOST_A_DAY} without leading zeros, for example 20261120.1."
         ) from None
 
 
 def next_release(today: date, releases: Collection[str]) -> str:
-    """Return the first release of a day that is none of these; InputError if none is left."""
+    """Return the first unused release of a day; InputError if all are used."""
     for number in range(1, MOST_A_DAY + 1):
         release = f"{today:%Y%m%d}.{number}"
         if release not in releases:
             return release
-    raise InputError(f"{today} has had all of its {MOST_A_DAY} releases; wait for a day.")
+    raise InputError(f"All {MOST_A_DAY} releases of {today} are used. Push again tomorrow.")
 
 
 def releases_in(tags: Collection[str], image: Candidate) -> list[str]:
-    """Return the releases of which an image has its immutable tag among these, the latest first."""
+    """Return the releases of an image whose immutable tags are in ``tags``, latest first."""
     releases = []
     for tag in tags:
         match = RELEASE.search(tag)
@@ -92,11 +92,11 @@ def choose_release(
     today: date,
     machine: str,
 ) -> str:
-    """Return the release that has this very image, or the day's next.
+    """Return the release that already has exactly this image, or the next release of the day.
 
-    ``tags`` are those of the repository. A release that another push has announced is passed over.
+    ``tags`` are all tags in the repository. A release that another push announced is skipped.
 
-    CheckFailedError: a release of a later day exists, so this one would not be the latest.
+    CheckFailedError: there is a release of a later day, so a new release would not be the latest.
     """
     releases = releases_in(tags, image)
     for release in releases:
@@ -105,8 +105,8 @@ def choose_release(
             return release
     if releases and releases[0][:8] > f"{today:%Y%m%d}":
         raise CheckFailedError(
-            f"{registry.name} has release {releases[0]} of {image.name}, and here it is {today}. "
-            "Set the clock; or, if somebody chose that release, choose a later one: --release."
+            f"{registry.name} already has release {releases[0]} of {image.name}, but today is "
+            f"{today}. Set the clock. If that release was chosen, choose a later one: --release."
         )
     while True:
         release = next_release(today, releases)
@@ -119,10 +119,10 @@ def choose_release(
 def later_images(
     registry: RegistryClient, record: Record, moving: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """Return the moving tags of a published image that later images have, each with its image.
+    """Return the moving tags that point to later images, with the immutable tags of these images.
 
-    That is named by its immutable tag. ``moving`` has the digests of the moving tags. All records
-    are read, only if a tag is neither missing nor the image's own.
+    ``moving`` has the digests of the moving tags. The records are only read if a moving tag points
+    to another image.
     """
     if not {*moving.values()} - {None, record.digest}:
         return {}

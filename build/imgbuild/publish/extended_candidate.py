@@ -1,7 +1,7 @@
 """Decide which images of `imgbuild extend` may be pushed, and under which names.
 
-These images have no digest of inputs, and the matrix has no tags for them. Their suites are those
-of the image of the matrix that they are based on, as far as `imgbuild extend` ran them.
+These images have no input digest and no tags in the matrix. Their suites are the suites of their
+base in the matrix that `imgbuild extend` ran.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ from imgbuild.suites.results import SuiteResult
 from imgbuild.suites.store import RecordedExtension
 
 _PIN = f"{NAMESPACE}.pin."
-#: The start of the tags that cosign writes.
+#: The prefix of the tags that cosign writes.
 _SIGNATURE_PREFIX = "sha256-"
 _AGAIN = "run `imgbuild extend` again"
 
@@ -56,9 +56,9 @@ _AGAIN = "run `imgbuild extend` again"
 class ExtendedCandidate:
     """An image of `imgbuild extend` that may be pushed, with the suites that passed in it.
 
-    ``reference`` is its name in the engine, ``family`` the image of the matrix that it is based on,
-    if any; ``not_run`` are suites of that image that did not run. ``allowed`` says what is pushed
-    only because an option allows it.
+    ``reference`` is its name in the engine. ``family`` is its base in the matrix, if any, and
+    ``not_run`` are the base's suites that did not run. ``allowed`` are the objections that options
+    override.
     """
 
     reference: str
@@ -68,22 +68,22 @@ class ExtendedCandidate:
     not_run: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
     packages: Mapping[str, str] = field(default_factory=dict)
-    #: Nobody has to build it in CI.
+    #: Always 0, because CI does not build extended images.
     work_seconds: float = 0.0
 
     @property
     def name(self) -> str:
-        """The name with which every release is published, such as ``train:1``."""
+        """The name of all its releases, for example ``train:1``."""
         return self.reference.rpartition("/")[2]
 
     def tags(self, release: str = PLACEHOLDER) -> PlannedTags:
-        """Return its tags in one release."""
+        """Return the image's tags for a release."""
         tag = split_reference(self.reference)[1]
         return PlannedTags(f"{tag}-{release}", (tag,))
 
     @property
     def input_digest(self) -> str:
-        """The digest of its layers and labels, which are the same on every engine."""
+        """A digest of its layers and labels, which are the same in every engine."""
         labels = sorted(self.stored.labels.items())
         return f"sha256:{json_sha256([self.stored.layers, labels])}"
 
@@ -97,7 +97,7 @@ class ExtendedCandidate:
 
     @property
     def pins(self) -> dict[str, str]:
-        """The pins of its base, whose labels it has inherited."""
+        """The pins of its base, from the inherited labels."""
         labels = sorted(self.stored.labels.items())
         return {
             name.removeprefix(_PIN): version for name, version in labels if name.startswith(_PIN)
@@ -109,7 +109,7 @@ class ExtendedCandidate:
 
     @property
     def base(self) -> str:
-        """The base by its digest: that of its registry, else its id in the engine."""
+        """The base with its digest in the registry, or its id in the engine."""
         name = self.stored.labels.get(BASE_NAME, "").partition("@")[0]
         return f"{name}@{self.stored.labels.get(BASE_DIGEST, '')}"
 
@@ -123,21 +123,21 @@ Candidate = PushCandidate | ExtendedCandidate
 
 
 def check_names(references: Sequence[str], repository: str) -> None:
-    """Raise InputError unless images of these names can be published in a repository.
+    """Raise InputError unless images with these names can be published in a repository.
 
-    The repository has the name of the image, and the tags are free for it.
+    The repository must end in the name of the image, and the tags must not be reserved.
     """
     last = repository.rpartition("/")[2]
     for reference in references:
         path, tag, digest = split_reference(reference)
         name = path.rpartition("/")[2]
         if digest or not tag:
-            raise InputError(f"{reference}: name the image with its tag, such as me/train:1.")
+            raise InputError(f"{reference}: give the image with its tag, for example me/train:1.")
         if name != last:
             raise InputError(
-                f"{reference}: the repository of an extended image must end in its name, {name}. "
-                f"{repository} does not. Give --to HOST/…/{name}, or call the image "
-                f"{last}:{tag}: docker tag {reference} {last}:{tag}."
+                f"{reference}: the repository of an extended image must end in its name, {name}, "
+                f"but {repository} does not. Give --to HOST/…/{name}, or rename the image: docker "
+                f"tag {reference} {last}:{tag}."
             )
         if reason := _tag_refusal(tag):
             raise InputError(
@@ -146,12 +146,13 @@ def check_names(references: Sequence[str], repository: str) -> None:
     names = [reference.rpartition("/")[2] for reference in references]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise InputError(
-            f"{', '.join(references)}: several would be published as {twice}. Push one of them."
+            f"{', '.join(references)}: several images would be published as {twice}. Push only one "
+            "of them."
         )
 
 
 def _tag_refusal(tag: str) -> str:
-    """Return why a repository has no such tag of an extended image; empty if it may."""
+    """Return why an extended image cannot have this tag; empty if it can."""
     if tag.startswith((*RESERVED_PREFIXES, _SIGNATURE_PREFIX)) or tag.endswith(RECORD_SUFFIX):
         return "is reserved for pushes, signatures or records"
     if RELEASE.search(tag):
@@ -161,22 +162,22 @@ def _tag_refusal(tag: str) -> str:
 
 
 def check_repository(published: PublishedRepository, references: Sequence[str]) -> None:
-    """Raise InputError for a repository with images of a family, whose tags could be moved."""
+    """Raise InputError if the repository has images of a matrix, whose tags could be moved."""
     family = next((record for record in published.records if not record.base), None)
     if family:
         raise InputError(
-            f"{', '.join(references)}: {published.name} has images of a family, such as "
-            f"{family.image}. Publish extended images in a repository of their own."
+            f"{', '.join(references)}: {published.name} has images from a matrix.yaml, for example "
+            f"{family.image}. Publish extended images in a separate repository."
         )
 
 
 def approve_extended(
     references: Sequence[str], context: BuildContext, allowed: Collection[str]
 ) -> tuple[ExtendedCandidate, ...]:
-    """Return images of the engine, all of which may be pushed; ``allowed`` as in `approve`.
+    """Return images in the engine if all of them may be pushed; ``allowed`` as in `approve`.
 
-    InputError: the engine has no such image. CheckFailedError: one may not be pushed; each of these
-    is named, with every reason.
+    InputError: the engine does not have an image.
+    CheckFailedError: an image may not be pushed; the message has all images and reasons.
     """
     candidates, refused = [], []
     for reference in references:
@@ -185,7 +186,7 @@ def approve_extended(
         if recorded is None:
             refused.append(
                 f"{reference} is not published: there is no record that `imgbuild extend` built it "
-                f"on this machine: {_AGAIN}."
+                f"on this machine; {_AGAIN}."
             )
             continue
         family = _family(recorded, context)
@@ -223,7 +224,7 @@ def _family(recorded: RecordedExtension, context: BuildContext) -> Image | None:
 
 
 def _suite_keys(recorded: RecordedExtension, context: BuildContext) -> dict[str, str]:
-    """Return the keys, as `suite_keys`, of the suites that such an image must pass, or had to."""
+    """Return the `suite_keys` of all suites that the image must pass now or had to pass before."""
     if not recorded.expected:
         return {}
     suites = read_suites(context.project.suites)
@@ -239,10 +240,10 @@ def find_extension_objections(
     report: Mapping[str, SuiteResult],
     keys: Mapping[str, str],
 ) -> Iterator[Objection]:
-    """Yield every objection to an image of `imgbuild extend`.
+    """Yield all objections to pushing an image of `imgbuild extend`.
 
-    ``recorded`` and ``report`` are what the `ReportStore` holds for its id; ``keys`` are those of
-    all suites of the image of the matrix that it is based on.
+    ``recorded`` and ``report`` are from the `ReportStore`. ``keys`` has the keys of all suites of
+    its base in the matrix.
     """
     if STANDIN in stored.labels:
         note = stored.labels[STANDIN].rstrip(".")
@@ -251,10 +252,10 @@ def find_extension_objections(
         yield Objection(f"the matrix of this checkout has no {recorded.family}, its base")
     if recorded.cached_base:
         yield Objection(
-            "nothing says who made its base: build the base here, or set `verify` to a key that "
-            f"signs it, then {_AGAIN}"
+            "the origin of its base is unknown: build the base on this machine, or set `verify` to "
+            f"the key that signed it, then {_AGAIN}"
         )
-    # Also without a family: somebody may have installed more on an image of it.
+    # Check this also without a base in the matrix: the base may derive from such an image.
     yield from wheel_objections(stored.labels, f"build the base again, then {_AGAIN}")
     if family:
         yield from substitute_objections(family, stored.labels)
@@ -267,6 +268,6 @@ def find_extension_objections(
             yield Objection(f"the checkout no longer has a suite {suite}: {_AGAIN}")
         else:
             yield from suite_objections(suite, report.get(suite), keys[suite], _AGAIN)
-    for suite, result in ran.items():  # other suites ran by --test all, or by `imgbuild test`
+    for suite, result in ran.items():  # with --test all or `imgbuild test`, other suites also ran
         if suite not in recorded.suites and result.verdict != Outcome.PASSED:
             yield from suite_objections(suite, result, result.key, _AGAIN)

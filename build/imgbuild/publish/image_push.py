@@ -1,6 +1,6 @@
-"""Publish one image: read its state in the registry, then do the remaining steps in order.
+"""Publish one image: read its state in the registry, then do the remaining steps.
 
-:mod:`imgbuild.publish.push` says the order and why.
+:mod:`imgbuild.publish.push` explains their order.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -32,11 +32,13 @@ _DONE = {"push": "pushed", "attach": "attached", "sign": "signed", "record": "re
 
 @dataclass(frozen=True)
 class PushedImage:
-    """One image of a push: its record, the steps for it, and its state in the registry before.
+    """One image of a push: its record, its steps, and its previous state in the registry.
 
-    ``work`` is some of push, sign or attach, and record; ``moves`` are the moving tags that get the
-    image. ``kept`` says which stay at a later image. ``manifest`` and ``recorded`` are what its
-    immutable tag has, ``digests`` those of its input tag and its moving tags, except kept ones.
+    - ``work``: a selection of push, sign or attach, and record
+    - ``moves``: the moving tags that will point to the image
+    - ``kept``: sentences about moving tags that stay at a later image
+    - ``manifest`` and ``recorded``: the present manifest and record of the immutable tag
+    - ``digests``: the present digests of the input tag and the moving tags, without kept tags
     """
 
     record: Record
@@ -49,13 +51,13 @@ class PushedImage:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """The remaining steps, in this order."""
+        """The remaining steps, in order."""
         moves = [f"move {tag}" for tag in self.moves]
         return (*self.work, *moves)
 
     @property
     def done(self) -> tuple[str, ...]:
-        """The same steps when they are done."""
+        """The same steps in the past tense."""
         work = [_DONE[step] for step in self.work]
         moves = [f"moved {tag}" for tag in self.moves]
         return (*work, *moves)
@@ -63,10 +65,11 @@ class PushedImage:
 
 @dataclass(frozen=True)
 class Push:
-    """One push into one repository. ``tags`` are all that the repository has at its start.
+    """One push into one repository.
 
-    ``trust`` is whose signature counts as the signer's; without it, anybody's does. ``machine`` is
-    a short name of this machine and state folder, whose pushes of one image never run at once.
+    ``tags`` are all tags in the repository at the start. ``trust`` verifies existing signatures of
+    the signer; without it, any signature counts. ``machine`` is a short digest of this machine and
+    state folder. Their locks prevent parallel pushes of the same image.
     """
 
     registry: RegistryClient
@@ -79,7 +82,7 @@ class Push:
 
     @property
     def action(self) -> str:
-        """The step that puts the documents beside an image."""
+        """The step that adds the documents to an image."""
         return "sign" if self.signer else "attach"
 
     def push(
@@ -88,12 +91,13 @@ class Push:
         upload: Callable[[str], str],
         documents: Callable[[Record, Manifest], Mapping[str, bytes]],
     ) -> PushedImage:
-        """Push one image; ``upload`` sends its content under a tag, ``documents`` are about it.
+        """Push one image.
 
-        ``upload`` returns the digest that the engine sent.
+        ``upload`` sends its content under a tag, and returns the digest that the engine sent.
+        ``documents`` creates its SBOM and provenance.
 
-        CheckFailedError: the immutable tag belongs to another image; a tag was moved by someone
-            else meanwhile.
+        CheckFailedError: the immutable tag belongs to another image, or somebody moved a tag during
+            the push.
         """
         planned = self.plan(image, put_back=True)
         if not planned.steps:
@@ -123,10 +127,10 @@ class Push:
         return replace(planned, record=record)
 
     def plan(self, image: Candidate, *, put_back: bool = False) -> PushedImage:
-        """Return the steps for an image; the registry is only read.
+        """Return the steps for an image. Only read from the registry, except with ``put_back``.
 
-        CheckFailedError: the immutable tag belongs to another image, or is at another one than its
-            record says; then ``put_back`` moves it to the recorded image, if that is signed.
+        CheckFailedError: the immutable tag belongs to another image, or differs from its record.
+            With ``put_back``, the tag is moved back to the recorded image if that is signed.
         """
         release = self.release
         if not release:
@@ -175,7 +179,7 @@ class Push:
     def _record(
         self, image: Candidate, release: str, manifest: Manifest | None, recorded: Record | None
     ) -> Record:
-        """Return the record that an image is to have; ``recorded`` keeps its time."""
+        """Return the new record of an image; it keeps the time of ``recorded``."""
         tags = image.tags(release)
         record = Record(
             image=image.name,
@@ -210,11 +214,10 @@ class Push:
         )
 
     def _is_attached(self, manifest: Manifest, record: Record) -> bool:
-        """Return whether all documents are beside an image, and signed if there is a signer.
+        """Return whether an image has all documents, signed if there is a signer.
 
-        If it is known whose signature counts, the provenance must name the tags of this push, since
-        `verify` believes no others: that of another release, or of a family with other tags, does
-        not.
+        With ``trust``, the provenance must name the tags of this push, because `verify` accepts no
+        other tags. The provenance of another release, or with other tags, is not enough.
         """
         if not is_attached(self.registry, manifest.digest, self.signer):
             return False
@@ -227,7 +230,7 @@ class Push:
         return True
 
     def _is_signed(self, planned: PushedImage) -> bool:
-        """Return whether the present image was signed as this push signs, or nobody signs."""
+        """Return whether the signer of this push signed the present image, or there is none."""
         if self.signer is None:
             return True
         return bool(self.trust) and self.action not in planned.work
@@ -235,9 +238,9 @@ class Push:
     def _send(
         self, image: Candidate, planned: PushedImage, upload: Callable[[str], str]
     ) -> Manifest:
-        """Send the image, and give it its immutable tag; return what the engine sent.
+        """Send the image and set its immutable tag; return the manifest that the engine sent.
 
-        CheckFailedError: another image has the tag, or another push has announced it.
+        CheckFailedError: another image has the tag, or another push announced it.
         """
         release, tag = planned.record.release, planned.record.tag
         announced = push_tag(tag, image.stored.id, self.machine)
@@ -245,8 +248,8 @@ class Push:
         manifest = self.registry.manifest(digest)
         if manifest is None:
             raise CheckFailedError(
-                f"{self.registry.name} has no {digest} although the engine pushed {image.name}: "
-                "does the engine know this registry under another address? Look into its log."
+                f"{self.registry.name} has no {digest} although the engine pushed {image.name}. "
+                "Does the engine use another address for this registry? See the engine's log."
             )
         name = f"{self.registry.name}:{tag}"
         tagged = self.registry.head(tag)
@@ -262,7 +265,7 @@ class Push:
         return manifest
 
     def _require_own(self, record: Record, *allowed: Record | None) -> None:
-        """Refuse to go on if the record is another image's."""
+        """Raise CheckFailedError if the registry's record belongs to another image."""
         present = existing_record(self.registry, record.tag)
         if present in allowed or (present and present.digest == record.digest):
             return
@@ -271,10 +274,10 @@ class Push:
     def _put_back(
         self, tag: str, manifest: Manifest | None, record: Record | None
     ) -> CheckFailedError:
-        """Return the error for a tag without its record, or a record without its tag.
+        """Return the error for a tag that contradicts its record, and repair the tag if possible.
 
-        The tag is put back to the recorded image if that is signed, under this very tag, by whom
-        this push trusts. Nothing else is changed.
+        The tag is moved back to the recorded image if a trusted signer signed that image with this
+        tag. Nothing else is changed.
         """
         text = self._moved_text(tag, manifest, record)
         recorded = record and self.registry.manifest(record.digest)
@@ -283,22 +286,22 @@ class Push:
         try:
             self._require_published(recorded, tag)
         except CheckFailedError as error:
-            return CheckFailedError(f"{text} The recorded image proves nothing: {error}")
+            return CheckFailedError(f"{text} The recorded image is not verified: {error}")
         self._point(tag, recorded)
         return CheckFailedError(
-            f"{text} The signature and the provenance of the recorded image are right, so the tag "
-            "was put back to it. Run again; another image gets the next release."
+            f"{text} The signature and provenance of the recorded image are valid, so the tag was "
+            "moved back to it. Run again; another image gets the next release."
         )
 
     def _require_published(
         self, manifest: Manifest, tag: str, moving: Collection[str] = ()
     ) -> None:
-        """Return if an image was signed as what an immutable tag and moving tags stand for.
+        """Require that a trusted signer signed the image with this immutable tag and moving tags.
 
-        CheckFailedError: it was not, or it is not known whose signature counts.
+        CheckFailedError: nobody did, or there is no trusted signer.
         """
         if self.trust is None:
-            raise CheckFailedError("it is not known whose signature counts (--sign-key).")
+            raise CheckFailedError("there is no trusted key to verify its signature (--sign-key).")
         exact = f"{self.registry.name}@{manifest.digest}"
         self.trust.require_signature(exact)
         predicates = self.trust.read_attestations(exact, "slsaprovenance1")
@@ -308,23 +311,23 @@ class Push:
         raise CheckFailedError(f"{exact}: its provenance does not name this tag.")
 
     def _moved_text(self, tag: str, manifest: Manifest | None, record: Record | None) -> str:
-        there = manifest.digest if manifest else "not there"
+        there = manifest.digest if manifest else "missing"
         recorded = record.digest if record else "nothing"
         return (
-            f"{self.registry.name}:{tag} is {there}, and its record names {recorded}: somebody "
-            "moved one of them, or two pushes ran at once."
+            f"{self.registry.name}:{tag} is {there}, but its record names {recorded}: somebody "
+            "moved one of them, or two pushes ran at the same time."
         )
 
     def _require_unmoved(self, record: Record, expected: Mapping[str, str | None]) -> None:
-        """Refuse to go on if a tag is neither where it is expected nor at the image."""
+        """Raise CheckFailedError if somebody moved a tag to another image."""
         faults = []
         for tag, expected_digest in expected.items():
             digest = self.registry.head(tag)
             if digest not in {expected_digest, record.digest}:
                 faults.append(
-                    f"{self.registry.name}:{tag} was moved by someone else while this push ran, to "
-                    f"{digest or 'nothing'}. It stays there; {record.tag} itself is complete. Run "
-                    f"again to move it to {record.digest}."
+                    f"{self.registry.name}:{tag} was moved by someone else during this push, to "
+                    f"{digest or 'nothing'}. It was not changed, and {record.tag} is complete. "
+                    f"Run again to move the tag to {record.digest}."
                 )
         if faults:
             raise CheckFailedError("\n".join(faults))

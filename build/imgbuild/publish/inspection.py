@@ -17,9 +17,9 @@ from imgbuild.publish.record import PublishedRepository, Record
 from imgbuild.publish.signed_image import SignedImage, record_differences
 from imgbuild.publish.verification import IMAGE_KEYS, PublishedImage
 
-#: The tags of cosign's signatures and attestations, and of the list of what refers to a manifest.
+#: The tags of cosign's signatures and attestations, and of the referrers list of a manifest.
 _SIGNATURE = re.compile(r"sha256-([0-9a-f]{64})(\.sig|\.att)?")
-#: So many programs of cosign run at once.
+#: The number of cosign processes that run in parallel.
 _PROGRAMS = 4
 
 
@@ -29,19 +29,19 @@ def inspect_repository(
     matrix: Matrix,
     trust: Trust | None,
 ) -> Iterator[str]:
-    """Yield a sentence for each thing in a repository that no push of imgbuild leaves behind.
+    """Yield a sentence for each fault in a repository.
 
-    ``trust`` is whose signatures count. Without it, signatures and provenance are not verified.
+    ``trust`` names the trusted signers. Without it, signatures and provenance are not verified.
     """
     digests = registry.heads(published.tags)
     signed = _signed_digests(published.tags)
-    # Somebody may have deleted the record that has one.
+    # Take moving tags also from the matrix, because somebody may have deleted their record.
     family_tags = {tag for image in all_images(matrix) for tag in planned_tags(image).moving}
     image_tags = _image_tags(published, digests, family_tags)
 
     def describe(digest: str, problem: str) -> str:
         tags = [tag for tag, tagged in digests.items() if tagged == digest]
-        note = " It has a signature, which proves nothing." if digest in signed else ""
+        note = " It has a signature, which was not verified." if digest in signed else ""
         return f"{registry.name}: {', '.join(tags) or digest}: {problem.rstrip('.')}.{note}"
 
     yield from published.faults()
@@ -73,7 +73,7 @@ def inspect_repository(
 
 
 def _signed_digests(tags: Iterable[str]) -> set[str]:
-    """Return the digests that have a signature or an attestation, whoever made it."""
+    """Return the digests with a signature or an attestation of any signer."""
     matches = map(_SIGNATURE.fullmatch, tags)
     return {f"sha256:{match[1]}" for match in matches if match}
 
@@ -81,7 +81,7 @@ def _signed_digests(tags: Iterable[str]) -> set[str]:
 def _image_tags(
     published: PublishedRepository, digests: Mapping[str, str], family_tags: Collection[str]
 ) -> dict[str, str]:
-    """Return the digest of every tag that only images of imgbuild have."""
+    """Return the digests of the tags that only imgbuild's images can have."""
     known = {*family_tags}
     for record in published.records:
         known |= {record.tag, *record.moving}
@@ -96,9 +96,9 @@ def _image_tags(
 def _unrecorded_tags(
     published: PublishedRepository, digests: Mapping[str, str], family_tags: Collection[str]
 ) -> Iterator[str]:
-    """Yield a sentence for each tag by which images are pulled that is at an unknown one.
+    """Yield a sentence for each moving tag or input tag of an image without a record.
 
-    Tags that a record names are among the faults of `PublishedRepository`.
+    `PublishedRepository.faults` covers the moving tags that a record names.
     """
     whole = {record.digest for record in published.whole}
     expected = {*family_tags}
@@ -113,7 +113,7 @@ def _unrecorded_tags(
 def _read_manifest(
     registry: RegistryClient, image_digests: Collection[str], digest: str
 ) -> Manifest | str | None:
-    """Return a manifest, or what is wrong with it; None if it is not there any more."""
+    """Return a manifest, or a text about its fault; None if it was deleted in the meantime."""
     try:
         manifest = registry.manifest(digest)
         if manifest is None:
@@ -127,10 +127,10 @@ def _read_manifest(
 
 
 def _foreign_part(manifest: Manifest, image_digests: Collection[str]) -> str:
-    """Return why imgbuild would not sign a manifest; nothing if it would."""
+    """Return why imgbuild would not sign a manifest; empty if it would."""
     keys = sorted(manifest.document().keys() - IMAGE_KEYS)
     if keys:
-        return f"it has {', '.join(keys)}, which no image of imgbuild has"
+        return f"its manifest has {', '.join(keys)}, which images of imgbuild do not have"
     if manifest.digest not in image_digests:
         return "no tag of an image of imgbuild points to it"
     return ""
@@ -139,7 +139,7 @@ def _foreign_part(manifest: Manifest, image_digests: Collection[str]) -> str:
 def _find_problems(
     image: PublishedImage, records: Sequence[Record], tags: Iterable[str]
 ) -> list[str]:
-    """Return a sentence for each thing that the signed provenance of an image does not say."""
+    """Return a sentence for each tag, record or configuration that contradicts the provenance."""
     repository = image.registry.name
     problems: list[str] = []
 
@@ -168,7 +168,7 @@ def _find_problems(
 def _require_signed_record(
     record: Record, provenances: Iterable[SignedImage], matrix: Matrix
 ) -> None:
-    """Return if one of the publications is the record's; CheckFailedError if none is."""
+    """Raise CheckFailedError unless the record matches one of the publications."""
     fewest: list[str] = []
     for signed in provenances:
         different = [*record_differences(record, signed, matrix)]

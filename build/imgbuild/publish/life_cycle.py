@@ -1,7 +1,7 @@
-"""Retire published images, which deletes nothing, and delete old releases and unneeded tags.
+"""Retire published images without deleting them, and delete old releases and unneeded tags.
 
 Deleting a digest removes all its tags, so a digest is kept as long as one tag must stay. Registries
-free the space of blobs by themselves.
+free the space of unused blobs themselves.
 """
 
 import json
@@ -18,18 +18,18 @@ from imgbuild.net.signing import RETIREMENT, Signer, Trust
 from imgbuild.publish.record import PublishedRepository, Record, put_record, read_published
 from imgbuild.publish.signed_image import read_provenances
 
-#: The tags that belong to a manifest, by its digest: cosign's signatures and attestations, and the
-#: list of artifacts that refer to it. Source: cosign, "Signature specification"; OCI distribution
-#: specification 1.1, "Referrers Tag Schema".
+#: Tags that belong to the manifest of a digest: cosign's signatures and attestations, and the list
+#: of referrers. Source: cosign, "Signature specification"; OCI distribution specification 1.1,
+#: "Referrers Tag Schema".
 _OF_DIGEST = re.compile(r"sha256-([0-9a-f]{64})(\.[a-z]+)?")
-#: The tags that a push writes beside those of the matrix, and `verdicts-` and `wheel-`, which
-#: earlier versions wrote. Other tags that begin alike are somebody's own.
+#: Tags that a push writes in addition to the matrix's tags. Earlier versions wrote `verdicts-` and
+#: `wheel-`. Other tags with these prefixes belong to users.
 _WRITTEN = re.compile("(input|verdicts|wheel)-[0-9a-f]{16,64}|push(-[0-9a-f]{16,64}){2}")
-#: Stands for the image of a tag that no release needs.
+#: Replaces the image's name for tags that no release needs.
 _NO_RELEASE = "no release"
 
 
-def retire(  # noqa: PLR0913 - which images, why, and who signs that
+def retire(  # noqa: PLR0913 - the images, the reason and the signer
     registry: RegistryClient,
     tags: Collection[str],
     reason: str,
@@ -40,12 +40,13 @@ def retire(  # noqa: PLR0913 - which images, why, and who signs that
 ) -> list[str]:
     """Retire the images at these tags; return their immutable tags.
 
-    The records say so, and the signer attests it. If the signer has a key, its own signature counts
-    in place of ``trust``: the images must have a signed provenance with these tags.
+    Write the retirement into the records, and let the signer attest it. Signed images must have a
+    trusted provenance with these tags. If the signer has a key, that key is trusted instead of
+    ``trust``. These errors are raised before anything is written:
 
-    InputError: a tag is of no published image; an image is signed and nobody signs this, or the
-    other way round; nobody is trusted. Then nothing is written.
-    CheckFailedError: the provenance of an image is not trusted. Then nothing is written.
+    InputError: a tag is not of a published image, an image is signed but the retirement is not (or
+        the other way round), or there is no trusted signer.
+    CheckFailedError: the provenance of an image is not trusted.
     """
     published = read_published(registry)
     retired: dict[str, Record] = {}
@@ -72,7 +73,7 @@ def retire(  # noqa: PLR0913 - which images, why, and who signs that
     for tag, record in retired.items():
         image = registry.manifest(record.digest)
         if image is None:
-            raise CheckFailedError(f"{published.name}:{tag} was deleted meanwhile.")
+            raise CheckFailedError(f"{published.name}:{tag} was deleted in the meantime.")
         if signer and record.digest not in attested:
             signer.attest(f"{published.name}@{record.digest}", {RETIREMENT: predicate})
             attested.add(record.digest)
@@ -83,15 +84,15 @@ def retire(  # noqa: PLR0913 - which images, why, and who signs that
 def _check_signer(
     retired: Collection[str], signed: Collection[str], signer: Signer | None, trust: Trust | None
 ) -> None:
-    """Raise InputError unless every retirement is to be signed, or none.
+    """Raise InputError unless signed images get a signed retirement, and unsigned images do not.
 
-    A retirement that is not signed could be taken back by whoever may write to the repository.
+    Anyone with write access to the repository could undo an unsigned retirement.
     """
     if signer is None:
         if signed:
             raise InputError(
                 f"{', '.join(signed)}: signed, so the retirement must be signed. Otherwise anyone "
-                "who may write to the repository could undo it. Give --sign-key KEY or "
+                "with write access to the repository could undo it. Give --sign-key KEY or "
                 "--sign-keyless."
             )
         return
@@ -103,22 +104,21 @@ def _check_signer(
         )
     if not signer.key and trust is None:
         raise InputError(
-            "--sign-keyless: nothing says whose signatures count, so the retirement of any image "
-            "that a record names would be signed. Set verify: {identity: …, issuer: …} in "
-            "imgbuild.local.yaml."
+            "--sign-keyless: there is no trusted identity to verify the image, and its record can "
+            "be forged. Set verify: {identity: …, issuer: …} in imgbuild.local.yaml."
         )
 
 
 def _is_signed(published: PublishedRepository, digest: str) -> bool:
-    """Return whether a repository has a signature of an image, or an attestation."""
+    """Return whether the repository has a signature or an attestation of an image."""
     stem = digest.replace(":", "-")
     return not {f"{stem}.sig", f"{stem}.att"}.isdisjoint(published.tags)
 
 
 def _require_provenance(trust: Trust, repository: str, record: Record) -> None:
-    """Return if an image is the one that its record names, by its signed provenance.
+    """Raise CheckFailedError unless the image's signed provenance confirms its record.
 
-    A record is not signed: by a rewritten one, the retirement of another image would be signed.
+    Records are not signed. A forged record could otherwise retire another image.
     """
     reference = f"{repository}@{record.digest}"
     predicates = trust.read_attestations(reference, "slsaprovenance1")
@@ -128,18 +128,18 @@ def _require_provenance(trust: Trust, repository: str, record: Record) -> None:
             return
     names = ", ".join(signed.tag or signed.image for signed in provenances)
     raise CheckFailedError(
-        f"{reference}: its signed provenance says {names}, and its record says {record.tag}. "
-        "Nothing was retired. `imgbuild published --check` says more."
+        f"{reference}: its signed provenance says {names}, but its record says {record.tag}. "
+        "Nothing was retired. Run `imgbuild published --check` for details."
     )
 
 
 def find_old(
     published: PublishedRepository, digests: Mapping[str, str], keep: int
 ) -> tuple[Record, ...]:
-    """Return the records of all but the latest ``keep`` releases of every image, oldest first.
+    """Return the records of all but the latest ``keep`` releases per image, oldest first.
 
-    Records without their image are among them, images at a tag that stays are not. ``digests`` are
-    those of all tags of the repository.
+    The result includes records without an image, but not images that keep another tag. ``digests``
+    has the digests of all tags in the repository.
     """
     latest: dict[str, list[Record]] = {}
     for record in reversed(published.whole):
@@ -156,10 +156,10 @@ def tags_to_delete(
     digests: Mapping[str, str],
     old: Collection[Record],
 ) -> dict[str, str]:
-    """Return the tags that go with old records, in this order, and of which image each is.
+    """Return the tags to delete with old records, in order, with the image that each belongs to.
 
-    With them go the tags of `_WRITTEN` that no release needs. Records are the last: by them, the
-    next run finds what this one did not come to.
+    The result includes tags of `_WRITTEN` that no release needs. Records come last, so that the
+    next run can resume after an interrupt.
     """
     gone = {record.digest: record.tag for record in old}
     subjects = _read_subjects(registry, digests)
@@ -193,11 +193,11 @@ def tags_to_delete(
 def delete_tags(
     registry: RegistryClient, tags: Collection[str], digests: Mapping[str, str]
 ) -> Iterator[str]:
-    """Delete the manifests at these tags, in order; yield each tag when its manifest is gone.
+    """Delete the manifests at these tags, in order; yield each tag after its deletion.
 
-    ``digests`` are those of the tags when they were chosen. A digest stays if it has another tag.
+    ``digests`` has the digests of the tags when they were chosen. A digest with another tag stays.
     """
-    staying = [tag for tag in registry.tags() if tag not in tags]  # also those moved meanwhile
+    staying = [tag for tag in registry.tags() if tag not in tags]  # read again: tags may have moved
     held = {*registry.heads(staying).values()}
     for tag in tags:
         digest = digests.get(tag)
@@ -207,7 +207,7 @@ def delete_tags(
 
 
 def _held_digests(published: PublishedRepository, digests: Mapping[str, str]) -> set[str]:
-    """Return the digests that stay for a tag: a moving one, or one that is not imgbuild's."""
+    """Return the digests that stay because of a moving tag or a tag that imgbuild did not write."""
     ours = {record.tag for record in published.records}
     ours |= {record_tag(tag) for tag in ours}
     held: set[str] = set()
@@ -219,7 +219,7 @@ def _held_digests(published: PublishedRepository, digests: Mapping[str, str]) ->
 
 
 def _read_subjects(registry: RegistryClient, tags: Iterable[str]) -> dict[str, str]:
-    """Return the digest of the image that results of suites are of, by their tag."""
+    """Return the image digests that tags with suite results refer to, by tag."""
     verdicts = [tag for tag in tags if tag.startswith(VERDICTS_PREFIX)]
     manifests = in_parallel(registry.manifest, verdicts, REQUESTS)
     pairs = zip(verdicts, manifests, strict=True)

@@ -1,7 +1,7 @@
-"""Describe how an image was made and published: SLSA's provenance v1, and in-toto's statement.
+"""Create an image's provenance (SLSA v1) and its in-toto statement.
 
-The same image in the same release always has the same provenance. Inputs that are not the content
-of a file have the short digest of the label ``imgbuild.inputs``, which is copied.
+The same image in the same release always has the same provenance. Inputs that are not files have
+the short digest from the label ``imgbuild.inputs``.
 """
 
 import re
@@ -27,17 +27,17 @@ from imgbuild.suites.results import SuiteResult, suite_byproducts
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 BUILD_TYPE = f"urn:{NAMESPACE}:build:1"
-#: The same of an image of `imgbuild extend`.
+#: The build type of an image from `imgbuild extend`.
 EXTENSION_TYPE = f"urn:{NAMESPACE}:extend:1"
-#: The builder of an image that no workflow built.
+#: The builder id of an image that was built outside a workflow.
 LOCAL = f"urn:{NAMESPACE}:local"
 _LAYER = re.compile("sha256:[0-9a-f]{64}")
 
 
 def read_configuration(registry: RegistryClient, manifest: Manifest) -> dict[str, Any]:
-    """Return an image's whole configuration as its registry has it, without the history.
+    """Return an image's configuration from the registry, without the history.
 
-    CheckFailedError: it is not there, is not an image's, or does not fit the manifest's layers.
+    CheckFailedError: it is missing, is not an image configuration, or contradicts the manifest.
     Source: OCI image specification 1.1, "Image Configuration".
     """
     digest = manifest.config_digest
@@ -46,7 +46,7 @@ def read_configuration(registry: RegistryClient, manifest: Manifest) -> dict[str
     rootfs = document.get("rootfs")
     layers = rootfs.get("diff_ids") if isinstance(rootfs, Mapping) else None
     if not isinstance(layers, list) or not isinstance(document.get("config"), Mapping):
-        raise DamagedError(f"{what} is not an image's: it needs config and rootfs.diff_ids.")
+        raise DamagedError(f"{what} has no config or no rootfs.diff_ids.")
     if not all(isinstance(layer, str) and _LAYER.fullmatch(layer) for layer in layers):
         raise DamagedError(f"{what} has a layer that is not named by its sha256.")
     count = len(manifest.sizes()) - 1
@@ -75,11 +75,12 @@ def make_provenance(  # noqa: PLR0913 - the parts of a predicate
     sbom: str,
     wheel: str | None = None,
 ) -> dict[str, Any]:
-    """Return the predicate; the packages of the system are those of ``sbom``.
+    """Return the provenance predicate of an image.
 
-    ``record`` has the release and the tags, ``configuration`` is what `read_configuration` returns.
-    ``wheel`` is the key of Horovod's wheel, which may have been compiled by an earlier build.
-    ``project`` and ``settings`` are what the candidate was approved by: they have its input digest.
+    ``record`` has the release and the tags. ``configuration`` is the result of
+    `read_configuration`. ``sbom`` lists the system packages. ``wheel`` is the key of the Horovod
+    wheel, which an earlier build may have compiled. ``project`` and ``settings`` must be the ones
+    used by `approve`, because they determine the input digest.
     """
     image, labels = candidate.image, candidate.stored.labels
     external = _external_parameters(candidate, record)
@@ -109,9 +110,9 @@ def make_extension_provenance(
     project: Project,
     sbom: str,
 ) -> dict[str, Any]:
-    """Return the predicate of an image of `imgbuild extend`; the rest as `make_provenance`.
+    """Return the provenance predicate of an image from `imgbuild extend`; see `make_provenance`.
 
-    ``suitesNotRun`` are suites of the base.
+    In the predicate, ``suitesNotRun`` are suites of the base.
     """
     labels = candidate.stored.labels
     digest = _digest(labels.get(BASE_DIGEST, ""))
@@ -137,7 +138,7 @@ def make_extension_provenance(
 
 
 def _external_parameters(candidate: Candidate, record: Record) -> dict[str, Any]:
-    """Return which image was asked for, and as what it is published."""
+    """Return the requested image, its release and its tags."""
     return {
         "image": candidate.name,
         "variant": candidate.variant,
@@ -148,7 +149,7 @@ def _external_parameters(candidate: Candidate, record: Record) -> dict[str, Any]
 
 
 def _internal_parameters(candidate: Candidate, configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was built in, and the image's configuration."""
+    """Return the inputs and the configuration of the image."""
     return {
         "inputDigest": candidate.input_digest,
         "substitutes": [*candidate.allowed],
@@ -159,7 +160,7 @@ def _internal_parameters(candidate: Candidate, configuration: Mapping[str, Any])
 def _byproducts(
     report: Mapping[str, SuiteResult], project: Project, sbom: str
 ) -> list[dict[str, Any]]:
-    """Return the SBOM by its digest, and every suite that ran with its code and its result."""
+    """Return the SBOM's digest, and each suite that ran with its code and result."""
     codes = {suite.name: suite.code for suite in read_suites(project.suites)}
     digest = _digest(sha256(sbom.encode()))
     listed = {"name": "sbom", "mediaType": SBOM_MEDIA_TYPE, "digest": digest}
@@ -169,7 +170,7 @@ def _byproducts(
 def _materials(
     candidate: PushCandidate, project: Project, settings: Settings
 ) -> Iterator[dict[str, Any]]:
-    """Yield every input that has a digest of its own: revision, base, files, downloads."""
+    """Yield the inputs that have a digest: revision, base, files and downloads."""
     image, labels = candidate.image, candidate.stored.labels
     revision, dirty, _ = labels.get(f"{OCI}.revision", "").partition("-dirty")
     if revision and not dirty:

@@ -1,26 +1,26 @@
 """``imgbuild push``: publish images whose suites passed.
 
-Every image passes the gate before any is pushed. Then, for each image, in this order, so that
-nothing incomplete is visible:
+All images are checked before the first one is pushed. Each image is then pushed in the following
+steps, so that no incomplete image is visible:
 
-1. its content, by the engine, under a tag of this push alone, which announces the immutable tag;
-   then the immutable tag, if it is free and no other push has announced it;
-2. its SBOM and its provenance, and with a signer the signatures of all three;
-3. its record, under the immutable tag with ``.record``: from now on it counts as published;
-4. its input tag, by which ``imgbuild build --pull`` and CI find it;
-5. its moving tags.
+1. The engine pushes the content under a tag of this push, which announces the immutable tag. Then
+   the immutable tag is set if it is free and no other push has announced it.
+2. The SBOM and the provenance are attached. With a signer, they and the image are signed.
+3. The record is written, under the immutable tag plus ``.record``. The image is now published.
+4. The input tag is set, with which ``imgbuild build --pull`` and CI find the image.
+5. The moving tags are set.
 
-A push leaves existing content as it is, so another push completes one that was cut off. In the end
-it reads all tags again: a tag that another push moved meanwhile is an error.
+A push does not change existing content, so the next push can complete an interrupted one. At the
+end it reads all tags again, and fails if another push has moved one of them.
 
-Only a digest is signed that the engine has just sent. A manifest of the registry may say that it is
-our image and be another; so an image without our signature is pushed again, and its digest
-compared.
+imgbuild only signs a digest that the engine has just sent. A manifest in the registry may claim to
+be our image although it is not. An image without our signature is therefore pushed again, and the
+digests are compared.
 
-An immutable tag never moves. Registries cannot write a tag only if it is free, so a push announces
-it first: of two pushes that announce the same tag, at least one sees the other's announcement and
-gives way before it writes the tag. A record without its tag is a fault, which is put right if the
-recorded image is signed.
+An immutable tag never moves. Registries cannot set a tag on condition that it is free, so a push
+announces the tag first. If two pushes announce the same tag, at least one of them sees the other
+announcement, and stops before it writes the tag. A record without its tag is a fault. The tag is
+restored if the recorded image is signed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +58,7 @@ from imgbuild.publish.upload import note_path, remove_left_tag, upload
 from imgbuild.suites.container import machine_digest, remove_leftovers
 from imgbuild.suites.runner import folder_name
 
-#: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
+#: How long an interrupt waits for pushes without progress messages from the engine, in seconds.
 _END_SECONDS = 5.0
 
 
@@ -66,8 +66,8 @@ _END_SECONDS = 5.0
 class PushOptions:
     """The options of a push; ``allowed`` are options as in `Objection`.
 
-    ``extended`` are images of `imgbuild extend` by their names in the engine, which are pushed in
-    place of ``images``. These then say how this machine builds.
+    ``extended`` are the names of images from `imgbuild extend`. If there are any, they are pushed
+    instead of ``images``, which then only provide the matrix and the settings.
     """
 
     images: tuple[Image, ...]
@@ -83,16 +83,16 @@ class PushOptions:
 
 @dataclass(frozen=True)
 class PushResult:
-    """All images that were pushed, and the errors of the others, in the order of the images."""
+    """The pushed images and the errors of the others, in the order of the images."""
 
     repository: str
     images: tuple[PushedImage, ...]
     errors: Mapping[str, ImgbuildError]
 
     def failure(self) -> ImgbuildError | None:
-        """Return the error of the whole push, if an image has one.
+        """Return the error of the whole push; None if all images were pushed.
 
-        It is a `MachineError` if this machine is the cause of all failures, as of a build.
+        It is a `MachineError` if this machine caused all failures.
         """
         if not self.errors:
             return None
@@ -102,12 +102,12 @@ class PushResult:
 
 
 def push_images(project: Project, options: PushOptions, log: Callable[[str], None]) -> PushResult:
-    """Push images, all of which passed the gate; with ``plan`` only return the remaining steps.
+    """Push images if all of them may be pushed; with ``plan``, only return the remaining steps.
 
-    CheckFailedError: the gate refuses an image: then none is pushed. In a plan also: an
+    CheckFailedError: an image may not be pushed, and then none is pushed. In a plan, also if an
         immutable tag belongs to another image.
-    InputError: an option is wrong, or no repository is named.
-    MachineError: the engine or the registry cannot be reached; another imgbuild works on one
+    InputError: an option is wrong, or there is no repository.
+    MachineError: the engine or the registry cannot be reached, or another imgbuild works on one
         of the images.
     """
     check_allowed(options.allowed)
@@ -159,11 +159,11 @@ def push_all(
     display: BuildDisplay,
     jobs: int,
 ) -> PushResult:
-    """Push the images, ``jobs`` at a time; the failure of one stops no other, an interrupt all."""
+    """Push ``jobs`` images in parallel; a failure does not stop the others, an interrupt does."""
     names = [candidate.name for candidate in candidates]
     with display:
         work = partial(_push_image, push, context, display)
-        stop = push.registry.close  # which also ends every wait for another try
+        stop = push.registry.close  # also ends all waits before a retry
         results = in_parallel(work, candidates, jobs, stop=stop, grace=_END_SECONDS)
     pushed = tuple(result for result in results if isinstance(result, PushedImage))
     pairs = zip(names, results, strict=True)
@@ -174,14 +174,14 @@ def push_all(
 def _push_image(
     push: Push, context: BuildContext, display: BuildDisplay, image: Candidate
 ) -> PushedImage | ImgbuildError:
-    """Push one image with its own connection to the engine, and show how far it is."""
+    """Push one image over its own connection to the engine, and show the progress."""
 
     def show(state: Phase | Outcome, text: str = "") -> None:
         display.show_state(ImageState(image.name, state, text))
 
     def require_running() -> None:
         if push.registry.closed:
-            raise KeyboardInterrupt  # that of the main thread
+            raise KeyboardInterrupt  # the main thread was interrupted
 
     def progress(text: str) -> None:
         require_running()
@@ -189,7 +189,7 @@ def _push_image(
 
     def send(tag: str) -> str:
         require_running()
-        if not isinstance(image, ExtendedCandidate):  # the tags of others say nothing
+        if not isinstance(image, ExtendedCandidate):  # tags of extended images have no parts
             check_contents(image.image, image.stored.id, engine)
         show(Phase.PUSHING, tag)
         return upload(

@@ -1,7 +1,7 @@
-"""Read and write the records of published images, and list a repository: records and tags.
+"""Read and write the records of published images, and list the records and tags of a repository.
 
-A record is an artifact with the image as subject. It also has the image's immutable tag with
-``.record``, because not every registry lists artifacts by subject.
+A record is an artifact with the image as its subject. Its tag is the image's immutable tag plus
+``.record``, because not every registry can list artifacts by subject.
 """
 
 import json
@@ -20,26 +20,28 @@ from imgbuild.net.repository_client import REQUESTS, RegistryClient
 from imgbuild.suites.results import SuiteResult, Word
 
 ARTIFACT_TYPE = "application/vnd.imgbuild.record.v1+json"
-#: The annotation with the day, in the record of a retired image. Source: the lifecycle artifacts of
-#: Azure Container Registry, which other tools read as well.
+#: The annotation for the day of retirement; other tools also read it.
+#: Source: Azure Container Registry, lifecycle artifacts.
 END_OF_LIFE = "vnd.microsoft.artifact.lifecycle.end-of-life.date"
-#: Counted up when records change so that older imgbuilds would misread them.
+#: Increase it when records change in a way that older imgbuild versions would misread.
 SCHEMA = 1
 
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 Tag = Annotated[str, Field(pattern=f"^{TAG.pattern}$")]
 Release = Annotated[str, Field(pattern=r"^[0-9]{8}\.[1-9][0-9]{0,3}$")]
-#: The name of an image and its digest.
+#: The name and digest of an image.
 BaseReference = Annotated[str, Field(max_length=500, pattern=r"^[^\x00-\x20\x7f]*$")]
 
 
 @dataclass(frozen=True)
 class Record:
-    """One published image. ``size`` is that of configuration and layers in the registry, in bytes.
+    """One published image.
 
-    ``tag`` is immutable; ``moving`` are the tags that were moved to the image when it was
-    published. ``report`` are its results by suite, so that who pulls the image need not test it
-    again. ``published`` is in UTC.
+    - ``size``: bytes of configuration and layers in the registry
+    - ``tag``: the immutable tag
+    - ``moving``: the tags that were moved to the image when it was published
+    - ``report``: results by suite, so that the image need not be tested again after a pull
+    - ``published``: the time in UTC
     """
 
     image: Word
@@ -56,37 +58,37 @@ class Record:
     report: Mapping[Word, SuiteResult]
     substitutes: tuple[str, ...]
     published: Timestamp
-    #: The version of every Python package.
+    #: The versions of all Python packages.
     packages: Mapping[Word, Word] = field(default_factory=dict)
-    #: The time as which the archive of a distribution was taken, where the settings name one.
+    #: The snapshot time of each distribution's archive, if the settings set one.
     snapshots: Mapping[Word, Word] = field(default_factory=dict)
-    #: The version of every package of the system, by the SBOM.
+    #: The versions of all system packages, from the SBOM.
     system: Mapping[Word, Word] = field(default_factory=dict)
-    #: The sum of the times of the steps that built it; 0 if unknown.
+    #: The sum of the times of its build steps; 0 if unknown.
     build_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    #: The day since when nobody should use it any more, and why; both empty as long as one may.
+    #: The day of retirement and the reason; both are empty if the image is not retired.
     retired: Annotated[str, Field(pattern=r"^([0-9]{4}-[0-9]{2}-[0-9]{2})?$")] = ""
     retired_reason: Word = ""
-    #: An image of `imgbuild extend` also has its base by digest, the digest of the lock of what it
-    #: adds, and the suites of its base that did not run in it.
+    #: For images from `imgbuild extend`: the base with its digest, the digest of the lock, and the
+    #: base's suites that did not run.
     base: BaseReference = ""
     lock: Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
     not_run: tuple[Word, ...] = ()
 
     @property
     def age(self) -> tuple[str, tuple[int, ...], str]:
-        """The sorting key: the later published record is greater."""
+        """The sorting key by time of publication."""
         return self.published, release_order(self.release), self.tag
 
     @property
     def short_digest(self) -> str:
-        """So many digits of the digest as engines show."""
+        """The first 12 digits of the digest, as engines show it."""
         return self.digest.removeprefix("sha256:")[:12]
 
     def as_json(self) -> dict[str, Any]:
         document = {"schema": SCHEMA, **asdict(self)}
         document["report"] = {suite: result.as_json() for suite, result in self.report.items()}
-        # For people and programs that need less; the reader ignores it.
+        # A summary for people and other programs; imgbuild ignores it.
         document["suites"] = [_short_result(result) for result in self.report.values()]
         return document
 
@@ -95,7 +97,7 @@ _RECORD = TypeAdapter(Record)
 
 
 def release_order(release: str) -> tuple[int, ...]:
-    """Return the sorting key of a release: the tenth of a day comes after the ninth."""
+    """Return the sorting key of a release, so that the tenth of a day comes after the ninth."""
     return tuple(map(int, release.split(".")))
 
 
@@ -110,24 +112,24 @@ def _short_result(result: SuiteResult) -> dict[str, Any]:
 
 
 def parse_record(document: Mapping[str, Any], where: str) -> Record:
-    """Return the record that a document holds; other keys are from a later imgbuild.
+    """Parse a record; ignore unknown keys, which a later imgbuild may have added.
 
-    DamagedError: it is no record, or one that this imgbuild cannot read.
+    DamagedError: the document is not a record, or this imgbuild cannot read it.
     """
     schema = document.get("schema")
     if schema != SCHEMA:
         raise DamagedError(
-            f"{where} is a record of schema {schema!r}; this imgbuild reads {SCHEMA}"
+            f"{where} is a record of schema {schema!r}; this imgbuild version reads {SCHEMA}"
         )
     try:
         return _RECORD.validate_python(document)
     except ValidationError as error:
         key = ".".join(str(part) for part in error.errors()[0]["loc"])
-        raise DamagedError(f"{where} is no record: {key}: {refusal_reason(error)}") from None
+        raise DamagedError(f"{where} is not a record: {key}: {refusal_reason(error)}") from None
 
 
 def put_record(registry: RegistryClient, record: Record, image: Manifest) -> None:
-    """Store the record of an image of the registry; CheckFailedError if it could not be read."""
+    """Store an image's record in the registry; CheckFailedError if it would not be readable."""
     document = record.as_json()
     tag = record_tag(record.tag)
     parse_record(document, tag)
@@ -137,7 +139,7 @@ def put_record(registry: RegistryClient, record: Record, image: Manifest) -> Non
 
 
 def read_record(registry: RegistryClient, tag: str) -> Record | None:
-    """Return an immutable tag's record, or ``None``; DamagedError if it is not of that image."""
+    """Return the record of an immutable tag, or None; DamagedError if it is of another image."""
     artifact = registry.read_artifact(record_tag(tag), ARTIFACT_TYPE)
     if artifact is None:
         return None
@@ -146,8 +148,8 @@ def read_record(registry: RegistryClient, tag: str) -> Record | None:
     record = parse_record(document, where)
     if record.tag != tag or subject != record.digest:
         raise DamagedError(
-            f"{where} is about {record.tag} with {record.digest}, its subject is {subject}: it is "
-            "another image's."
+            f"{where} belongs to another image: it is about {record.tag} with {record.digest}, and "
+            f"its subject is {subject}."
         )
     return record
 
@@ -156,7 +158,7 @@ def read_record(registry: RegistryClient, tag: str) -> Record | None:
 class PublishedRepository:
     """The content of a repository: ``records``, the latest last, and the digests of their tags.
 
-    ``damaged`` are sentences on records that cannot be read.
+    ``damaged`` are sentences about records that cannot be read.
     """
 
     name: str
@@ -167,16 +169,16 @@ class PublishedRepository:
 
     @cached_property
     def whole(self) -> tuple[Record, ...]:
-        """The records whose image has its immutable tag."""
+        """The records whose immutable tag points to the recorded image."""
         records = self.records
         return tuple(record for record in records if self.digests.get(record.tag) == record.digest)
 
     def moving(self, record: Record) -> tuple[str, ...]:
-        """Return the moving tags that point to an image now."""
+        """Return the moving tags that currently point to an image."""
         return tuple(tag for tag in record.moving if self.digests.get(tag) == record.digest)
 
     def faults(self) -> Iterator[str]:
-        """Yield a sentence for each record without its tag, and each tag of an unknown image."""
+        """Yield a sentence for each damaged record, and each tag that contradicts the records."""
         yield from self.damaged
         known = {record.digest for record in self.whole}
         expected = [(record.tag, record) for record in self.records]
@@ -186,39 +188,39 @@ class PublishedRepository:
         for tag, record in expected:
             digest = self.digests.get(tag)
             if digest != record.digest:
-                state = f"is {digest}" if digest else "is not there"
+                state = f"is {digest}" if digest else "is missing"
                 yield (
                     f"{self.name}:{tag} {state}, but the record of {record.tag} says "
                     f"{record.digest}."
                 )
 
     def notes(self) -> Iterator[str]:
-        """Yield a sentence for each tag that is right, but may surprise."""
+        """Yield a sentence for each tag that is valid but may be unexpected."""
         known = {record.digest: record for record in self.whole}
         for tag, record in self._latest.items():
             present = known.get(self.digests.get(tag, ""))
             if present and present.digest != record.digest:
                 yield (
                     f"{self.name}:{tag} is at {present.tag}, not at the later {record.tag}: it was "
-                    f"moved back, or a push was cut off. Pushing {record.image} completes it."
+                    f"moved back, or a push was interrupted. Push {record.image} to complete it."
                 )
         tags = {*self.tags}
         for tag in self.tags:
             release = None if tag.endswith(RECORD_SUFFIX) else RELEASE.search(tag)
             if release and record_tag(tag) not in tags:
                 yield (
-                    f"{self.name}:{tag} has no record: its push was cut off, or is running. "
-                    f"imgbuild push --release {release[0]} of the same image completes it."
+                    f"{self.name}:{tag} has no record: its push was interrupted, or is running. To "
+                    f"complete it, push the same image with --release {release[0]}."
                 )
 
     @property
     def _latest(self) -> Mapping[str, Record]:
-        """The image that was published last with each moving tag."""
+        """The last published image with each moving tag."""
         return {tag: record for record in self.records for tag in record.moving}
 
 
 def read_published(registry: RegistryClient) -> PublishedRepository:
-    """Return what is published; an empty repository is not an error."""
+    """Read the records and tags of a repository; it may be empty."""
     damaged: list[str] = []
 
     def read(tag: str) -> Record | None:
@@ -240,7 +242,7 @@ def read_published(registry: RegistryClient) -> PublishedRepository:
 
 
 def read_build_seconds(registry: RegistryClient) -> dict[str, float]:
-    """Return how much work each image's latest release was, with its suites, where it is known."""
+    """Return the seconds to build and test the latest release of each image, if known."""
     seconds: dict[str, float] = {}
     for record in read_published(registry).records:
         if record.build_seconds:
@@ -250,5 +252,5 @@ def read_build_seconds(registry: RegistryClient) -> dict[str, float]:
 
 
 def read_input_tags(registry: RegistryClient) -> frozenset[str]:
-    """Return the input tags of all that is published."""
+    """Return the input tags of all published images."""
     return frozenset(tag for tag in registry.tags() if tag.startswith(INPUT_PREFIX))

@@ -1,6 +1,7 @@
 """Push an image's content through the engine, under a temporary tag.
 
-Engines push images by their tags. A tag of a killed push is removed by the next push of the image.
+Engines can only push images by tag. If a push is killed, the next push of the image removes its
+tag.
 """
 
 import json
@@ -16,7 +17,7 @@ from imgbuild.net.http import TransientError
 from imgbuild.net.repository_client import RegistryClient
 
 _LOGIN = ("unauthorized", "authentication required", "no basic auth", "denied", "forbidden")
-#: Signs, in the words of engines and registries, that another try would end the same way.
+#: Words in errors of engines and registries that mean that a retry would fail again.
 _FINAL = (
     *_LOGIN,
     "insufficient_scope",
@@ -28,20 +29,20 @@ _FINAL = (
 )
 
 
-#: The last message of a push, of each image store.
+#: The last message of a push, with either image store.
 _PUSHED = re.compile(r"(?:\S+: )?digest: (sha256:[0-9a-f]{64}) size: [0-9]+")
 
 
 def note_path(state: Path, engine: Engine, name: str) -> Path:
-    """Return the file in the state folder that notes an image's temporary tag on an engine."""
+    """Return the file in the state folder that stores an image's temporary tag on an engine."""
     folder = sha256((engine.host or "").encode())[:12]
     return state / "pushed-names" / folder / f"{name}.json"
 
 
 def remove_left_tag(engine: Engine, note: Path) -> None:
-    """Remove the tag that a killed push left on an image; the caller holds the image's lock.
+    """Remove the temporary tag of a killed push; the caller must hold the image's lock.
 
-    A tag that belongs to another image by now stays, as does one that a damaged note names.
+    The tag stays if it now belongs to another image, or if the note is damaged.
     """
     try:
         left = parse_json(note.read_text(encoding="utf-8"))
@@ -63,12 +64,12 @@ def upload(  # noqa: PLR0913 - the image, from where and to where
     note: Path,
     progress: Callable[[str], None],
 ) -> str:
-    """Push an image under a tag; return the digest of what the engine sent.
+    """Push an image under a tag; return the digest that the engine sent.
 
-    It is tried again while that may help. ``note`` is the file in which the temporary tag is noted.
-    ``progress`` gets how far it is, and may raise to end the push.
+    Transient errors are retried. ``note`` is the file for the temporary tag. ``progress`` is called
+    with the progress, and may raise an exception to end the push.
 
-    MachineError: the engine does not say the digest. Other errors are those of `RegistryClient`.
+    MachineError: the engine does not report the digest. Other errors are those of `RegistryClient`.
     """
     reference = f"{registry.name}:{tag}"
     with _temporary_tag(engine, image_id, reference, note):
@@ -77,7 +78,7 @@ def upload(  # noqa: PLR0913 - the image, from where and to where
 
 @contextmanager
 def _temporary_tag(engine: Engine, image_id: str, reference: str, note: Path) -> Iterator[None]:
-    """Tag the image for the block; a tag that it had before stays."""
+    """Tag the image during the block; keep the tag afterwards if the image already had it."""
     tagged = engine.inspect(reference)
     if tagged and tagged.id == image_id:
         yield
@@ -92,11 +93,13 @@ def _temporary_tag(engine: Engine, image_id: str, reference: str, note: Path) ->
 
 
 def _push_once(engine: Engine, reference: str, progress: Callable[[str], None]) -> str:
-    """Push; return the digest of the manifest that the engine made and sent.
+    """Push once; return the digest of the manifest that the engine created and sent.
 
-    It is the engine's own word, not the registry's. An error that may pass is a `TransientError`.
-    Source of the messages: Docker Engine API, ImagePush. The engine reports the size of a layer
-    when it begins with it.
+    The digest is from the engine, not from the registry. The engine reports the size of a layer
+    when it begins to send it.
+
+    TransientError: a retry may succeed.
+    Source of the messages: Docker Engine API, ImagePush.
     """
     sent: dict[str, int] = {}
     done: set[str] = set()
@@ -112,7 +115,7 @@ def _push_once(engine: Engine, reference: str, progress: Callable[[str], None]) 
             sent[layer] = current or sent.get(layer, 0)
             if status.startswith(("Pushed", "Layer already exists", "Mounted")):
                 done.add(layer)
-        megabytes = sum(sent.values()) / 1e6  # before packing
+        megabytes = sum(sent.values()) / 1e6  # uncompressed
         layers = f"{len(done)} of {len(sent)} layers up"
         progress(f"{layers}, {megabytes:.0f} MB sent" if megabytes else layers)
 
@@ -125,13 +128,13 @@ def _push_once(engine: Engine, reference: str, progress: Callable[[str], None]) 
         if any(sign in text.lower() for sign in _LOGIN):
             host = reference.partition("/")[0]
             text += (
-                f" The login for {host} is missing, wrong or expired, or may not push there: "
-                f"docker login {host}."
+                f" The login for {host} is missing, wrong or expired, or does not allow pushes. "
+                f"Run docker login {host}."
             )
         raise CheckFailedError(text) from None
     if not digests:
         raise MachineError(
-            f"The engine pushed {reference} and did not say its digest, so nothing was signed. "
+            f"The engine pushed {reference} but did not report its digest, so nothing was signed. "
             "Use Docker 23 or newer."
         )
     return digests[-1]

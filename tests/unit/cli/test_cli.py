@@ -213,8 +213,8 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("build --tf 2.2 --pull --from x", "--from: 'x' is not HOST[:PORT]/REPOSITORY"),
         ("push --tf 2.2 --to user:secret@registry.test/app", "docker login HOST"),
         ("push --tf 2.2 --to=", "--to: '' is not HOST[:PORT]/REPOSITORY"),
-        ("push --tf 2.2 --release today", "'today' is no release; give YYYYMMDD.N"),
-        ("push --tf 2.2 --allow-skipped horovod", "this suite cannot be left out"),
+        ("push --tf 2.2 --release today", "'today' is not a release. Give YYYYMMDD.N"),
+        ("push --tf 2.2 --allow-skipped horovod", "this suite cannot be skipped"),
         ("nonsense", "nonsense"),
     ],
 )

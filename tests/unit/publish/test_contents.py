@@ -130,14 +130,14 @@ def test_contents_container_is_isolated_and_removed(
     assert engine.running == {}
 
 
-SEVERAL = "python: planned py36, read py37; cuda: planned cuda10.0, read nothing"
+SEVERAL = "python: expected py36, found py37; cuda: expected cuda10.0, found nothing"
 
 
 @pytest.mark.parametrize(
     ("name", "change", "facts"),
     [
         (GPU_2_0, {"python": "3.7.1", "cuda": ()}, SEVERAL),
-        (CPU, {"cuda": ("10.1.243",)}, "cuda: planned nothing, read cuda10.1"),
+        (CPU, {"cuda": ("10.1.243",)}, "cuda: expected nothing, found cuda10.1"),
     ],
 )
 def test_every_difference_in_a_tag_is_told(

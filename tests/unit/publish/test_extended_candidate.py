@@ -131,7 +131,7 @@ def test_every_suite_that_had_to_pass_counts(extending: Extending) -> None:
     extending.tested(PASSED, CONTENTS)
     other = dict.fromkeys(("pins", "contents"), "of an earlier form")
     extending.bench.context.store.save(ID, other, [PASSED])
-    assert "suite pins ran in an earlier form" in extending.refusal()
+    assert "suite pins ran with older code" in extending.refusal()
 
 
 def test_suite_that_ran_later_is_published_or_refused(extending: Extending) -> None:
@@ -228,4 +228,4 @@ def test_base_of_unknown_origin_is_refused(extending: Extending) -> None:
     extending.tested(PASSED)
     store, report = extending.bench.context.store, Report("train", ID, "", (PASSED,))
     store.record_extension(ID, NEW, report, EXPECTED, cached_base=True)
-    assert "nothing says who made its base" in extending.refusal(SUBSTITUTED, NO_GPU)
+    assert "the origin of its base is unknown" in extending.refusal(SUBSTITUTED, NO_GPU)

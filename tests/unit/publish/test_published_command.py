@@ -97,7 +97,7 @@ def test_tags_that_may_surprise_are_notes(server: RegistryServer) -> None:
     assert moved.startswith(f"note: {server.name}:2.2-cpu ")
     assert ("2.2.0-old" in moved, "2.2.0-new" in moved) == (True, True)
     assert unrecorded.startswith(f"note: {server.name}:{orphan} ")
-    assert "--release 20261120.2 " in unrecorded
+    assert "--release 20261120.2." in unrecorded
     assert "--key" in unverified
     assert "4 tags" in summary
     assert run("--from", server.name).stderr == ""

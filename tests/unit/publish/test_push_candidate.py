@@ -104,13 +104,17 @@ BUILD = {"action": Action.BUILD, "image_id": None, "reason": "changed: pin git"}
     [
         (BUILD, {"stored": None, "report": {}}, "(changed: pin git): run `imgbuild build`"),
         (BUILD, {}, "(changed: pin git): run `imgbuild build`"),
-        ({}, {"stored": None}, "was removed meanwhile"),
-        ({}, {"stored": StoredImage("sha256:other")}, "was removed meanwhile"),
+        ({}, {"stored": None}, "was removed from the engine"),
+        ({}, {"stored": StoredImage("sha256:other")}, "was removed from the engine"),
         ({"digest": InputDigest("sha256:b", {})}, {}, "has other inputs than this checkout"),
         ({}, {"stored": StoredImage(ID)}, "has other inputs than this checkout"),
-        ({"action": Action.TAG, "reason": "not tagged yet"}, {}, "as an image over its budget"),
+        (
+            {"action": Action.TAG, "reason": "not tagged yet"},
+            {},
+            "like an image that exceeds its budget",
+        ),
         ({}, {"report": {}}, f"no suite was run on this image ({ID}): run `imgbuild test`"),
-        ({}, {"keys": {**KEYS, "pins": "newer"}}, "suite pins ran in an earlier form"),
+        ({}, {"keys": {**KEYS, "pins": "newer"}}, "suite pins ran with older code"),
     ],
 )
 def test_only_the_tested_image_of_this_checkout_is_published(

@@ -132,7 +132,7 @@ def test_push_puts_a_moved_tag_back(bench: SignedBench) -> None:
     moved = place_image(bench.registry, "rival", FIRST)
     for content in ("rival", "one"):
         place_image(bench.registry, "rival", FIRST)
-        with pytest.raises(CheckFailedError, match="put back") as caught:
+        with pytest.raises(CheckFailedError, match="moved back") as caught:
             bench.push_signed(content, "20261120.1")
         assert moved in str(caught.value)
         assert record.digest in str(caught.value)
