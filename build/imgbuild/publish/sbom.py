@@ -1,8 +1,8 @@
-"""Write a bill of materials of an image in CycloneDX 1.6, the same bytes for the same image.
+"""Write the SBOM of an image in CycloneDX 1.6; the same image always has the same bytes.
 
-The running image says what is installed. Sources and hashes come from the checkout, but only for
-inputs whose digest matches the image's labels. The document is built from plain dictionaries: a
-library would bring four more packages for a few of them.
+The running image lists its packages. Sources and hashes come from the checkout, but only for inputs
+whose digest matches the image's labels. The document consists of plain dictionaries, because a
+library would add four packages for little benefit.
 """
 
 import json
@@ -47,7 +47,7 @@ from imgbuild.suites.runner import folder_name
 SBOM_MEDIA_TYPE = "application/vnd.cyclonedx+json"
 PROGRAM = Path(__file__).with_name("sbom_program.py")
 _COMPILED = "compiled from its source"
-#: How the packages of NVIDIA's libraries begin, in its own archive and in the Python package index.
+#: Name prefixes of NVIDIA's libraries, in NVIDIA's archive and in the Python package index.
 _NVIDIA = re.compile("(?:lib|nvidia-)(cudnn|nccl)|(?:nvidia-)?(cuda)-(?:cudart|runtime)-")
 
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}$")]
@@ -60,33 +60,34 @@ _Component = dict[str, Any]
 
 @dataclass(frozen=True)
 class Installed:
-    """The output of :mod:`imgbuild.publish.sbom_program`, in its order; an image may make it up."""
+    """The output of :mod:`imgbuild.publish.sbom_program`; an image can forge it."""
 
     system: Annotated[tuple[_System, ...], Field(max_length=20_000)] | None
     python: _Packages
     conda: _Packages
 
 
-#: Where something came from: in words, and the external reference of what it was made of, if known.
+#: The origin of a component: a text, and the external reference of its source, if known.
 Origin = tuple[str, tuple[Mapping[str, Any], ...]]
-#: By name and version; of a download by its file's name.
+#: Origins by name and version, or by the file name of a download.
 Origins = Mapping[str, Origin]
 
 
 def make_sbom(
     name: str, stored: StoredImage, engine: Engine, project: Project, matrix: Matrix
 ) -> str:
-    """Return the SBOM of an image of the engine, as JSON; the lock of ``name`` must be held.
+    """Return the SBOM of an image in the engine, as JSON; the lock of ``name`` must be held.
 
-    CheckFailedError: the image cannot say what is in it. InputError: the checkout is damaged.
-    MachineError: the engine cannot start its container; there is no docker client.
+    CheckFailedError: the contents of the image cannot be read.
+    InputError: the checkout is damaged.
+    MachineError: the engine cannot start the container, or there is no docker client.
     """
     contents = read_contents(name, stored.id, engine)
     installed = ask_image(PROGRAM, Installed, name, stored.id, engine)
     if installed.system is None:
         raise CheckFailedError(
-            f"{name} ({stored.id}) has no dpkg-query, which says what its system is made of. An "
-            "SBOM is made of images of Debian and Ubuntu; take a tool such as syft for others."
+            f"{name} ({stored.id}) has no dpkg-query to list its system packages. imgbuild creates "
+            "SBOMs only for images of Debian and Ubuntu; use another tool, for example syft."
         )
     family_name = stored.labels.get(NAME)
     image = next((image for image in all_images(matrix) if image.name == family_name), None)
@@ -100,7 +101,7 @@ def make_sbom(
 
 
 def _add_bounds(components: Iterable[_Component], bounds: Mapping[str, str]) -> None:
-    """Say in the Python packages which versions they may have in the image."""
+    """Add the versions that Python packages may have in the image to their components."""
     for component in components:
         if not component["purl"].startswith("pkg:pypi/"):
             continue
@@ -111,7 +112,7 @@ def _add_bounds(components: Iterable[_Component], bounds: Mapping[str, str]) -> 
 
 
 def _confirmed_bounds(labels: Mapping[str, str], image: Image, project: Project) -> dict[str, str]:
-    """Return the versions that packages may have in the image, if its labels confirm them."""
+    """Return the versions that packages may have, if the image's labels match the checkout."""
     path = f"dockerfiles/{image.name}/constraints.txt"
     said = (read_parts(labels) or {}).get(path)
     if said is None or said != InputReader(project).digest(path)[:SHORT]:
@@ -122,9 +123,9 @@ def _confirmed_bounds(labels: Mapping[str, str], image: Image, project: Project)
 def make_locked_sbom(
     name: str, stored: StoredImage, engine: Engine, project: Project, matrix: Matrix
 ) -> str:
-    """Return `make_sbom` of an image that no other imgbuild of this user works on meanwhile.
+    """Lock the image and return `make_sbom`.
 
-    MachineError: one does.
+    MachineError: another imgbuild works on the image.
     """
     with image_locks([folder_name(name)], engine.host, state_dir() / "locks"):
         remove_leftovers([name], engine)
@@ -132,12 +133,12 @@ def make_locked_sbom(
 
 
 def format_sbom(document: Mapping[str, Any]) -> str:
-    """Return the one text of an SBOM, whatever order its keys have in cosign's attestation."""
+    """Return the text of an SBOM; it does not depend on the order of keys in the document."""
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
 def system_packages(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions of the distribution's own packages that an SBOM of ours lists."""
+    """Return the versions of the distribution's packages in an SBOM that imgbuild wrote."""
     versions = {}
     for component in document.get("components", ()):
         purl = component.get("purl", "")
@@ -147,7 +148,7 @@ def system_packages(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_system(document: Mapping[str, Any]) -> str:
-    """Return the system of an SBOM of ours, such as ``debian-12``; empty if it has no packages."""
+    """Return the system in an SBOM, for example ``debian-12``; empty without system packages."""
     for component in document.get("components", ()):
         match = re.match(r"pkg:deb/.*[?&]distro=([^&]+)", str(component.get("purl")))
         if match:
@@ -156,7 +157,7 @@ def read_system(document: Mapping[str, Any]) -> str:
 
 
 def find_origins(labels: Mapping[str, str], image: Image, project: Project) -> Origins:
-    """Return where things came from, by those inputs of the checkout that the labels confirm."""
+    """Return the origins of components, from inputs of the checkout that match the labels."""
     said = read_parts(labels) or {}
     reader = InputReader(project)
     origins: dict[str, Origin] = {}
@@ -187,18 +188,18 @@ def find_origins(labels: Mapping[str, str], image: Image, project: Project) -> O
 
 
 def _locked_origins(name: str, project: Project) -> dict[str, Origin]:
-    """Return where the packages of a lock came from."""
+    """Return the origins of the packages in a lock."""
     lock = read_lock(project.locks / name)
     origins: dict[str, Origin] = {}
     for package, version in lock.versions.items():
-        purl = package_url(("pypi", package), version)  # of whichever index or mirror
+        purl = package_url(("pypi", package), version)  # the same for every index and mirror
         hashes = lock.hashes[package]
         origins[f"{package}-{version}"] = _origin(f"images/locks/{name}", purl, *hashes)
     return origins
 
 
 def _origin(how: str, url: str, *sha256: str) -> Origin:
-    """Return an origin; a package was made of one of the files that a lock allows."""
+    """Return an origin; with several hashes, the package is one of these files."""
     kind = "source-distribution" if how == _COMPILED else "distribution"
     hashes = [{"alg": "SHA-256", "content": digest} for digest in sorted(sha256)]
     return how, ({"type": kind, "url": url, "hashes": hashes},)
@@ -207,9 +208,9 @@ def _origin(how: str, url: str, *sha256: str) -> Origin:
 def _sbom_document(
     stored: StoredImage, contents: ImageContents, installed: Installed, origins: Origins
 ) -> dict[str, Any]:
-    """Return the document: no time but the image's own, and everything in one order.
+    """Return the document, with the image's own time and sorted components.
 
-    Its number is that of layers and labels, which are the same on every engine.
+    Its serial number is derived from layers and labels, which are the same in every engine.
     """
     labels = dict(sorted(stored.labels.items()))
     labels.pop(INPUT_PARTS, None)
@@ -242,7 +243,7 @@ def _sbom_document(
 
 
 def _base(labels: Mapping[str, str]) -> Iterator[_Component]:
-    """Yield the image that the labels name, by its digest, or its id where no registry has it."""
+    """Yield the base image that the labels name, with its digest or id."""
     name, digest = labels.get(f"{OCI}.base.name"), labels.get(BASE_DIGEST)
     if name and digest:
         how = labels.get(EXTENDS) or labels.get(BASE, "registry")
@@ -254,12 +255,12 @@ def _base(labels: Mapping[str, str]) -> Iterator[_Component]:
 
 
 def _last_part(name: str) -> str:
-    """Return the name of an image without its registry and folder, tag and digest."""
+    """Return an image's name without registry, path, tag and digest."""
     return re.split("[:@]", name.rpartition("/")[2], maxsplit=1)[0]
 
 
 def _programs(contents: ImageContents, origins: Origins) -> Iterator[_Component]:
-    """Yield the interpreter and the MPI as they call themselves: they may be no packages."""
+    """Yield Python and the MPI with their own versions, because they may not be packages."""
     flavour, version = contents.mpi
     programs = [("python", "Python", contents.python)]
     if flavour != NOTHING:
@@ -272,7 +273,7 @@ def _programs(contents: ImageContents, origins: Origins) -> Iterator[_Component]
 
 
 def _system_package(line: _System, system: tuple[str, str]) -> Iterator[_Component]:
-    """Yield a package of the distribution and its source; what stands in for one has none."""
+    """Yield a system package and its source package; stand-ins have no source package."""
     name, version, architecture, source, source_version, maintainer = line
     vendor = system[0]
     distro = "-".join(system)
@@ -299,7 +300,7 @@ def _python(
         package = str(canonicalize_name(name))
         path = ("pypi", package)
         origin = origins.get(f"{package}-{version}", (folder, ()))
-        if version.endswith(f"+{NAMESPACE}"):  # `Image.provided`, of which no index knows
+        if version.endswith(f"+{NAMESPACE}"):  # a package of `Image.provided`, not from an index
             path = ("generic", name)
             origin = ("stand-in: another package provides it", ())
         component = _component(path, version, origin, licence=licence)
@@ -308,7 +309,7 @@ def _python(
 
 
 def package_url(path: tuple[str, ...], version: str, **qualifiers: str) -> str:
-    """Return a purl in its canonical form; ``path`` is type, namespace, if any, and name."""
+    """Return a canonical purl; ``path`` is the type, an optional namespace, and the name."""
     place = "/".join(quote(name, safe="") for name in path)
     url = f"pkg:{place}@{quote(version, safe=':')}"
     if not qualifiers:

@@ -1,7 +1,7 @@
-"""Read what somebody trusted has signed about a published image: its provenance, its retirement.
+"""Read the signed documents of a published image: its provenance and its retirement.
 
-A record is not signed, so whoever may write to a repository can change it. An image's name, tags
-and inputs therefore follow from its provenance, and the record is compared with that.
+Records are not signed, so anyone with write access to the repository can change them. The name,
+tags and inputs of an image therefore come from its provenance, and the record is compared with it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,11 +33,11 @@ Reason = Annotated[str, Field(min_length=1, max_length=200)]
 
 @dataclass(frozen=True)
 class SignedImage:
-    """One publication of an image, as its provenance says.
+    """One publication of an image, from its provenance.
 
-    ``release``, ``tag``, ``moving`` and ``configuration`` are None in a provenance from before
-    imgbuild signed them. ``base``, ``lock`` and ``not_run`` are those of an image of `imgbuild
-    extend`, as in `Record`.
+    ``release``, ``tag``, ``moving`` and ``configuration`` are None if an early imgbuild, which did
+    not sign them, wrote the provenance. As in `Record`, only images from `imgbuild extend` have
+    ``base``, ``lock`` and ``not_run``.
     """
 
     image: Word
@@ -55,31 +55,31 @@ class SignedImage:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The sorting key: a later release is greater, and a publication without one is least."""
+        """The sorting key by release; publications without a release come first."""
         return release_order(self.release) if self.release else ()
 
     def tags(self, matrix: Matrix) -> PlannedTags:
-        """Return the tags that it may have; `PLACEHOLDER` is in place of a release not signed.
+        """Return the tags that the image may have; `PLACEHOLDER` replaces an unsigned release.
 
-        CheckFailedError: they are not signed, and the matrix has no image of this name.
+        CheckFailedError: the tags are not signed, and the matrix has no image with this name.
         """
         if self.tag is not None and self.moving is not None:
             return PlannedTags(self.tag, self.moving)
         image = next((image for image in all_images(matrix) if image.name == self.image), None)
         if image is None:
             raise CheckFailedError(
-                f"its provenance is from before imgbuild signed tags, and the matrix of this "
-                f"checkout has no image {self.image} to derive them from; use a checkout that has"
+                f"an early imgbuild wrote its provenance without tags, and matrix.yaml in this "
+                f"checkout has no image {self.image} to derive them from; use a checkout with it"
             )
         return tags_with_pins(image, self.pins)
 
     def is_immutable(self, tag: str, matrix: Matrix) -> bool:
-        """Return whether a tag is its immutable one; CheckFailedError as `tags`."""
+        """Return whether a tag is the image's immutable tag; errors as in `tags`."""
         compared = tag if self.tag else RELEASE.sub(PLACEHOLDER, tag)
         return compared == self.tags(matrix).immutable
 
     def may_have(self, tag: str, matrix: Matrix) -> bool:
-        """Return whether a tag may be at this image; CheckFailedError as `tags`."""
+        """Return whether a tag may point to this image; errors as in `tags`."""
         if tag == input_tag(self.input_digest):
             return True
         return tag in self.tags(matrix).moving or self.is_immutable(tag, matrix)
@@ -87,7 +87,7 @@ class SignedImage:
 
 @dataclass(frozen=True)
 class Retirement:
-    """Since when an image should not be used any more, and why."""
+    """The day of an image's retirement, and the reason."""
 
     retired: Day
     reason: Reason
@@ -102,13 +102,13 @@ _RETIREMENT = TypeAdapter(Retirement)
 
 
 def read_provenances(predicates: Iterable[Mapping[str, Any]]) -> tuple[SignedImage, ...]:
-    """Return the publications of an image, by the predicates that are attested of it.
+    """Return the publications of an image from its attested predicates, in order of releases.
 
-    CheckFailedError: there is none of imgbuild's own, or it cannot be read.
+    CheckFailedError: imgbuild wrote none of them, or one cannot be read.
     """
     images = [_signed_image(predicate) for predicate in predicates if _is_own(predicate)]
     if not images:
-        raise CheckFailedError("its provenance is not of imgbuild's type: another program built it")
+        raise CheckFailedError("its provenance is not from imgbuild: another program built it")
     return tuple(sorted(images, key=lambda image: image.order))
 
 
@@ -151,7 +151,7 @@ def _signed_image(predicate: Mapping[str, Any]) -> SignedImage:
 
 
 def read_retirement(predicate: Mapping[str, Any]) -> Retirement:
-    """Return a retirement; DamagedError if the predicate is none."""
+    """Parse a retirement; DamagedError if the predicate is invalid."""
     try:
         return _RETIREMENT.validate_python(predicate)
     except ValidationError as error:
@@ -163,7 +163,7 @@ def read_retirement(predicate: Mapping[str, Any]) -> Retirement:
 def record_differences(record: Record, signed: SignedImage, matrix: Matrix) -> Iterator[str]:
     """Yield the name of each field of a record that differs from the signed provenance.
 
-    A record may have fewer moving tags. CheckFailedError as `SignedImage.tags`.
+    A record may have fewer moving tags. Errors are those of `SignedImage.tags`.
     """
     planned = signed.tags(matrix)
     release = signed.release or _release_in(record.tag)

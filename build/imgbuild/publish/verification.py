@@ -1,6 +1,6 @@
 """Verify a published image: signature, attestations, tag, record, configuration and contents.
 
-Everything that an image is compared with is signed; see :mod:`imgbuild.publish.signed_image`.
+The image is only compared with signed documents; see :mod:`imgbuild.publish.signed_image`.
 """
 
 import json
@@ -35,7 +35,7 @@ from imgbuild.publish.signed_image import (
     record_differences,
 )
 
-#: The keys of the manifest of an image that an engine pushes.
+#: The keys in a manifest that an engine pushes.
 IMAGE_KEYS = {"schemaVersion", "mediaType", "config", "layers"}
 T = TypeVar("T")
 Predicates = tuple[Mapping[str, Any], ...]
@@ -43,9 +43,9 @@ Predicates = tuple[Mapping[str, Any], ...]
 
 @dataclass(frozen=True)
 class VerifiedFact:
-    """One thing that was verified; ``problem`` is empty where it holds.
+    """One verified fact; ``problem`` is empty if it is true.
 
-    ``text`` is what the signed provenance says, if the fact is just that.
+    ``text`` quotes the signed provenance if there is nothing to compare it with.
     """
 
     name: str
@@ -56,11 +56,11 @@ class VerifiedFact:
 def verify_image(
     reference: str, trust: Trust, project: Project, log: Log
 ) -> tuple[str, list[VerifiedFact]]:
-    """Return a published image by its digest, and what was verified of it, in this order.
+    """Verify a published image; return its reference by digest, and the facts in order.
 
-    The digest is looked up once for all checks.
+    The digest is looked up only once for all checks.
 
-    InputError: the reference is none, or the registry has nothing there.
+    InputError: the reference is invalid, or the registry does not have the image.
     """
     matrix = load_matrix(project.matrix)
     repository, tag, digest = split_reference(reference)
@@ -105,7 +105,10 @@ def _verify_facts(image: "PublishedImage", project: Project) -> list[VerifiedFac
 def _require_contents(
     image: "PublishedImage", configuration: Mapping[str, Any], sboms: Predicates, project: Project
 ) -> None:
-    """Compare the running image with what is signed; an image pulled for it is removed."""
+    """Compare the running image with its signed SBOM and configuration.
+
+    If the image is pulled for this, it is removed afterwards.
+    """
     reference = image.reference
     with open_engine(project.settings.engine) as engine:
         present = engine.inspect(reference)
@@ -124,7 +127,7 @@ def _require_contents(
 
 @dataclass(frozen=True)
 class PublishedImage:
-    """An image of a registry by its digest; ``tag`` is the one that was asked for, if any."""
+    """An image in a registry by its digest; ``tag`` is the tag in the user's reference, if any."""
 
     registry: RegistryClient
     manifest: Manifest
@@ -139,7 +142,7 @@ class PublishedImage:
 
     @cached_property
     def tags(self) -> tuple[str, ...]:
-        """All tags of the repository."""
+        """All tags in the repository."""
         return self.registry.tags()
 
     def read_provenances(self) -> tuple[SignedImage, ...]:
@@ -147,34 +150,34 @@ class PublishedImage:
         return read_provenances(predicates)
 
     def require_tag(self, provenances: Sequence[SignedImage | None], tag: str) -> SignedImage:
-        """Return the latest publication that may have a tag, or the latest for no tag.
+        """Return the latest publication that may have the tag; without a tag, the latest one.
 
-        CheckFailedError: none may, or there is none.
+        CheckFailedError: no publication may have the tag, or there is none.
         """
         for signed in reversed(provenances):
             if signed and (not tag or signed.may_have(tag, self.matrix)):
                 return signed
         signed = provenances[-1]
         if signed is None:
-            raise CheckFailedError("there is no trusted provenance that says which tags it has")
+            raise CheckFailedError("there is no trusted provenance that lists its tags")
         planned = signed.tags(self.matrix)
         known = (planned.immutable, *planned.moving)
         raise CheckFailedError(
-            f"the tag {tag} is not a signed tag of this image; somebody moved it here. The signed "
-            f"tags of {signed.image}: {', '.join(known)}"
+            f"the tag {tag} is not a signed tag of this image; somebody moved it. Signed tags of "
+            f"{signed.image}: {', '.join(known)}"
         )
 
     def require_record(self, signed: SignedImage | None) -> Record:
-        """Return the record of a publication, which must say the same.
+        """Return the record of a publication.
 
-        CheckFailedError: there is none, or it differs.
+        CheckFailedError: there is no record, or it differs from the publication.
         """
         if signed is None:
             raise CheckFailedError("there is no trusted provenance to compare a record with")
         record = self._find_record(signed)
         if record is None:
             raise CheckFailedError(
-                "this image has no record: it was deleted, or its push was cut off"
+                "this image has no record: it was deleted, or the push was interrupted"
             )
         if record.digest != self.manifest.digest:
             raise CheckFailedError(f"the record of {record.tag} is about {record.digest}")
@@ -190,20 +193,20 @@ class PublishedImage:
             )
         if signed.release is None:
             self.log(
-                f"note: its release {record.release} is not signed: it was published before "
-                "imgbuild signed releases, tags and configurations."
+                f"note: its release {record.release} is not signed, because the imgbuild that "
+                "published it did not sign releases, tags and configurations yet."
             )
         for suite, result in record.report.items():
             verdict = signed.verdicts.get(suite)
             if result.verdict != verdict:
                 self.log(
-                    f"note: its record says that the suite {suite} {result.verdict}, its "
-                    f"signed provenance that it {verdict or 'was not run'}."
+                    f"note: its record says that the suite {suite} {result.verdict}, but its "
+                    f"signed provenance says that it {verdict or 'was not run'}."
                 )
         return record
 
     def _find_record(self, signed: SignedImage) -> Record | None:
-        """Return the record under the signed tag, else the latest one about this digest."""
+        """Return the record of the signed tag; without one, the latest record of this digest."""
         if signed.tag:
             return read_record(self.registry, signed.tag)
         tags = [
@@ -218,14 +221,14 @@ class PublishedImage:
         return max(own, key=lambda record: record.age, default=None)
 
     def require_configuration(self, signed: SignedImage | None) -> Mapping[str, Any]:
-        """Return the image's configuration, which must be the signed one.
+        """Return the image's configuration.
 
-        CheckFailedError: it differs, or cannot be read.
+        CheckFailedError: it differs from the signed configuration, or cannot be read.
         """
         configuration = read_configuration(self.registry, self.manifest)
         if foreign := sorted(self.manifest.document().keys() - IMAGE_KEYS):
             raise CheckFailedError(
-                f"its manifest has {', '.join(foreign)}, which no image of imgbuild has"
+                f"its manifest has {', '.join(foreign)}, which images of imgbuild do not have"
             )
         if signed is None:
             raise CheckFailedError("there is no trusted provenance to compare it with")
@@ -238,8 +241,8 @@ class PublishedImage:
                     f"its provenance has other values for the labels {', '.join(wrong)}"
                 )
             self.log(
-                "note: its provenance has no configuration: labels and layers are compared with "
-                "its SBOM; Env, Entrypoint, Cmd, User and the rest are not signed apart."
+                "note: its provenance has no configuration. Labels and layers are compared with "
+                "the SBOM. Env, Entrypoint, Cmd, User and other settings are not signed."
             )
             return configuration
         different = _differing_keys(configuration, signed.configuration)
@@ -250,18 +253,15 @@ class PublishedImage:
         return configuration
 
     def require_in_use(self, record: Record | None) -> None:
-        """Return if nothing says that the image is retired.
-
-        CheckFailedError: it is retired, or the registry could not be asked.
-        """
+        """Raise CheckFailedError if the image is retired, or the registry cannot be reached."""
         retirement = self.require_same_retirement(record)
         if retirement:
             raise CheckFailedError(str(retirement))
 
     def require_same_retirement(self, record: Record | None) -> Retirement | None:
-        """Return the signed retirement of the image, if any; its record must say the same.
+        """Return the signed retirement of the image, if any.
 
-        CheckFailedError: it differs, or the registry could not be asked.
+        CheckFailedError: the record differs from it, or the registry cannot be reached.
         """
         signed = read_retirements(self.registry, self.trust, self.manifest.digest)
         recorded = None
@@ -270,38 +270,38 @@ class PublishedImage:
         if recorded in signed:
             return recorded
         if signed and record:
-            said = f"says: {recorded}" if recorded else "does not say so"
+            said = f"says: {recorded}" if recorded else "does not say that it is retired"
             raise CheckFailedError(f"{signed[-1]}; its record {said}")
         if recorded:
             raise CheckFailedError(
-                f"{recorded}; only its record says so, no trusted signature does. If that is "
+                f"{recorded}, but only according to its record, which is not signed. If this is "
                 "right, sign it: imgbuild retire --sign-key KEY"
             )
         return signed[-1] if signed else None
 
     def note_newer_release(self, signed: SignedImage, record: Record) -> None:
-        """Say that a moving tag is not at the newest release of its image, if so.
+        """Log a note if the moving tag does not point to the newest release of its image.
 
-        Releases are compared by the day and the number in their immutable tags. A later release
-        counts if its signed provenance says that it is of the same image.
+        Releases are compared by the day and number in their immutable tags. A later release counts
+        only if its signed provenance names the same image.
         """
         if self.tag not in signed.tags(self.matrix).moving:
             return
         if self.registry.head(self.tag) != self.manifest.digest:
-            return  # the digest was named beside the tag
+            return  # the user's reference has a tag and another digest
         for tag in self._later_tags(record):
             digest = self.registry.head(tag)
             if digest == self.manifest.digest:
                 return  # the same image was published again
             if digest and self._is_release_of(tag, digest, signed.image):
                 self.log(
-                    f"note: {self.tag} is at release {record.release}, and {tag} is newer: the tag "
-                    "was moved back, or the newer push was cut off."
+                    f"note: {self.tag} is at release {record.release}, but {tag} is newer: the tag "
+                    "was moved back, or the newer push was interrupted."
                 )
                 return
 
     def _later_tags(self, record: Record) -> list[str]:
-        """Return the immutable tags of later releases that may be of this image, newest first."""
+        """Return the immutable tags of possible later releases of this image, newest first."""
         stem = RELEASE.sub("", record.tag)
         later: dict[str, tuple[int, ...]] = {}
         for tag in self.tags:
@@ -324,14 +324,14 @@ class PublishedImage:
         return sorted(tags, key=later.__getitem__, reverse=True)
 
     def _is_release_of(self, tag: str, digest: str, image: str) -> bool:
-        """Return whether a trusted provenance of a digest says that the tag is this image's."""
+        """Return whether a trusted provenance of the digest names this image and the tag."""
         try:
             predicates = self.trust.read_attestations(
                 f"{self.registry.name}@{digest}", "slsaprovenance1"
             )
             provenances = read_provenances(predicates)
         except CheckFailedError:
-            return False  # whoever may write can put an unsigned image there
+            return False  # anyone with write access can push an unsigned image
         for other in provenances:
             if other.image == image and other.is_immutable(tag, self.matrix):
                 return True
@@ -339,7 +339,7 @@ class PublishedImage:
 
 
 def extension_facts(signed: SignedImage) -> list[VerifiedFact]:
-    """Return what the provenance of an image of `imgbuild extend` says of how it was made."""
+    """Return the base, lock and suites from the provenance of an image from `imgbuild extend`."""
     passed = [suite for suite, verdict in signed.verdicts.items() if verdict == Outcome.PASSED]
     suites: list[str] = []
     if passed:
@@ -348,7 +348,7 @@ def extension_facts(signed: SignedImage) -> list[VerifiedFact]:
     if signed.not_run:
         suites.append(f"not run: {', '.join(signed.not_run)}")
     lock = signed.lock or "no package was added"
-    text = "; ".join(suites) or "none ran: the base is not an image of a family"
+    text = "; ".join(suites) or "no suites ran, because the base is not an image from matrix.yaml"
     return [
         VerifiedFact("base", text=signed.base),
         VerifiedFact("lock", text=lock),
@@ -357,23 +357,24 @@ def extension_facts(signed: SignedImage) -> list[VerifiedFact]:
 
 
 def read_retirements(registry: RegistryClient, trust: Trust, digest: str) -> list[Retirement]:
-    """Return the retirements of an image that somebody trusted has signed, in order of their days.
+    """Return the retirements of an image with a trusted signature, in order of their days.
 
-    CheckFailedError: the registry could not be asked, or has a retirement that is not trusted.
+    CheckFailedError: the registry cannot be reached, or has a retirement that is not trusted.
     """
     predicates = trust.read_attestations_if_any(f"{registry.name}@{digest}", RETIREMENT)
     if not predicates and _lists_retirement(registry, digest):
         raise CheckFailedError(
-            "a retirement is attached to it that cosign does not verify: somebody else signed it, "
-            "or the registry did not return it"
+            "cosign cannot verify a retirement that is attached to it: somebody else signed it, or "
+            "the registry did not return it"
         )
     return sorted(map(read_retirement, predicates), key=lambda retirement: retirement.retired)
 
 
 def _lists_retirement(registry: RegistryClient, digest: str) -> bool:
-    """Return whether a retirement is among an image's attestations, whoever put it there.
+    """Return whether an image's attestations list a retirement from any signer.
 
-    If cosign reads one attestation, it ignores those that the registry does not give.
+    This check is needed because cosign ignores attestations that the registry does not return, as
+    long as it can read one.
     """
     manifest = registry.manifest(f"{digest.replace(':', '-')}.att")
     layers = manifest.document().get("layers", ()) if manifest else ()
@@ -385,7 +386,7 @@ def _lists_retirement(registry: RegistryClient, digest: str) -> bool:
 
 
 def _differing_keys(present: Mapping[str, Any], signed: Mapping[str, Any]) -> list[str]:
-    """Return the keys with other values, those below ``config`` by themselves."""
+    """Return the keys with different values; keys below ``config`` are listed separately."""
     names = sorted({*present, *signed} - {"config"})
     keys = [name for name in names if present.get(name) != signed.get(name)]
     own, other = present.get("config"), signed.get("config")
@@ -399,25 +400,25 @@ def _differing_keys(present: Mapping[str, Any], signed: Mapping[str, Any]) -> li
 def _compare_configuration(
     stored: StoredImage, engine: Engine, configuration: Mapping[str, Any]
 ) -> None:
-    """Return if the engine reads the layers and the configuration as they are in the registry."""
+    """Raise CheckFailedError if the engine's layers or configuration differ from the registry's."""
     if [*stored.layers] != configuration["rootfs"]["diff_ids"]:
-        raise CheckFailedError("the engine has other layers than the registry under this digest")
+        raise CheckFailedError("the layers in the engine differ from the layers in the registry")
     own, expected = engine.configuration(stored.id), configuration["config"]
     different: set[str] = set()
     for name in {*own, *expected}:
-        # Engines leave out empty values, or write them in another way.
+        # Engines omit empty values, or write them differently.
         value, expected_value = own.get(name) or None, expected.get(name) or None
         if value != expected_value:
             different.add(name)
     if different:
         raise CheckFailedError(
-            f"the engine has another {', '.join(sorted(different))} than the registry under this "
-            "digest"
+            f"{', '.join(sorted(different))} in the engine differs from the registry's "
+            "configuration"
         )
 
 
 def _compare_sbom(now: Mapping[str, Any], attested: Predicates) -> None:
-    """Return if an attested SBOM has the layers, labels and packages that the image has."""
+    """Raise CheckFailedError unless an attested SBOM matches the image's contents."""
     if not attested:
         raise CheckFailedError("there is no SBOM to compare it with")
     own, others = _sbom_facts(now), [_sbom_facts(document) for document in attested]
@@ -429,7 +430,7 @@ def _compare_sbom(now: Mapping[str, Any], attested: Predicates) -> None:
 
 
 def _sbom_facts(document: Mapping[str, Any]) -> set[str]:
-    """Return what must be the same on every machine: where hashes are known from may differ."""
+    """Return the facts of an SBOM that are the same on every machine, without origins."""
     try:
         properties = document["metadata"]["component"]["properties"]
         facts = {f"{fact['name']}={fact['value']}" for fact in properties}
