@@ -1,4 +1,4 @@
-"""Judge an image: updates it lacks, known vulnerabilities, and parts that get no fixes any more."""
+"""Evaluate an image: missing updates, known vulnerabilities and unsupported parts."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,17 +16,19 @@ from imgbuild.matrix.model import Accepted
 from imgbuild.scan.osv import Known
 from imgbuild.scan.updates import Update
 
-#: Before the identifier of an advisory in the names that OSV has for those of distributions.
+#: Prefixes that OSV adds to the identifiers of a distribution's advisories.
 _PREFIXES = ("DEBIAN-", "UBUNTU-")
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 @dataclass(frozen=True)
 class SecurityFinding:
-    """Something to do about one package; ``id`` is an advisory's, or the package's own name.
+    """A vulnerability or a missing security update of one package.
 
-    ``fix`` is the version that mends it; empty where none is known. ``status`` says whether it was
-    accepted, until when and why; it ``counts`` if it was not, or only until an earlier day.
+    - ``id``: the identifier of the advisory, or the name of the package
+    - ``fix``: the version that fixes it; empty if unknown
+    - ``status``: "open", or until when it is accepted, and the reason
+    - ``counts``: whether it is open, or its acceptance has expired
     """
 
     id: str
@@ -39,10 +41,11 @@ class SecurityFinding:
 
 @dataclass(frozen=True)
 class Scan:
-    """The findings of one image, the day, and the sources that were asked.
+    """The findings of one image, with the day and the queried sources.
 
-    ``vulnerabilities`` says who was asked for known vulnerabilities, or that nobody was: then their
-    absence means nothing. ``other_updates`` are newer packages without a security fix.
+    ``vulnerabilities`` is the queried source of known vulnerabilities. If there was none, it says
+    so, and the list of findings is incomplete. ``other_updates`` are newer packages without a
+    security fix.
     """
 
     image: str
@@ -63,12 +66,12 @@ def _scan_file(state: Path, image_id: str) -> Path:
 
 
 def save_scan(scan: Scan, state: Path) -> None:
-    """Keep the latest scan of an image in the state folder, for the catalogue."""
+    """Store the latest scan of an image in the state folder, for the catalog."""
     write_text(_scan_file(state, scan.image_id), json.dumps(asdict(scan)) + "\n")
 
 
 def read_scan(image_id: str, state: Path) -> Scan | None:
-    """Return the latest scan of an image on this machine; None if there is none that is whole."""
+    """Return the latest scan of an image on this machine; None if it is missing or damaged."""
     try:
         return TypeAdapter(Scan).validate_json(_scan_file(state, image_id).read_bytes())
     except (OSError, ValueError):
@@ -78,7 +81,7 @@ def read_scan(image_id: str, state: Path) -> Scan | None:
 def match_findings(
     updates: Iterable[Update], known: Known, accepted: Sequence[Accepted], today: date
 ) -> Iterator[SecurityFinding]:
-    """Yield what to do about security, in the order of the packages."""
+    """Yield the security findings: updates first, then known vulnerabilities."""
     for update in updates:
         if update.security:
             name, have = update.package, update.installed or "-"
@@ -91,7 +94,7 @@ def match_findings(
 
 
 def _status(identifier: str, accepted: Sequence[Accepted], today: date) -> tuple[str, bool]:
-    """Return what was decided of a finding, and whether it counts."""
+    """Return the status of a finding, and whether it counts."""
     for prefix in _PREFIXES:
         identifier = identifier.removeprefix(prefix)
     for decision in accepted:
@@ -102,7 +105,7 @@ def _status(identifier: str, accepted: Sequence[Accepted], today: date) -> tuple
 
 
 def find_unsupported_parts(image: Image, today: date) -> Iterator[str]:
-    """Yield a sentence for each part of an image that gets no security fixes any more."""
+    """Yield a sentence for each part of an image that no longer gets security fixes."""
     parts = {
         "tensorflow": image.tensorflow,
         "python": image.version_of("python"),
@@ -119,7 +122,7 @@ def find_unsupported_parts(image: Image, today: date) -> Iterator[str]:
 
 
 def make_sarif(scans: Iterable[Scan], version: str) -> Mapping[str, Any]:
-    """Return the findings that count in SARIF 2.1.0, at the Dockerfiles of their images."""
+    """Return the findings that count in SARIF 2.1.0, located at the images' Dockerfiles."""
     results, rules = [], {}
     for scan in scans:
         for finding in scan.open:

@@ -1,7 +1,8 @@
-"""Ask OSV for known vulnerabilities of the packages in an SBOM: by its batch API, or in its files.
+"""Query OSV for known vulnerabilities of the packages in an SBOM, online or in downloaded files.
 
-In files, a version of Debian or Ubuntu must be listed: OSV's records list each of them. Sources:
-OSV API, "POST /v1/querybatch"; OSV schema 1.7, "affected" and its evaluation.
+In files, versions of Debian and Ubuntu packages are only compared with the versions that a record
+lists, because OSV's records list all of them. Source: OSV API, "POST /v1/querybatch"; OSV schema
+1.7, "affected" and its evaluation.
 """
 
 import json
@@ -25,12 +26,12 @@ from imgbuild.net.sites import Sites
 if TYPE_CHECKING:
     from imgbuild.net.http import Answer
 
-#: The upstream of the matrix that is asked.
+#: The name of OSV's upstream in matrix.yaml.
 UPSTREAM = "osv"
-#: The API takes so many queries at once.
+#: Maximum number of queries in one request to the API.
 BATCH = 1000
-#: Limits for one record and for all of a file, unpacked, in bytes. The longest records of 2026 have
-#: a few MB, and the files of all ecosystems together some GB.
+#: Limits for one record and for a whole file, unpacked, in bytes. In 2026, the longest records have
+#: a few MB, and the files of all ecosystems together have a few GB.
 LARGEST_RECORD, LARGEST_FILE = 1 << 26, 1 << 35
 _PURL = re.compile(r"pkg:(pypi|deb/[a-z]+)/([^@]+)@([^?]+)\??(.*)")
 _DISTRIBUTIONS = {"deb/debian": "Debian:{}", "deb/ubuntu": "Ubuntu:{}:LTS"}
@@ -38,7 +39,7 @@ _DISTRIBUTIONS = {"deb/debian": "Debian:{}", "deb/ubuntu": "Ubuntu:{}:LTS"}
 
 @dataclass(frozen=True, order=True)
 class Package:
-    """A package as OSV names it; of a distribution, the source package."""
+    """A package with its name in OSV; for a distribution, the source package."""
 
     ecosystem: str
     name: str
@@ -49,7 +50,7 @@ Known = Mapping[Package, tuple[str, ...]]
 
 
 def list_packages(sbom: Mapping[str, Any]) -> tuple[Package, ...]:
-    """Return the packages of an SBOM of ours that OSV has an ecosystem for."""
+    """Return the packages in an SBOM that belong to an ecosystem of OSV."""
     packages = set[Package]()
     for component in sbom["components"]:
         match = _PURL.fullmatch(component.get("purl", ""))
@@ -66,9 +67,10 @@ def list_packages(sbom: Mapping[str, Any]) -> tuple[Package, ...]:
 
 
 def ask(packages: Iterable[Package], sites: Sites) -> Known:
-    """Return what OSV's service, or the mirror of it in the settings, knows of the packages.
+    """Query OSV, or its mirror in the settings, for the vulnerabilities of packages.
 
-    MachineError: it cannot be reached. CheckFailedError: its answer is not OSV's.
+    MachineError: the service cannot be reached.
+    CheckFailedError: the answer does not have OSV's format.
     """
     known = defaultdict[Package, set[str]](set)
     waiting = [(package, "") for package in packages]
@@ -83,7 +85,7 @@ def ask(packages: Iterable[Package], sites: Sites) -> Known:
 
 
 def _ask_batch(batch: Sequence[tuple[Package, str]], sites: Sites) -> list[tuple[set[str], str]]:
-    """Return for each package the identifiers, and where more of them are."""
+    """Return the identifiers for each package, with the token of the next page, if any."""
     from imgbuild.net.http import raise_transient  # noqa: PLC0415 - brings requests
 
     queries: list[dict[str, Any]] = []
@@ -110,7 +112,10 @@ def _ask_batch(batch: Sequence[tuple[Package, str]], sites: Sites) -> list[tuple
             return [_read_result(result) for result in results]
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    raise CheckFailedError(f"{address} answered {answer.status}, and not as OSV does.")
+    raise CheckFailedError(
+        f"{address} answered with status {answer.status}, and not in the format of OSV. Check the "
+        "mirror of osv in the settings."
+    )
 
 
 def _read_result(result: Mapping[str, Any]) -> tuple[set[str], str]:
@@ -119,9 +124,9 @@ def _read_result(result: Mapping[str, Any]) -> tuple[set[str], str]:
 
 
 def read(packages: Iterable[Package], path: Path) -> Known:
-    """Return what a ZIP file of OSV's records knows of the packages.
+    """Look up the vulnerabilities of packages in a ZIP file of OSV's records.
 
-    InputError: it cannot be read, or holds something else.
+    InputError: the file cannot be read, or contains something else.
     """
     requested = defaultdict[tuple[str, str], list[Package]](list)
     for package in packages:
@@ -136,15 +141,15 @@ def read(packages: Iterable[Package], path: Path) -> Known:
                 if member.file_size > LARGEST_RECORD:
                     raise InputError(
                         f"--osv {path}: {member.filename} unpacks to more than {LARGEST_RECORD:,} "
-                        "bytes. Use a file of OSV's own, such as the all.zip of an ecosystem."
+                        "bytes. Use a file from OSV, for example the all.zip of an ecosystem."
                     )
                 record = parse_json(read_member(archive, member, LARGEST_RECORD))
                 for package in _affected_packages(record, requested):
                     known[package].add(str(record["id"]))
     except (*DAMAGED_ZIP, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
-            f"--osv {path}: {type(error).__name__}: it is not a ZIP file of OSV's records, such as "
-            "the all.zip of an ecosystem."
+            f"--osv {path}: {type(error).__name__}: it is not a ZIP file of OSV's records. Use for "
+            "example the all.zip of an ecosystem."
         ) from None
     return {package: tuple(sorted(ids)) for package, ids in known.items()}
 
@@ -165,7 +170,7 @@ def _affected_packages(
 
 
 def _is_within(text: str, versions: Mapping[str, Any]) -> bool:
-    """Return whether a version of PyPI is in a range: after the last event, it is introduced."""
+    """Return whether a PyPI version is in a range, that is, introduced and not yet fixed."""
     if versions.get("type") != "ECOSYSTEM":
         return False
     inside = False

@@ -1,8 +1,8 @@
-"""Ask the archive of an image's distribution for newer packages, in a build step.
+"""Query the archive of an image's distribution for newer packages, in a build step.
 
-The step runs in the family's base image of the same system, with its sources and keys, and with the
-CA, the logins and the mirrors of the settings, on whatever machine the engine is. It gets only the
-image's list of installed packages, as data, so any image can be scanned.
+The step runs on the engine's machine, in the base image of the same system with its apt sources and
+keys. It uses the CA, the logins and the mirrors of the settings. Its only input is the image's list
+of installed packages, so any image can be scanned.
 """
 
 import re
@@ -23,10 +23,10 @@ from imgbuild.inputs.upstream_files import PLAN_SECONDS
 from imgbuild.suites.container import CONTAINER_LABEL, make_label
 from imgbuild.suites.runner import folder_name
 
-#: The list of the packages that are installed, and its largest size in bytes.
+#: The path of dpkg's list of installed packages, and its maximum size in bytes.
 STATUS, STATUS_LIMIT = "/var/lib/dpkg/status", 64 << 20
-#: apt plans to install every installed package except held ones: it then names the newer versions,
-#: and the packages that they need in addition. apt of 2016 knows no pattern like ?upgradable.
+#: apt plans to install every installed package except held ones. It then lists newer versions, and
+#: packages that these need in addition. apt of 2016 does not support patterns like ?upgradable.
 _DOCKERFILE = rf"""
 FROM archive AS updates
 USER root
@@ -42,7 +42,7 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=netrc --mount=type=secret,i
 FROM scratch AS updates-found
 COPY --from=updates /found/packages /found/uris /
 """
-#: A package as dpkg's status file has it, of which only the version is known.
+#: An entry of dpkg's status file for a package of which only the version is known.
 _ENTRY = """\
 Package: {}
 Status: install ok installed
@@ -52,16 +52,16 @@ Maintainer: x
 Description: x
 
 """
-#: Names and versions of packages by Debian's policy (sections 5.6.7 and 5.6.12).
+#: Names and versions of packages. Source: Debian's policy, sections 5.6.7 and 5.6.12.
 _NAME, _VERSION = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}"), re.compile(r"[0-9A-Za-z.+:~-]{1,200}")
 _URI = re.compile(r"'([^']+)' ([^_]+)_([^_]+)_[^_]+\.deb ")
 
 
 @dataclass(frozen=True)
 class Update:
-    """A package of the system in a newer version; ``installed`` is empty where it is an addition.
+    """A newer version of a system package; ``installed`` is empty for an additional package.
 
-    ``security`` is whether it comes from the archive of security updates.
+    ``security`` is true if it comes from the archive of security updates.
     """
 
     package: str
@@ -71,19 +71,21 @@ class Update:
 
 
 def read_status(name: str, stored: StoredImage, engine: Engine) -> bytes:
-    """Return the list of installed packages of an image, a file of it; no program of it runs.
+    """Copy the list of installed packages from an image, without running its programs.
 
-    CheckFailedError: it has no such file, or a very large one.
+    CheckFailedError: the file is missing or too large.
     """
     labels = {CONTAINER_LABEL: make_label(name)}
     status = engine.copy_out(stored.id, STATUS, labels=labels, limit=STATUS_LIMIT)
     if status is None:
-        raise CheckFailedError(f"{name} ({stored.id}) has no file {STATUS}: it is not Debian's.")
+        raise CheckFailedError(
+            f"{name} ({stored.id}) has no file {STATUS}: it is not an image of Debian or Ubuntu."
+        )
     return status
 
 
 def make_status(versions: Mapping[str, str]) -> bytes:
-    """Return such a list of packages by their versions."""
+    """Write a list of installed packages from their versions."""
     packages = sorted(versions.items())
     return "".join(_ENTRY.format(name, version) for name, version in packages).encode()
 
@@ -91,12 +93,13 @@ def make_status(versions: Mapping[str, str]) -> bytes:
 def find_updates(
     name: str, system: str, status: bytes, context: BuildContext
 ) -> tuple[Update, ...]:
-    """Return what the archive of a system has newer than a list of installed packages, by package.
+    """Return the packages that are newer in a system's archive than in the image, by name.
 
-    ``system`` is one of the matrix, such as debian-12.
+    ``status`` is the image's list of installed packages. ``system`` is a system in the matrix, for
+    example debian-12.
 
-    InputError: the matrix does not have it. CheckFailedError: the archive cannot be reached, or the
-    list is damaged.
+    InputError: the matrix does not have the system.
+    CheckFailedError: the archive cannot be reached, or the list is damaged.
     """
     with work_folder("updates") as folder:
         dockerfile = folder / "Dockerfile"
@@ -119,19 +122,21 @@ def find_updates(
 
 
 def read_updates(folder: Path) -> Iterator[Update]:
-    """Yield what is in the exported files: the image's packages, and what apt would fetch."""
+    """Yield the updates from the exported files: the image's packages, and apt's downloads."""
     installed: dict[str, str] = {}
     for line in (folder / "packages").read_text(encoding="utf-8").splitlines():
         words = line.split()
         if len(words) == 3 and words[0] == "ii":
             _, name, version = words
             if not _NAME.fullmatch(name) or not _VERSION.fullmatch(version):
-                raise CheckFailedError(f"{name!r} {version!r} is not a package of Debian's form.")
+                raise CheckFailedError(
+                    f"{name!r} {version!r} is not a valid name and version of a Debian package."
+                )
             installed[name] = version
     for line in (folder / "uris").read_text(encoding="utf-8").splitlines():
         match = _URI.match(line)
         if not match:
-            raise CheckFailedError(f"apt names a package in a form that is not known: {line!r}.")
+            raise CheckFailedError(f"The output of apt has an unknown format: {line!r}.")
         url, package, version = match.groups()
         security = "security" in url.partition("/pool/")[0]
         update = Update(package, installed.get(package, ""), unquote(version), security)

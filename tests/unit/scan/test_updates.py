@@ -68,5 +68,5 @@ def test_the_status_is_a_file_of_the_image(bench: Bench) -> None:
 def test_a_package_of_another_form_is_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "packages").write_text(f"{line}\n", encoding="utf-8")
     (tmp_path / "uris").touch()
-    with pytest.raises(CheckFailedError, match="is not a package"):
+    with pytest.raises(CheckFailedError, match="is not a valid name and version"):
         [*read_updates(tmp_path)]
