@@ -165,7 +165,7 @@ def test_what_is_at_work_is_left_alone_and_clean_removes_what_a_killed_run_left(
     second = project.run(*ONE, code=3)
     assert f"by another imgbuild (process {process.pid})" in second.stderr
     busy = project.run("clean", "--yes", "--only", "leftovers", code=1)
-    assert f"process {process.pid} is at work on it" in busy.stdout
+    assert f"process {process.pid} is working on it" in busy.stdout
     assert len(project.left()) > 3
     process.kill()
     process.communicate()

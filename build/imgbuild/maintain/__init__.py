@@ -1,1 +1,1 @@
-"""Commands for maintainers of a family: audit, add, CI jobs, clean, reproduce."""
+"""Audit pins, add versions, list CI jobs, clean up and reproduce images."""

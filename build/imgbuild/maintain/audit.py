@@ -1,4 +1,4 @@
-"""Audit the pins: against the package index, or against images/evidence.json alone."""
+"""Audit the pins against the package index, or only against images/evidence.json."""
 
 import json
 import time
@@ -45,7 +45,7 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class AuditResult:
-    """The result of an audit. ``locks`` counts the locks, projects and hashes compared."""
+    """The result of an audit. ``locks`` has the numbers of compared locks, projects and hashes."""
 
     artifacts: Sequence[Artifact]
     contradictions: Sequence[Contradiction]
@@ -72,8 +72,8 @@ class AuditResult:
 def write_evidence(path: Path, read: Iterable[Facts], artifacts: Sequence[Artifact]) -> bool:
     """Write the facts and the day (UTC); return whether the file changed.
 
-    Facts in the file that were not read this time stay while an image of the matrix needs them. The
-    same facts keep their day.
+    Facts that were not read this time are kept if an image in the matrix needs them. If the facts
+    are the same, the file keeps its day.
     """
     old = read_evidence(path).facts
     new = {facts.sha256: facts for facts in read}
@@ -97,7 +97,7 @@ def write_evidence(path: Path, read: Iterable[Facts], artifacts: Sequence[Artifa
 
 
 def list_artifacts(images: Iterable[Image]) -> list[Artifact]:
-    """Return the wheels that the images are made of, then Horovod's sources, each once."""
+    """Return the TensorFlow wheels of the images, then Horovod's sources, without duplicates."""
     wheels: dict[tuple[str, str, str], list[Image]] = {}
     sources: dict[str, list[Image]] = {}
     for image in images:
@@ -115,7 +115,7 @@ def list_artifacts(images: Iterable[Image]) -> list[Artifact]:
 def audit_offline(
     artifacts: Iterable[Artifact], locks: Mapping[str, Lock], evidence: Mapping[str, Facts]
 ) -> AuditResult:
-    """Return what of the pins the evidence contradicts or lacks. Reads nothing."""
+    """Compare the pins with the evidence; nothing is read from the index."""
     compared = []
     for artifact in artifacts:
         hashes = artifact.hashes(locks)
@@ -143,9 +143,10 @@ def audit_online(  # noqa: PLR0913 - what is compared, and with what
     known: Mapping[str, Facts],
     download: bool = False,
 ) -> AuditResult:
-    """Return what of the pins the files contradict.
+    """Compare the pins with the files of the package index.
 
-    A wheel whose content is in ``known`` is not read again; ``download`` verifies whole files.
+    A wheel whose facts are in ``known`` is not read again. ``download`` verifies whole files.
+
     MachineError: the index cannot be read.
     """
     begin, client = time.monotonic(), sites.client()
@@ -158,9 +159,9 @@ def audit_online(  # noqa: PLR0913 - what is compared, and with what
         file = _newest_file(artifact, page)
         if file is None:
             text = f"the index has no {artifact.title}"
-            return _contradict(artifact, "missing", text, "pin a version that is offered")
+            return _contradict(artifact, "missing", text, "pin a version that the index has")
         if file.yanked:
-            text = f"{file.name} was withdrawn: {file.yanked}"
+            text = f"{file.name} was yanked: {file.yanked}"
             artifact = _contradict(artifact, "yanked", text, "pin another release")
         start = time.monotonic()
         try:
@@ -191,7 +192,7 @@ def audit_online(  # noqa: PLR0913 - what is compared, and with what
 def _read_pages(
     artifacts: Iterable[Artifact], locks: Mapping[str, Lock], client: HttpClient, sites: Sites
 ) -> dict[str, dict[str, OfferedFile]]:
-    """Return the files of the artifacts' and the locks' projects, by project."""
+    """Return the index's files for all projects of the artifacts and locks, by project."""
     read = partial(read_project_page, client, find_index_url(sites))
     names: set[str] = {canonicalize_name(artifact.distribution) for artifact in artifacts}
     for lock in locks.values():
@@ -201,15 +202,15 @@ def _read_pages(
         pages = in_parallel(read, projects, _PAGES_AT_ONCE)
     except MachineError as error:
         raise MachineError(
-            f"The Python package index cannot be read: {error} Set another one as "
+            f"The Python package index cannot be read: {error} Set another one with "
             "UV_DEFAULT_INDEX, or as the mirror python-index in imgbuild.local.yaml. "
-            "`imgbuild audit --offline` compares with images/evidence.json alone."
+            "`imgbuild audit --offline` only compares with images/evidence.json."
         ) from error
     return dict(zip(projects, pages, strict=True))
 
 
 def _newest_file(artifact: Artifact, page: Mapping[str, OfferedFile]) -> OfferedFile | None:
-    """Return the file of the newest platform tag."""
+    """Return the fitting file with the newest platform tag."""
     fitting = [file for file in page.values() if artifact.fits(file.name)]
     return max(fitting, key=lambda file: file.name, default=None)
 
@@ -224,7 +225,7 @@ def _read_wheel(  # noqa: PLR0913, PLR0917 - which file, from where
 ) -> Artifact:
     facts = known.get(file.sha256)
     if isinstance(facts, WheelFacts):
-        facts = facts.model_copy(update={"pythons": pythons})  # wheels are also added later
+        facts = facts.model_copy(update={"pythons": pythons})  # a release can get wheels later
         return replace(artifact, state="cached", facts=facts)
     remote = RemoteFile(client, file.url)
     facts = read_wheel(remote, file.name, file.sha256, pythons)
@@ -252,7 +253,7 @@ def _read_source(
 
 
 def _contradict(artifact: Artifact, kind: str, evidence: str, change: str) -> Artifact:
-    """Return the artifact with this contradiction alone."""
+    """Return the artifact with only this contradiction."""
     contradiction = artifact.contradiction(kind, evidence, change)
     return replace(artifact, contradictions=(contradiction,))
 
@@ -270,7 +271,7 @@ def _list_contradictions(artifacts: Iterable[Artifact]) -> tuple[Contradiction, 
 
 
 def _offered_pythons(artifact: Artifact, page: Collection[str]) -> tuple[WheelTag, ...]:
-    """Return the Pythons that the release has wheels for, among those that the matrix may have."""
+    """Return the Pythons with wheels of the release, among those that matrix.yaml can name."""
     offered: list[WheelTag] = []
     for tag in get_args(WheelTag):
         wheel = replace(artifact, python_tag=tag)
@@ -280,7 +281,7 @@ def _offered_pythons(artifact: Artifact, page: Collection[str]) -> tuple[WheelTa
 
 
 def _count_locked(locks: Mapping[str, Lock], projects: Iterable[str]) -> dict[str, int]:
-    """Return how many locks there are, and how many of their projects and hashes were compared."""
+    """Return the number of locks, and of their compared projects and hashes."""
     known = {*projects}
     names, hashes = set[str](), set[str]()
     for lock in locks.values():

@@ -1,4 +1,4 @@
-"""Find and remove what imgbuild leaves on this machine: images, build cache, killed runs."""
+"""Find and remove imgbuild's images, build cache, and leftovers of killed runs."""
 
 import os
 import re
@@ -31,9 +31,10 @@ from imgbuild.suites.store import ReportStore
 
 #: How long logs are kept, in seconds.
 OLD = 30 * 24 * 3600
-#: The longest that mmdebstrap works, in seconds: the name of its folder has no process id.
+#: Maximum run time of mmdebstrap, in seconds. Its folders have no process id in their names, so
+#: their age decides.
 LONG = 3600
-#: A folder of `scratch_folder` for a base image: user id, image, digest of its recipe, 8 at random.
+#: A folder of `scratch_folder` for a base image: user id, image, recipe digest, random characters.
 _SCRATCH = re.compile(r"imgbuild-[0-9]+-[a-z0-9.-]+-[0-9a-f]{12}-[a-z0-9_]{8}")
 
 
@@ -45,17 +46,19 @@ class CleanupKind(StrEnum):
     BUILD_CACHE = "build-cache"
 
 
-#: The kinds that are removed by default.
+#: The kinds removed by default.
 DEFAULT = frozenset({CleanupKind.LEFTOVERS, CleanupKind.UNTAGGED, CleanupKind.WORK})
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """Something that imgbuild made. ``size`` is in bytes, ``since`` in seconds since 1970.
+    """Something that imgbuild created and can remove.
 
-    ``remove`` returns False where somebody has begun to use it. ``image`` is the image of the
-    matrix whose lock removing it needs; empty for something of any image. ``blocked_by`` is why it
-    must stay, if it must.
+    - ``remove``: returns False if the thing is in use
+    - ``size``: in bytes
+    - ``since``: in seconds since 1970
+    - ``image``: the image whose lock is needed to remove it; empty if it may belong to any image
+    - ``blocked_by``: the reason why it must stay, if any
     """
 
     kind: CleanupKind
@@ -72,7 +75,7 @@ class Garbage:
         return {**facts, "kept": self.blocked_by}
 
 
-def find_garbage(  # noqa: PLR0913 - the places where to look
+def find_garbage(  # noqa: PLR0913 - the places to search
     engine: Engine | None,
     state: Path,
     cache: Path,
@@ -81,12 +84,11 @@ def find_garbage(  # noqa: PLR0913 - the places where to look
     repository: str | None = None,
     builders: Sequence[Buildx | None] = (None,),
 ) -> tuple[Garbage, ...]:
-    """Return all that can be removed, in the order of removing.
+    """Return everything that can be removed, in order of removal.
 
-    ``engine`` is one that answers, ``state`` and ``cache`` are this user's folders. ``elsewhere``
-    includes what other state folders left on the engine, whose locks are not visible, and images
-    that were built for another ``repository``. ``builders`` are those whose build cache counts;
-    None in it is the engine's own.
+    ``engine`` must answer. ``state`` and ``cache`` are this user's folders. ``elsewhere`` includes
+    leftovers of other state folders, whose locks are not visible, and images for another
+    ``repository``. ``builders`` are the builders with a build cache; None means the engine's own.
     """
     findings: list[Garbage] = []
     if engine:
@@ -103,14 +105,14 @@ def find_garbage(  # noqa: PLR0913 - the places where to look
 def remove_garbage(
     findings: Iterable[Garbage], engine: Engine | None, state: Path
 ) -> Iterator[Garbage]:
-    """Remove what was found; yield each as it then is: ``blocked_by`` says why it still exists."""
+    """Remove the findings; yield each with ``blocked_by`` set if it could not be removed."""
     for finding in findings:
         problem = finding.blocked_by or _remove(finding, engine, state / "locks")
         yield replace(finding, blocked_by=problem)
 
 
 def _remove(finding: Garbage, engine: Engine | None, locks: Path) -> str | None:
-    """Remove something; return why it is still there, if it is."""
+    """Remove a finding; return the reason if it could not be removed."""
     locked = [finding.image] if finding.image else []
     try:
         with image_locks(locked, engine.host if engine else None, locks):
@@ -120,12 +122,12 @@ def _remove(finding: Garbage, engine: Engine | None, locks: Path) -> str | None:
 
 
 def _lock_owner(image: str | None, locks: Path) -> str | None:
-    """Return why something of an image must stay: a process holds its lock."""
+    """Return a text about the process that holds the image's lock, if any."""
     if image is None:
         return None
     for lock in sorted(locks.glob(f"*-{image}.lock" if image else "*.lock")):
         if is_locked(lock):
-            return f"process {lock_owner(lock)} is at work on it"
+            return f"process {lock_owner(lock)} is working on it"
     return None
 
 
@@ -136,16 +138,16 @@ def _find_build_caches(
     for buildx in builders:
         if buildx and (used := cache_size(buildx)):
             name, remove = str(buildx.builder), partial(empty_cache, buildx)
-            why = f"{used} of this builder; its next builds start from nothing"
+            why = f"{used} of this builder; without it, the next builds repeat all steps"
             yield Garbage(kind, name, why, remove)
         elif not buildx and engine and (sizes := engine.build_cache()):
-            why = "of every project on this engine; the next builds start from nothing"
+            why = "of all projects on this engine; without it, the next builds repeat all steps"
             name = count_text(len(sizes), "record")
             yield Garbage(kind, name, why, engine.empty_build_cache, sum(sizes))
 
 
 def _find_leftovers(engine: Engine, state: Path, *, elsewhere: bool) -> Iterator[Garbage]:
-    """Yield containers and networks of killed tests, and temporary names of killed runs."""
+    """Yield containers and networks of killed tests, and temporary tags of killed runs."""
     kind, own_place = CleanupKind.LEFTOVERS, machine_digest(state)
     for items, remove_item in (
         (engine.containers(CONTAINER_LABEL), engine.remove_container),
@@ -188,7 +190,8 @@ def _find_images(
         name = folder_name(image.labels[NAME])
         family = image.labels.get(REPOSITORY, "").removeprefix(STANDIN_HOST)
         foreign = repository not in {None, family}
-        # One with tags of others only is theirs now; an untagged one may await its tests.
+        # An image with only foreign tags belongs to somebody else. An untagged image may
+        # still wait for its tests.
         if (image.tags and not names) or not labels_are_consistent(image):
             continue
         if not elsewhere and (foreign or not (names or was_to_test(image.id))):
@@ -201,7 +204,7 @@ def _find_images(
         yield Garbage(kind, shown, why, remove, image.size, image=name)
     for base in engine.find_named(BASE_REPOSITORY):
         tags = [tag for tag in base.tags if tag.startswith(f"{BASE_REPOSITORY}:")]
-        # The name of one that imgbuild made ends with its own id.
+        # The tags of bases that imgbuild made end with the id of the image.
         if any(tag.endswith(f"-{short_id(base.id)}") for tag in tags):
             why = "base image; made again when needed"
             remove = partial(_remove_image, engine, base.id, tags)
@@ -209,7 +212,7 @@ def _find_images(
 
 
 def _find_work(state: Path, cache: Path) -> Iterator[Garbage]:
-    """Yield the folders that killed processes left, and, as one, the old logs."""
+    """Yield the folders that killed processes left, and all old logs as one item."""
     half_made = [
         path
         for path in cache.glob("*/.*.tmp-*")
@@ -236,9 +239,9 @@ def _garbage_of(name: str, why: str, paths: Sequence[Path]) -> Garbage:
 
 
 def _disk_size(path: Path) -> int:
-    """Return the bytes that ``path`` and all below it take; a file with two names counts once."""
+    """Return the disk usage of a file or folder in bytes; hard links count once."""
     sizes: dict[tuple[int, int], int] = {}
-    with suppress(OSError):  # it went meanwhile
+    with suppress(OSError):  # it was removed in the meantime
         for file in (path, *path.rglob("*")):
             status = file.lstat()
             sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
@@ -246,7 +249,7 @@ def _disk_size(path: Path) -> int:
 
 
 def _find_scratch_folders() -> Iterator[Path]:
-    for parent in {Path("/dev/shm"), Path(tempfile.gettempdir())}:  # noqa: S108 (looked at only)
+    for parent in {Path("/dev/shm"), Path(tempfile.gettempdir())}:  # noqa: S108 (read only)
         for path in parent.glob(f"imgbuild-{os.getuid()}-*"):
             status = path.lstat()
             ours = status.st_uid == os.getuid() and _SCRATCH.fullmatch(path.name)
@@ -255,10 +258,10 @@ def _find_scratch_folders() -> Iterator[Path]:
 
 
 def _remove_image(engine: Engine, image_id: str, tags: Sequence[str]) -> bool:
-    """Remove the tags, and the image where no other tag is left."""
+    """Remove the tags, and the image if no other tag is left; return False if it is in use."""
     if engine.in_use(image_id):
         return False
     for tag in tags:
         engine.untag(tag)
-    # Under another's tag, or below an image that somebody built on it, its layers stay.
+    # The layers stay if the image has another tag, or if another image is based on it.
     return engine.discard(image_id) or bool(tags)

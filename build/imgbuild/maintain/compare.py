@@ -1,4 +1,4 @@
-"""Compare the matrix with artifacts: every rule is a function that yields what disagrees."""
+"""Compare the matrix with artifacts; each rule is a function that yields contradictions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ ArtifactState = Literal["read", "cached", "evidence", "offered", "verified", "mi
 
 @dataclass(frozen=True)
 class Contradiction:
-    """A pin and an artifact that do not agree.
+    """A pin that disagrees with an artifact.
 
-    ``place`` is a location in matrix.yaml, or a file with what is meant in it.
+    ``place`` is a location in matrix.yaml, or the path of a lock.
     """
 
     kind: str
@@ -34,10 +34,10 @@ class Contradiction:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file of the package index, the images that it goes into, and the result of its audit.
+    """A file of the package index, the images that use it, and the result of its audit.
 
-    It is a TensorFlow wheel for one Python, or Horovod's source distribution, without
-    ``python_tag``. ``state`` says how its facts came, or why there are none.
+    It is a TensorFlow wheel for one Python, or Horovod's source distribution, which has no
+    ``python_tag``. ``state`` says where its facts are from, or why there are none.
     """
 
     distribution: str
@@ -69,7 +69,7 @@ class Artifact:
         return ("horovod", image.version_of("horovod"))
 
     def fits(self, file: str) -> bool:
-        """Return whether a file is this version's, as a wheel for this Python on Linux x86-64."""
+        """Return whether the file name is this version's, for this Python on Linux x86-64."""
         name = canonicalize_name(self.distribution).replace("-", "_")
         start = f"{name}-{self.version}"
         if not self.python_tag:
@@ -86,7 +86,7 @@ class Artifact:
         return Contradiction(kind, self.subject, self.place, evidence, change)
 
     def hashes(self, locks: Mapping[str, Lock]) -> set[str]:
-        """Return the sha256 that the matrix or the locks pin."""
+        """Return the sha256 digests pinned in the matrix or the locks."""
         if not self.python_tag:
             return {image.horovod.sha256 for image in self.images if image.horovod}
         hashes = set[str]()
@@ -96,7 +96,7 @@ class Artifact:
 
 
 def compare(artifact: Artifact, locks: Mapping[str, Lock]) -> tuple[Contradiction, ...]:
-    """Return everything in which a file and the images it goes into do not agree, each once."""
+    """Return the contradictions between a file and the images that use it."""
     facts = artifact.facts
     contradictions: list[Contradiction] = []
     if isinstance(facts, WheelFacts):
@@ -109,7 +109,7 @@ def compare(artifact: Artifact, locks: Mapping[str, Lock]) -> tuple[Contradictio
             contradictions += _compare_cudnn(image, facts)
     elif facts and facts.sha256 not in artifact.hashes(locks):
         place = (*artifact.place, "sha256")
-        change = "find out which of this and the matrix's sha256 the authors released"
+        change = "find out whether the authors released this sha256 or the one in matrix.yaml"
         evidence = _has_hash(facts)
         contradictions.append(Contradiction("sha256", artifact.subject, place, evidence, change))
     return tuple(dict.fromkeys(contradictions))
@@ -139,22 +139,22 @@ def _compare_tags(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
     for where, interpreters in (("file name", named), ("WHEEL file", inside)):
         if tag not in interpreters:
             place = locate_pin(image.matrix, image.row, "python")
-            listed = " ".join(sorted(interpreters)) or "of no Python"
+            listed = " ".join(sorted(interpreters)) or "for no Python"
             evidence = f"its {where} has the tags {listed}"
             change = (
-                f"{image.name} has Python {image.version_of('python')} ({tag}): pin a Python that "
-                "this release has wheels for"
+                f"{image.name} has Python {image.version_of('python')} ({tag}): pin a Python with "
+                "wheels of this release"
             )
             yield Contradiction("python", _subject(image), place, evidence, change)
 
 
 def _compare_glibc(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
-    """Compare what the symbols need; the rule ``tensorflow-glibc`` judges the platform tag."""
+    """Compare the glibc that symbols require; the rule ``tensorflow-glibc`` checks the tag."""
     has = image.os.glibc
     if facts.glibc and Version(facts.glibc) > Version(has):
         place = ("operating_systems", image.os_name, "glibc")
-        evidence = f"its symbols ask for glibc {facts.glibc}"
-        change = f"{image.os_name} has {has}: put {image.name} on a newer operating system"
+        evidence = f"its symbols require glibc {facts.glibc}"
+        change = f"{image.os_name} has {has}: use a newer operating system for {image.name}"
         yield Contradiction("glibc", _subject(image), place, evidence, change)
 
 
@@ -165,7 +165,8 @@ def _compare_lock(
     if image.lock_name in locks and facts.sha256 not in hashes:
         place = f"images/locks/{image.lock_name}"
         change = (
-            f"none of the lock's {len(hashes)} hashes is that: run `imgbuild lock`, read the diff"
+            f"the lock's {len(hashes)} hashes do not include it: run `imgbuild lock` and read the "
+            "diff"
         )
         yield Contradiction("lock", _subject(image), place, _has_hash(facts), change)
 
@@ -196,20 +197,20 @@ def _is_gpu(facts: WheelFacts) -> bool:
 
 
 def _compare_cudnn(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
-    """Compare the major version of the stated cuDNN; rules judge the pin by the stated one."""
+    """Compare the major version of cuDNN in the matrix; rules compare the pin with that."""
     stated = image.release.cudnn
     loaded = facts.version_of("cudnn") or "none"
     if image.variant == "cpu" or not _is_gpu(facts) or stated is None:
         return
     if stated.split(".")[0] != loaded.split(".")[0]:
         place = ("tensorflow", image.tensorflow, "cudnn")
-        evidence = f"the major version of cuDNN that it loads is {loaded}"
-        change = f"write the {loaded} that it was compiled with"
+        evidence = f"it loads cuDNN with the major version {loaded}"
+        change = f"write the full version of cuDNN {loaded} that it was compiled with"
         yield Contradiction("cudnn", _subject(image), place, evidence, change)
 
 
 def compare_rules(artifacts: Sequence[Artifact]) -> Iterator[Contradiction]:
-    """Yield the rules that images break by what was read just now."""
+    """Yield the rules that images violate according to the freshly read facts."""
     matrix = artifacts[0].images[0].matrix
     fresh = {artifact.facts.sha256: artifact.facts for artifact in artifacts if artifact.facts}
     evidence = Evidence({**matrix.evidence.facts, **fresh})
@@ -222,7 +223,7 @@ def compare_rules(artifacts: Sequence[Artifact]) -> Iterator[Contradiction]:
 def compare_locks(
     locks: Mapping[str, Lock], pages: Mapping[str, Mapping[str, OfferedFile]]
 ) -> Iterator[Contradiction]:
-    """Yield what of the locks the index no longer offers, or has withdrawn."""
+    """Yield locked files that the index no longer has, or that were yanked."""
     for file_name, lock in locks.items():
         for name, hashes in lock.hashes.items():
             offered = {file.sha256: file for file in pages[name].values()}
@@ -239,14 +240,14 @@ def compare_locks(
 def _compare_offered(
     hashes: Sequence[str], offered: Mapping[str, OfferedFile]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the evidence if files of one release are gone, or were withdrawn."""
+    """Yield kind and evidence if files of a release are missing from the index, or yanked."""
     gone = [sha256 for sha256 in hashes if sha256 not in offered]
     if gone:
-        text = f"{len(gone)} of {len(hashes)} files are no longer offered: sha256 {gone[0]}"
+        text = f"the index no longer has {len(gone)} of {len(hashes)} files: sha256 {gone[0]}"
         if len(gone) > 1:
             text += " …"
         yield "gone", text
     files = [offered[sha256] for sha256 in hashes if sha256 in offered]
     yanked = [file for file in files if file.yanked]
     if yanked:
-        yield "yanked", f"{yanked[0].name} was withdrawn: {yanked[0].yanked}"
+        yield "yanked", f"{yanked[0].name} was yanked: {yanked[0].yanked}"

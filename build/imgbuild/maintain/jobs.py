@@ -1,4 +1,4 @@
-"""Select the images that CI has to build, deal them out to jobs, and print these for CI systems."""
+"""Select the images that CI has to build, divide them into jobs, and print the jobs."""
 
 import json
 import re
@@ -25,23 +25,23 @@ from imgbuild.plan.division import divide, estimate_works
 
 SELECTED = "selected"
 NOT_PUBLISHED = "not published with these inputs"
-#: More shards than any CI system starts at once are a typing error.
+#: Maximum number of shards, to catch typing errors: no CI system starts more jobs in parallel.
 MOST_SHARDS = 1000
-#: "A matrix will generate a maximum of 256 jobs per workflow run." Source: docs.github.com,
-#: "Running variations of jobs in a workflow" and "Actions limits".
+#: Maximum number of jobs in a matrix. Source: docs.github.com, "Running variations of jobs in a
+#: workflow" and "Actions limits".
 GITHUB_JOBS = 256
-#: A hidden job that the pipeline's author writes: the jobs of a child pipeline extend it.
+#: The hidden job that the author of the pipeline writes. The jobs of the child pipeline extend it.
 GITLAB_TEMPLATE = ".imgbuild"
-#: A pipeline without a job is an error in GitLab, so an empty one has this.
+#: The only job of an empty pipeline, because GitLab rejects a pipeline without jobs.
 GITLAB_NOTHING = {"nothing to build": {"extends": GITLAB_TEMPLATE, "script": ["true"]}}
 
 
 @dataclass(frozen=True)
 class JobOptions:
-    """The options of ``imgbuild matrix`` beside the selection.
+    """The options of ``imgbuild matrix``, except the selection of images.
 
-    ``outdated`` images are listed beside the ``missing`` ones, never without them. ``shard`` is a
-    number and a count, ``shards`` a count alone; ``None`` for neither.
+    ``outdated`` requires ``missing``. ``shard`` is a number and a count, ``shards`` is only a
+    count; at most one of them is set.
     """
 
     missing: bool = False
@@ -54,7 +54,7 @@ class JobOptions:
 
 @dataclass(frozen=True)
 class Job:
-    """One job of CI: a shard such as ``1/4``, or a single image."""
+    """One CI job: a shard, for example ``1/4``, or a single image."""
 
     images: tuple[Image, ...]
     shard: str | None = None
@@ -65,12 +65,12 @@ class Job:
 
     @property
     def options(self) -> str:
-        """The options of ``imgbuild build``, ``test`` and ``push`` for exactly these images."""
+        """The options that select these images in ``imgbuild build``, ``test`` and ``push``."""
         return " ".join(f"--name {image.name}" for image in self.images)
 
     @property
     def has_gpu(self) -> bool:
-        """Whether one of the images is of the gpu variant, whose suites need a GPU."""
+        """Whether one of the images has the gpu variant, whose suites need a GPU."""
         return any(image.variant == "gpu" for image in self.images)
 
 
@@ -79,20 +79,20 @@ def select_jobs(
 ) -> tuple[list[dict[str, Any]], list[Job]]:
     """Return the facts of each image that CI has to build, and the jobs that build them.
 
-    The facts say why an image is listed, and the input digest that a build here will find: None if
-    the image's base was never made. ``--outdated`` is ``--missing``, and the images whose latest
-    release lacks security fixes of its system.
+    The facts include the reason, and the input digest of a build on this machine. The digest is
+    None if the image's base is not made yet. ``--outdated`` selects the images of ``--missing``,
+    and images whose latest release lacks security fixes of its system.
 
-    InputError: a Dockerfile or lock is not the current one, or no repository is named.
+    InputError: a Dockerfile or lock is out of date, or there is no repository.
     MachineError: the registry does not answer.
-    CheckFailedError: the registry refuses.
+    CheckFailedError: the registry denies access.
     """
     settings = project.settings
     check_names(settings, images[0].matrix)
     published: Container[str] = ()
     earlier: Mapping[str, float] = {}
     if options.missing:
-        # First, because a registry that refuses ends the command before a base image is made.
+        # Query the registry first, so that an error ends the command before a base image is made.
         published, earlier = _ask_registry(project, options, log)
     if options.make_bases:
         check_settings(settings, images[0].matrix)
@@ -121,7 +121,7 @@ def select_jobs(
         if shard := shard_of[image.name]:
             facts["shard"] = shard
         listed.append(facts)
-    if options.shard:  # a job an image, as every list without --shards
+    if options.shard:  # one job per image, like all lists without --shards
         jobs = [Job((image,)) for image in built]
     return listed, jobs
 
@@ -129,7 +129,7 @@ def select_jobs(
 def _ask_registry(
     project: Project, options: JobOptions, log: Callable[[str], None]
 ) -> tuple[Container[str], Mapping[str, float]]:
-    """Return the published tags of inputs, and the seconds of earlier builds."""
+    """Return the published input tags, and the seconds of earlier builds."""
     from imgbuild.net.repository_client import connect  # noqa: PLC0415
     from imgbuild.publish.record import (  # noqa: PLC0415 - brings requests
         read_build_seconds,
@@ -140,7 +140,8 @@ def _ask_registry(
     with closing(connect(options.repository, project.settings, log, "--from")) as registry:
         published = read_input_tags(registry)
         if options.shards:
-            # With --shard each job divides for itself, and later ones would find other times.
+            # Not with --shard: each job divides the images itself, and later jobs would see other
+            # times.
             earlier = read_build_seconds(registry)
     return published, earlier
 
@@ -178,9 +179,9 @@ def _reasons_to_build(
 def _digests(
     images: Sequence[Image], project: Project, inputs: BuildInputs
 ) -> dict[str, str | None]:
-    """Return, by name, the digest that a build here will find; None if its base is to be made.
+    """Return the input digest of each image, by name; None if its base is not made yet.
 
-    InputError: a Dockerfile or lock is missing or not the current one.
+    InputError: a Dockerfile or lock is missing or out of date.
     """
     reader = InputReader(project)
     digests: dict[str, str | None] = {}
@@ -194,7 +195,7 @@ def _digests(
 def _deal_out(
     images: Sequence[Image], project: Project, options: JobOptions, earlier: Mapping[str, float]
 ) -> list[Job]:
-    """Return a job an image, or a job a shard; with ``--shard`` that shard alone."""
+    """Return one job per image or per shard; with ``--shard``, only that shard."""
     number, count = options.shard or (None, options.shards)
     if count is None:
         return [Job((image,)) for image in images]
@@ -209,9 +210,9 @@ def _deal_out(
 def divide_images(
     images: Sequence[Image], project: Project, count: int, earlier: Mapping[str, float]
 ) -> list[tuple[Image, ...]]:
-    """Return at most ``count`` shards, none of them empty, in the order of their first images.
+    """Return at most ``count`` shards, without empty ones, in the order of their first images.
 
-    ``earlier`` are the seconds of earlier builds by name. The order of the images is kept in each.
+    ``earlier`` has the seconds of earlier builds by name. Each shard keeps the order of the images.
     """
     order = {image.name: number for number, image in enumerate(images)}
     shards = []
@@ -225,31 +226,31 @@ def divide_images(
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Return number and count of ``1/4``.
+    """Parse a shard like ``1/4`` into number and count.
 
-    InputError: it is no such pair, or the number is greater than the count.
+    InputError: the text has another form, or the number is greater than the count.
     """
     number = count = 0
     if match := re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text, re.ASCII):
         number, count = map(int, match.groups())
     if not 1 <= number <= count <= MOST_SHARDS:
         raise InputError(
-            f"--shard {text!r}: give NUMBER/COUNT, the number from 1 to the count and the count at "
-            f"most {MOST_SHARDS}, such as 1/4."
+            f"--shard {text!r}: give NUMBER/COUNT, for example 1/4. The number is from 1 to the "
+            f"count, and the count is at most {MOST_SHARDS}."
         )
     return number, count
 
 
 def github_text(jobs: Sequence[Job]) -> str:
-    """Return a job matrix for ``fromJSON`` on one line, as ``$GITHUB_OUTPUT`` takes it.
+    """Return a job matrix for ``fromJSON`` on one line, as ``$GITHUB_OUTPUT`` requires.
 
-    InputError: there are more jobs than GitHub runs.
+    InputError: there are more jobs than GitHub allows.
     """
     if len(jobs) > GITHUB_JOBS:
         raise InputError(
-            f"These are {len(jobs)} jobs, and a matrix of GitHub Actions generates at most "
+            f"There are {len(jobs)} jobs, but a matrix of GitHub Actions has at most "
             f'{GITHUB_JOBS} (docs.github.com, "Actions limits"). Put several images into a job '
-            "with --shards N, or select fewer."
+            "with --shards N, or select fewer images."
         )
     entries = []
     for job in jobs:
@@ -264,17 +265,17 @@ def github_text(jobs: Sequence[Job]) -> str:
 
 
 def gitlab_text(jobs: Sequence[Job]) -> str:
-    """Return the jobs of a child pipeline, in YAML; each extends the author's ``.imgbuild``.
+    """Return a child pipeline in YAML, whose jobs extend the author's job ``.imgbuild``.
 
-    They are no ``parallel:matrix``: that makes the variables part of a job's name, which may have
-    255 characters, and takes 200 jobs at most. Source: docs.gitlab.com, "CI/CD YAML syntax
+    It does not use ``parallel:matrix``, which allows only 200 jobs and adds the variables to a
+    job's name, which may have 255 characters. Source: docs.gitlab.com, "CI/CD YAML syntax
     reference", ``parallel:matrix``; gitlab-org/gitlab issues 584573 and 438369.
     """
-    import yaml  # noqa: PLC0415 - for this format alone
+    import yaml  # noqa: PLC0415 - only this format needs it
 
     pipeline: dict[str, Any] = {}
     for job in jobs:
-        # "images 1/4" would be taken for the first of four equal jobs, and shown grouped with them.
+        # GitLab would group jobs with names like "images 1/4" as equal jobs.
         title = job.names
         if job.shard:
             title = f"shard {job.shard.replace('/', ' of ')}"

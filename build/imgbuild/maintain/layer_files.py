@@ -1,4 +1,4 @@
-"""Compare the files of layers, as they stream out of the archives that an engine saves."""
+"""Compare the files of layers while the engine exports their images."""
 
 import gzip
 import hashlib
@@ -14,12 +14,12 @@ from typing import Any
 from imgbuild.core.differences import changed_values
 from imgbuild.core.unpacking import LimitedMember, stream_members
 
-#: Where Debian's package manager has what is installed.
+#: The path of dpkg's list of installed packages.
 _STATUS = "var/lib/dpkg/status"
-#: Limit for that file, in bytes. It has 3 MB on a desktop with 3,000 packages. A larger one is
-#: compared like any other file, and no packages are read from it.
+#: Limit for that file, in bytes; a desktop with 3,000 packages has 3 MB. A larger file is compared
+#: like any other file, and no packages are read from it.
 _STATUS_LIMIT = 64 << 20
-#: The errors of reading a file that is no layer.
+#: The errors raised for a file that is not a valid layer.
 _DAMAGE = (
     *(tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError),
     *(ValueError, OverflowError, RecursionError),
@@ -27,26 +27,26 @@ _DAMAGE = (
 _PIECE = 1 << 18
 _GZIP = b"\x1f\x8b"
 _TYPES = {tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "symbolic link", tarfile.LNKTYPE: "hard link"}
-#: Differences by name: the old and the new value, None where it is missing.
+#: Differences by name: the old and the new value; None means missing.
 Differences = Mapping[str, tuple[str | int | None, str | int | None]]
 
 
-#: The facts of each file of a layer by its path, and its versions of Debian packages.
+#: The facts of a layer's files by path, and the versions of Debian packages.
 LayerFiles = tuple[Mapping[str, Mapping[str, str]], Mapping[str, str]]
-#: The files of a layer that is not there.
+#: The files of a missing layer.
 NOTHING: LayerFiles = ({}, {})
 
 
 def read_layers(pieces: Iterable[bytes], same: Collection[str]) -> list[LayerFiles | None]:
-    """Return the layers in an archive, the lowest first, None for one that was not read.
+    """Return the layers in an archive, lowest first; None for a layer that was not read.
 
-    Of a file's content only the sha256 is kept. A graph driver names a layer by its diff id: those
-    of ``same`` are not read.
+    Only the sha256 of a file's content is kept. With a graph driver, layers are named by their diff
+    ids, so the layers in ``same`` are skipped.
     """
     left = iter(pieces)
     layers: dict[str, LayerFiles] = {}
     order: list[str] = []
-    # A piece may be larger than what tarfile asks for.
+    # A piece may be larger than the size that tarfile requests.
     stream: Any = SimpleNamespace(read=lambda _: next(left, b""))
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
@@ -54,7 +54,7 @@ def read_layers(pieces: Iterable[bytes], same: Collection[str]) -> list[LayerFil
             if member.name == "manifest.json":
                 order = json.load(file)[0]["Layers"]
             elif file and f"sha256:{member.name.rpartition('/')[2]}" not in same:
-                # Another file than a layer is no tar file, and some layers are damaged.
+                # Other files are not tar files, and some layers are damaged.
                 with suppress(*_DAMAGE):
                     layers[member.name] = _read_layer(file)
     return [layers.get(name) for name in order]
@@ -63,9 +63,9 @@ def read_layers(pieces: Iterable[bytes], same: Collection[str]) -> list[LayerFil
 def file_differences(
     old: LayerFiles | None, new: LayerFiles | None
 ) -> dict[str, Differences] | None:
-    """Return, by path, in what files differ: in all that is said of one that one layer lacks.
+    """Return the differences of files by path; None if one of the layers was not read.
 
-    None if one of the layers was not read.
+    For a file that only one layer has, all facts differ.
     """
     if old is None or new is None:
         return None
@@ -80,12 +80,12 @@ def file_differences(
 
 
 def _read_layer(file: Any) -> LayerFiles:  # noqa: ANN401 - what tarfile extracts
-    """Return the files of a layer, packed by gzip or not at all.
+    """Return the files of a layer, compressed with gzip or uncompressed.
 
-    It raises one of `_DAMAGE` if it is no such layer, or damaged.
+    It raises one of `_DAMAGE` if the layer is damaged or has another format.
     """
-    # Engines also pack by zstd, which tarfile cannot read. It would read bzip2 and LZMA, and unpack
-    # a piece of these whole.
+    # Engines also use zstd, which tarfile cannot read. tarfile could read bzip2 and LZMA, but would
+    # unpack whole pieces of any size.
     packed = file.peek(len(_GZIP)).startswith(_GZIP)
     stream: Any = gzip.GzipFile(fileobj=file) if packed else file
     with tarfile.open(fileobj=stream, mode="r|", tarinfo=LimitedMember) as layer:
@@ -121,7 +121,7 @@ def _layer_files(layer: tarfile.TarFile) -> LayerFiles:
 
 
 def _package_versions(status: bytes) -> dict[str, str]:
-    """Return the versions of the packages in dpkg's list, by name."""
+    """Return the package versions in dpkg's list, by name."""
     versions, name = dict[str, str](), ""
     for line in status.decode(errors="replace").split("\n"):
         field, _, value = line.partition(": ")
@@ -135,7 +135,7 @@ def _package_versions(status: bytes) -> dict[str, str]:
 
 
 def _time_text(seconds: float) -> str:
-    """Return a time of a file; a header may have any number, also none."""
+    """Format a file's time; if the number is not a valid time, return it as text."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat()
     except (ValueError, OverflowError, OSError):

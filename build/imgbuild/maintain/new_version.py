@@ -1,6 +1,7 @@
-"""Add a release of TensorFlow to a checkout: its row, lock, facts, Dockerfile and tables.
+"""Add a TensorFlow release to a checkout: its row, lock, facts, Dockerfile and tables.
 
-All of it is made in a copy of the checkout; the files that differ are written at once, or none.
+All files are created in a copy of the checkout. The changed files are then written together, or
+none of them.
 """
 
 import shutil
@@ -35,10 +36,10 @@ Page = Mapping[str, OfferedFile]
 def add_version(
     project: Project, row: NewRow, sites: Sites, log: Log
 ) -> tuple[list[Path], tuple[Image, ...]]:
-    """Write everything that a new release needs; return the changed paths and the new images.
+    """Write all files for a new release; return the changed paths and the new images.
 
-    InputError: the index has no such release, no Horovod fits, or it breaks a rule.
-    CheckFailedError: no packages satisfy its lock, or its wheel is not what it should be.
+    InputError: the index does not have the release, no Horovod fits, or it violates a rule.
+    CheckFailedError: no packages satisfy its requirements, or its wheel contradicts the matrix.
     MachineError: the index cannot be reached.
     """
     client, index = sites.client(), find_index_url(sites)
@@ -85,7 +86,7 @@ def _select_images(matrix: Matrix, row: NewRow) -> tuple[Image, ...]:
 
 
 def _newest_release(project: str, version: str, page: Page) -> str:
-    """Return the newest release with TensorFlow's minor version, else the newest before it."""
+    """Return the newest release of the same minor version, else the newest older release."""
     limit = parse_numbers(minor_of(version))
     releases = _list_releases(project, page)
     older = [release for release in releases if parse_numbers(minor_of(release)) <= limit]
@@ -98,7 +99,7 @@ def _list_releases(project: str, page: Page) -> Iterator[str]:
     for file in page.values():
         try:
             name, version, *_ = parse_wheel_filename(file.name)
-        except ValueError:  # also of a version with thousands of digits
+        except ValueError:  # an invalid version, or one with thousands of digits
             continue
         is_final = not version.is_prerelease and not file.yanked
         if is_final and name == canonicalize_name(project):
@@ -106,7 +107,7 @@ def _list_releases(project: str, page: Page) -> Iterator[str]:
 
 
 def _find_distributions(row: NewRow, page: Callable[[str], Page]) -> dict[Variant, str]:
-    """Return the name under which the index has each variant's wheel for the row's Python."""
+    """Return the index's package name of each variant's wheel for the row's Python."""
     distributions: dict[Variant, str] = {}
     for variant, names in row.distributions.items():
         for name in names:
@@ -120,17 +121,19 @@ def _find_distributions(row: NewRow, page: Callable[[str], Page]) -> dict[Varian
 
 
 def _no_wheel(row: NewRow, names: Iterable[str], page: Callable[[str], Page]) -> InputError:
-    """Return the error, which names the releases of the same minor version."""
+    """Return the error for a missing wheel; it lists the releases of the same minor version."""
     minor = minor_of(row.version)
     known = set[str]()
     for name in names:
         known.update(_list_releases(name, page(name)))
     same_minor = [release for release in known if minor_of(release) == minor]
     same_minor.sort(key=parse_numbers)
-    nearest = ", ".join(same_minor) or "nothing"
+    nearest = f"There is no {minor} release."
+    if same_minor:
+        nearest = f"Available {minor} releases: {', '.join(same_minor)}."
     return InputError(
         f"The package index has no wheel of TensorFlow {row.version} for {row.wheel_tag} "
-        f"on Linux x86-64, as {' or '.join(names)}. It has of {minor}: {nearest}."
+        f"on Linux x86-64, as {' or '.join(names)}. {nearest}"
     )
 
 
@@ -146,7 +149,7 @@ def _copy_project(project: Project, folder: Path) -> Project:
 
 
 def _read_wheels(copy: Project, images: tuple[Image, ...], sites: Sites, log: Log) -> None:
-    """Write what the wheels of the new images are; their own locks must name these wheels."""
+    """Write the facts of the new images' wheels; the locks must contain these wheels."""
     matrix, artifacts = images[0].matrix, list_artifacts(images)
     result = audit_online(
         artifacts, inputs=(), locks={}, sites=sites, log=log, known=matrix.evidence.facts
@@ -168,7 +171,7 @@ def _read_wheels(copy: Project, images: tuple[Image, ...], sites: Sites, log: Lo
 
 
 def _find_differences(copy: Project, project: Project) -> tuple[dict[Path, str], list[Path]]:
-    """Return the texts that differ from the checkout's, and its files that are gone."""
+    """Return the texts that differ from the checkout's, and the files to delete."""
     texts = {}
     for new in copy.root.rglob("*"):
         old = project.root / new.relative_to(copy.root)

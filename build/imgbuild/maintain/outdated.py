@@ -1,4 +1,4 @@
-"""Find published images that lack security fixes, by the packages that their records list."""
+"""Find published images that lack security fixes, from the packages in their records."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,7 +9,7 @@ from imgbuild.net.repository_client import RegistryClient
 from imgbuild.publish.record import Record, read_published
 from imgbuild.scan.updates import find_updates, make_status
 
-#: So many packages are named in a reason.
+#: Maximum number of packages in a reason.
 _NAMED = 3
 
 
@@ -19,12 +19,13 @@ def outdated_images(
     registry: RegistryClient,
     log: Callable[[str], None],
 ) -> dict[str, str]:
-    """Return the reason for each image whose latest release lacks security fixes, by its name.
+    """Return the reason for each image whose latest release lacks security fixes, by name.
 
-    The archive of each operating system is asked once, for the packages of all its images. An image
-    that was published before records listed these is not known to lack any.
+    The archive of each operating system is queried once, for the packages of all its images. Images
+    whose records list no packages are skipped, because older versions did not record them.
 
-    CheckFailedError: an archive cannot be reached. MachineError: there is no engine.
+    CheckFailedError: an archive cannot be reached.
+    MachineError: there is no engine.
     """
     latest = {record.image: record for record in read_published(registry).whole}
     known = [image for image in images if image.name in latest and latest[image.name].system]
@@ -38,7 +39,7 @@ def outdated_images(
         for os_name, names in sorted(names_by_system.items()):
             packages: dict[str, str] = {}
             for name in names:
-                # As old as can be, so that apt names the newest version of every package.
+                # Use the lowest version, so that apt lists the newest version of every package.
                 packages |= dict.fromkeys(latest[name].system, "0")
             status = make_status(packages)
             updates = find_updates(f"updates-{os_name}", os_name, status, context)

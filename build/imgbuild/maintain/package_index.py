@@ -1,4 +1,4 @@
-"""The Python package index: which files a project offers, and parts of one."""
+"""List the files of a project in the Python package index, and read parts of a file."""
 
 import io
 import re
@@ -16,16 +16,16 @@ from imgbuild.net.addresses import redact
 from imgbuild.net.http import HttpClient
 from imgbuild.net.sites import Sites
 
-#: One request of this many bytes; a wheel has up to 500 MB, of which some MB are read.
+#: Bytes per request; a wheel has up to 500 MB, but only a few MB are read.
 BLOCK = 1 << 20
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
-#: The default of ``--default-index`` in the help of uv.
+#: The default of ``--default-index`` in the help text of uv.
 _DEFAULT = re.compile(r"default package index\s+\(by\s+default:\s+<(https://\S+?)>\)")
 
 
 @dataclass(frozen=True)
 class OfferedFile:
-    """A file of a project. ``yanked`` is the reason if it was withdrawn."""
+    """A file of a project. ``yanked`` is the reason if it was yanked."""
 
     name: str
     url: str
@@ -34,9 +34,11 @@ class OfferedFile:
 
 
 def find_index_url(sites: Sites) -> str:
-    """Return the index: the mirror, else that of uv's and pip's variables, else uv's default.
+    """Return the URL of the index: the mirror, or uv's or pip's variables, or uv's default.
 
-    InputError: the address is none. Only the help of uv says its default; uv's version is pinned.
+    uv only prints its default in its help text, but its version is pinned.
+
+    InputError: the URL is invalid.
     """
     environment = index_environment(sites)
     names = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
@@ -45,21 +47,22 @@ def find_index_url(sites: Sites) -> str:
         usage = run([find_uv_bin(), "pip", "compile", "--help"], timeout=10).output
         match = _DEFAULT.search(usage)
         if match is None:
-            raise InputError("No package index is named: set UV_DEFAULT_INDEX.")
+            raise InputError("There is no package index: set UV_DEFAULT_INDEX.")
         url = match[1]
     try:
         urlsplit(url)
-    except ValueError as error:  # the address is not quoted: it may hold a login
+    except ValueError as error:  # do not print the URL, because it may contain a login
         named = ", ".join(names)
-        raise InputError(f"The package index of {named}: {error}. Correct it.") from error
+        raise InputError(f"The package index in {named}: {error}. Correct it.") from error
     return url.rstrip("/")
 
 
 def read_project_page(client: HttpClient, index: str, name: str) -> dict[str, OfferedFile]:
-    """Return the files of a project by name; none if the index has no such project.
+    """Return the files of a project by name; empty if the index has no such project.
 
-    The page is read as HTML (PEP 503), the form that every index has. It is a MachineError if the
-    index does not answer, or not with a list of files.
+    The page is read as HTML (PEP 503), because every index supports it.
+
+    MachineError: the index does not answer, or does not return a list of files.
     """
     answer = client.get(f"{index}/{name}/", {"Accept": "text/html"})
     if answer.status in {404, 410}:
@@ -68,8 +71,8 @@ def read_project_page(client: HttpClient, index: str, name: str) -> dict[str, Of
     if answer.status != 200 or not files:
         kind = answer.headers.get("Content-Type", "no content type")
         raise MachineError(
-            f"{redact(answer.url)} answers {answer.status} with {kind}, and lists no file "
-            "(PEP 503)."
+            f"{redact(answer.url)} answers {answer.status} with {kind}, but without a list of "
+            "files (PEP 503)."
         )
     return {file.name: file for file in files}
 
@@ -86,7 +89,7 @@ def _parse_page(base: str, page: str) -> list[OfferedFile]:
     for link in links:
         try:
             url, fragment = urldefrag(urljoin(base, link.get("href") or ""))
-        except ValueError:  # an address that is none
+        except ValueError:  # an invalid URL
             continue
         algorithm, _, digest = fragment.partition("=")
         yanked = (link["data-yanked"] or "no reason given") if "data-yanked" in link else None
@@ -97,9 +100,9 @@ def _parse_page(base: str, page: str) -> list[OfferedFile]:
 
 
 class RemoteFile(io.RawIOBase):
-    """A file at an address, read by ranges. Python's zipfile reads an archive through it.
+    """A remote file that is read with range requests, so that zipfile can read parts of it.
 
-    ``size`` is the file's; ``bytes_read`` counts what was transferred.
+    ``size`` is the size of the file; ``bytes_read`` counts the transferred bytes.
     """
 
     def __init__(self, client: HttpClient, url: str) -> None:
@@ -121,7 +124,7 @@ class RemoteFile(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any writable buffer
-        """Fill the buffer by one request."""
+        """Fill the buffer with one request."""
         length = min(len(buffer), self.size - self._position)
         if length <= 0:
             return 0
@@ -137,7 +140,7 @@ class RemoteFile(io.RawIOBase):
         match = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
         right = match and (int(match[1]), int(match[2])) == (start, end)
         if answer.status != 206 or not match or not right or len(answer.body) != length:
-            hint = " It ignores ranges; name an index that does not." * (answer.status == 200)
+            hint = " It ignores ranges; use another index." * (answer.status == 200)
             raise MachineError(
                 f"{redact(self.url)}: for bytes {start}-{end} the server answered {answer.status} "
                 f"with {len(answer.body)} bytes.{hint}"

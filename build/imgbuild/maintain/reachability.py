@@ -1,4 +1,4 @@
-"""Check that every input that is no Python package can be had, and is what was pinned."""
+"""Check that all inputs except Python packages can be downloaded and match their pins."""
 
 import hashlib
 import time
@@ -29,11 +29,14 @@ AWAY: State = "not reachable from here"
 
 @dataclass(frozen=True)
 class OtherInput:
-    """Something to download, and how it was found. Without ``sha256`` its content is not recorded.
+    """A download and the result of its check.
 
-    ``place`` is where in matrix.yaml it is pinned. A ``signed`` one is the index of a repository of
-    packages; ``keyring`` verifies it. The address of a base image is NAME@sha256:DIGEST. ``detail``
-    is a short cause.
+    - ``url``: for a base image, NAME@sha256:DIGEST
+    - ``sha256``: None if no digest is pinned
+    - ``place``: the location of the pin in matrix.yaml
+    - ``signed``: whether it is the signed index of a package repository
+    - ``keyring``: the keyring that verifies the index
+    - ``detail``: a short reason
     """
 
     name: str
@@ -49,7 +52,7 @@ class OtherInput:
 
 
 def list_other_inputs(images: Sequence[Image], project: Project, sites: Sites) -> list[OtherInput]:
-    """Return every download, conda package, package repository and base image of the images."""
+    """Return all downloads, conda packages, package repositories and base images of images."""
     files = [
         OtherInput(name, source.url, source.sha256, ("sources", name, "sha256"))
         for name, source in images[0].matrix.sources.items()
@@ -81,7 +84,7 @@ def _conda_inputs(image: Image, project: Project) -> Iterator[OtherInput]:
 
 
 def _repository_inputs(image: Image, project: Project, settings: Settings) -> Iterator[OtherInput]:
-    """Yield the signed index of each repository that the image installs from."""
+    """Yield the signed indexes of the repositories that the image installs packages from."""
     upstreams = image.matrix.upstream_urls
     system = image.os
     if system.distribution == "ubuntu" and "ubuntu" in upstreams:
@@ -101,7 +104,7 @@ def _repository_inputs(image: Image, project: Project, settings: Settings) -> It
 
 
 def check_input(client: HttpClient, sites: Sites, download: bool, item: OtherInput) -> OtherInput:
-    """Return whether an input answers, and with ``download`` whether its content is right."""
+    """Check whether an input is reachable, and with ``download``, whether its content matches."""
     begin = time.monotonic()
     try:
         if "@sha256:" in item.url:
@@ -111,7 +114,7 @@ def check_input(client: HttpClient, sites: Sites, download: bool, item: OtherInp
         else:
             checked = _check_file(client, item, whole=download and not item.signed)
     except (TransientError, ImgbuildError) as error:
-        # The cause alone: the row names the input already.
+        # Keep only the cause, because the row already names the input.
         first = str(error).partition(". ")[0]
         cause = (first.partition(" failed: ")[2] or first).partition(" (")[0]
         checked = replace(item, detail=cause.removeprefix("no connection: ")[-40:])
@@ -119,18 +122,18 @@ def check_input(client: HttpClient, sites: Sites, download: bool, item: OtherInp
 
 
 def _check_base(item: OtherInput, sites: Sites) -> OtherInput:
-    """Check that a registry has a base image under its digest; layers are not read."""
+    """Check that the registry has the base image with its digest, without reading layers."""
     try:
         _, manifest = find_image(item.url, sites)
         _, *layers = manifest.sizes()
     except CheckFailedError as error:
         return replace(item, state="differs", detail=str(error))
-    detail = f"manifest right, {sum(layers) / 1e6:.0f} MB of layers"
+    detail = f"manifest matches, {sum(layers) / 1e6:.0f} MB of layers"
     return replace(item, state="verified", detail=detail)
 
 
 def _check_index(client: HttpClient, item: OtherInput, keyring: Path) -> OtherInput:
-    """Check the signed index of a repository, which is small."""
+    """Check the signed index of a repository."""
     answer = client.ask("GET", item.url)
     if answer.status != HTTPStatus.OK:
         return replace(item, detail=f"HTTP status {answer.status}")
@@ -139,7 +142,7 @@ def _check_index(client: HttpClient, item: OtherInput, keyring: Path) -> OtherIn
 
 
 def _check_file(client: HttpClient, item: OtherInput, *, whole: bool) -> OtherInput:
-    """Check that a file answers; ``whole`` compares its content."""
+    """Check that a file is reachable; with ``whole``, compare its content."""
     headers = {} if whole else {"Range": "bytes=0-0"}
     with client.stream("GET", item.url, headers) as response:
         if not response.ok:
@@ -156,7 +159,7 @@ def _check_file(client: HttpClient, item: OtherInput, *, whole: bool) -> OtherIn
 
 
 def verify_signature(content: bytes, keyring: Path) -> tuple[State, str]:
-    """Return the state of an InRelease file and a short word on it, by gpgv."""
+    """Verify an InRelease file with gpgv; return its state and a short reason."""
     if not content.startswith(b"-----BEGIN PGP SIGNED MESSAGE-----"):
         return "differs", "no signed index"
     with work_folder("signature") as folder:
@@ -164,19 +167,19 @@ def verify_signature(content: bytes, keyring: Path) -> tuple[State, str]:
         path.write_bytes(content)
         result = gpgv([keyring], str(path))
     if result.code == NOT_FOUND:
-        return "reachable", "its signature was not checked: gpgv is not installed"
+        return "reachable", "signature not checked: gpgv is not installed"
     if result.ok:
-        return "verified", "signature right"
+        return "verified", "signature valid"
     errors = " ".join(result.errors.split())
-    return "differs", f"a signature that gpgv refuses: {errors[-80:]}"
+    return "differs", f"an invalid signature: {errors[-80:]}"
 
 
 def compare_inputs(inputs: Iterable[OtherInput]) -> Iterator[Contradiction]:
     for item in inputs:
         if item.state != "differs":
             continue
-        change = "find out which is right before changing the pin"
+        change = "find out which one is right before you change the pin"
         if item.keyring:
-            change = "the key may have been rotated: find out before trusting another"
+            change = "the key may have been rotated: verify the new key before you trust it"
         evidence = f"{item.url} has {item.detail}"
         yield Contradiction("sha256", item.name, item.place, evidence, change)

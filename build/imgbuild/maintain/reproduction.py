@@ -1,4 +1,4 @@
-"""Build an image once more from nothing, and compare it with the original."""
+"""Build an image again without caches, and compare it with the original."""
 
 import json
 import re
@@ -58,13 +58,13 @@ from imgbuild.plan.digest import InputReader, input_digest
 from imgbuild.plan.plan import Action, PlanItem, labels_are_consistent
 
 _REVISION, _BASE_NAME = f"{OCI}.revision", f"{OCI}.base.name"
-#: Labels that say who built an image, not what is in it.
+#: Labels about the build that do not describe the image's contents.
 _OF_BUILD = {TAKEN_WHEEL, *(f"{OCI}.{name}" for name in ("source", "url", "documentation"))}
 
 
 @dataclass(frozen=True)
 class ComparedLayer:
-    """A layer of both images; ``files`` says by path which differ, None if they were not read."""
+    """A layer of both images; ``files`` has the differing files by path, None if not read."""
 
     made_by: str
     size: int
@@ -74,10 +74,10 @@ class ComparedLayer:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """An image and the same built anew.
+    """The comparison of an image with its rebuilt copy.
 
-    ``lacking`` says which of its inputs could not be had, ``substituted`` which ones are not the
-    checkout's, because the labels of the image name others.
+    ``lacking`` are inputs that could not be restored. ``substituted`` are inputs that differ from
+    the checkout's, because the image's labels name others.
     """
 
     image: str
@@ -97,28 +97,25 @@ class Reproduction:
 
 
 class RevisionReader(InputReader):
-    """Reads a revision, whose committed files are what was built from it.
+    """Reads the committed files of a revision without rendering them again.
 
-    They are not rendered again: imgbuild's code may be another by now, and its rendering with it.
+    imgbuild's code may have changed since then, so it could render other files.
     """
 
     def dockerfile(self, image: Image) -> Dockerfile:
-        """Return what is in the image's committed Dockerfile.
-
-        InputError: there is none.
-        """
+        """Return the image's committed Dockerfile; InputError if it cannot be read."""
         path = dockerfile_path(image, self.project.dockerfiles)
         try:
             return Dockerfile(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeError):
-            raise InputError("it had no Dockerfile that can be read") from None
+            raise InputError("its Dockerfile is missing or cannot be read") from None
 
     def require_locks(self, image: Image) -> None:
-        """Take the locks as they are: whatever they hold is part of the digest."""
+        """Accept the locks without a check, because the digest covers their contents."""
 
 
 def drop_unknown(settings: Settings, matrix: Matrix) -> Settings:
-    """Return the settings without what an older matrix does not know, which would be an error."""
+    """Remove settings that an older matrix does not support, because they would be errors."""
     named: dict[str, tuple[Mapping[str, object], Mapping[str, object]]] = {
         "base": (settings.base, matrix.operating_systems),
         "cpython": (settings.cpython, matrix.python),
@@ -137,10 +134,10 @@ def reproduce(
     image: Image | None = None,
     builders: tuple[str, ...] = (),
 ) -> Reproduction:
-    """Build the image of this name anew and compare; without ``image`` it may have to be pulled.
+    """Build an image again and compare it; without ``image``, pull it if necessary.
 
-    InputError: there is no such image, or it is not imgbuild's.
-    CheckFailedError, MachineError: it cannot be built any more.
+    InputError: there is no such image, or imgbuild did not build it.
+    CheckFailedError, MachineError: it can no longer be built.
     """
     with ExitStack() as stack:
         engine = stack.enter_context(open_engine(project.settings.engine))
@@ -152,10 +149,10 @@ def reproduce(
         context = stack.enter_context(open_context(project, (image,), options, log, lock=True))
         context, item, lacking, substituted = _restore_inputs(labels, context, stack)
         for text in lacking:
-            log(f"This input is not what it was: {text}")
+            log(f"This input has changed: {text}")
         for text in substituted:
-            log(f"This input is not the checkout's: {text}")
-        if substituted:  # its programs run in steps that have the secrets
+            log(f"This input is not from the checkout: {text}")
+        if substituted:  # programs of a foreign base run in build steps, so withhold logins
             secrets = {key: path for key, path in context.inputs.secrets.items() if key != "netrc"}
             inputs = replace(context.inputs, secrets=secrets)
             context = replace(context, inputs=inputs)
@@ -178,7 +175,7 @@ def reproduce(
 def _pull_original(
     name: str, image: Image | None, engine: Engine, log: Log, stack: ExitStack
 ) -> StoredImage:
-    """Return the image; one that has to be pulled for it is removed with ``stack``."""
+    """Return the original image; if it was pulled, ``stack`` removes it at the end."""
     present = engine.inspect(name)
     if image and not present:
         raise InputError(
@@ -194,8 +191,8 @@ def _pull_original(
     original = engine.need(name)
     if not labels_are_consistent(original):
         raise InputError(
-            f"{name} is not an image of imgbuild's own, or something was added to it: nothing "
-            "says what it was built from."
+            f"{name} was not built by imgbuild, or something was added to it, so its inputs are "
+            "unknown."
         )
     return original
 
@@ -203,10 +200,10 @@ def _pull_original(
 def _restore_inputs(
     labels: Mapping[str, str], context: BuildContext, stack: ExitStack
 ) -> tuple[BuildContext, PlanItem, list[str], list[str]]:
-    """Return what builds the image with the inputs that its labels name.
+    """Return the context and the plan to build the image with the inputs in its labels.
 
-    Also return which of them are lacking, and which are in place of the checkout's. The files are
-    this checkout's, or those of the image's commit where they differ from them.
+    Also return the inputs that could not be restored, and those that replace the checkout's. If the
+    files of this checkout do not match, use the files of the image's commit.
     """
     lacking: list[str] = []
     substituted: list[str] = []
@@ -216,8 +213,8 @@ def _restore_inputs(
     restored, item = _plan_checkout(context.project, labels, context)
     if item.digest.total != labels[INPUT_DIGEST] and commit not in {"", context.revision}:
         try:
-            # Anybody can write the label, and the commit's Dockerfiles are given the secrets:
-            # `open_revision` gives only what is in the history.
+            # Anybody can write the label, and the commit's Dockerfiles get the secrets. Therefore
+            # `open_revision` only accepts commits in the history.
             commit = commit.removesuffix("-dirty")
             checkout = stack.enter_context(open_revision(context.project, commit))
             restored, item = _plan_checkout(checkout, labels, context)
@@ -228,7 +225,7 @@ def _restore_inputs(
 
 
 def _usual_digest(context: BuildContext) -> str | None:
-    """Return the digest of the base image that matrix or settings name, if a registry has it."""
+    """Return the digest of the base image in the matrix or settings; None if it is bootstrapped."""
     (image,) = context.images
     usual = context.settings.base_for(image.os_name, image.os.image)
     return usual.image.rpartition("@")[2] if usual.image else None
@@ -237,7 +234,7 @@ def _usual_digest(context: BuildContext) -> str | None:
 def _restore_settings(
     labels: Mapping[str, str], context: BuildContext, lacking: list[str], substituted: list[str]
 ) -> Settings:
-    """Return the settings, changed so that inputs come from where the labels say."""
+    """Return settings with the origins of inputs that the labels state."""
     (image,) = context.images
     settings = context.settings
     base = {**settings.base}
@@ -253,9 +250,9 @@ def _restore_settings(
                 context.engine.pull(reference, pinned=own)
             base[image.os_name] = known
             if not own:
-                substituted.append(f"the base image {reference}, which the image's label names")
+                substituted.append(f"the base image {reference}, from the image's label")
         except ValidationError:
-            lacking.append(f"the base image {reference}: this does not name an image by its digest")
+            lacking.append(f"the base image {reference}: this is not an image with a digest")
         except ImgbuildError as error:
             lacking.append(f"the base image {reference}: {error}")
     if labels.get(CPYTHON) == "source":
@@ -268,7 +265,7 @@ def _restore_settings(
 def _plan_checkout(
     project: Project, labels: Mapping[str, str], context: BuildContext
 ) -> tuple[BuildContext, PlanItem]:
-    """Return what builds the image from the files of a checkout, and the changes since."""
+    """Return the context and the plan to build the image from a checkout, with its changes."""
     matrix = load_matrix(project.matrix)
     image = find_image(matrix, labels[NAME])
     if context.settings.standin:
@@ -277,8 +274,8 @@ def _plan_checkout(
     inputs = prepare_inputs((image,), settings, project)
     if inputs.bases[image.os_name].digest is None:
         raise MachineError(
-            f"{image.name} needs the base image {image.os_name} that is made from the "
-            "distribution's archive, and this machine has not made it. Set `base: "
+            f"{image.name} needs the base image {image.os_name} from the distribution's archive, "
+            "but this machine has not made it yet. Set `base: "
             f"{{{image.os_name}: {{from: bootstrap}}}}` in imgbuild.local.yaml, and run `imgbuild "
             "doctor --write`."
         )
@@ -291,7 +288,7 @@ def _plan_checkout(
 
 
 def _rebuild(item: PlanItem, commit: str | None, context: BuildContext, stack: ExitStack) -> str:
-    """Return the id of a new image without a name; it and its cache mounts go with ``stack``."""
+    """Build an untagged image and return its id; ``stack`` removes it and its cache mounts."""
     image = item.image
     mark = f"reproduce-{uuid4().hex}"
     made = set[str]()
@@ -304,14 +301,14 @@ def _rebuild(item: PlanItem, commit: str | None, context: BuildContext, stack: E
     inputs, project = context.inputs, context.project
     own = buildx.builder is None
     target = image_target(item, inputs, folders, project, commit, in_engine=own)
-    before = {stored.id for stored in context.stored}  # the same again has the same id
+    before = {stored.id for stored in context.stored}  # an identical image has the same id
     stack.callback(_discard_new, made, before, context.engine)
     stack.callback(forget_cache, buildx, f"description~={mark}")
     with work_folder("reproduce") as folder, BuildDisplay([image.name]) as display:
 
         def show(step: Step) -> None:
             display.show_step(image.name, step)
-            if step.image_id:  # there, though an interrupt may come before the end
+            if step.image_id:  # remember it now, because an interrupt may end the build
                 made.add(step.image_id)
 
         isolated = _isolate(target, folder, mark)
@@ -327,9 +324,9 @@ def _discard_new(made: set[str], before: set[str], engine: Engine) -> None:
 
 
 def _isolate(target: BuildTarget, folder: Path, mark: str) -> BuildTarget:
-    """Return the target so that it takes neither a step nor a cache mount of another build.
+    """Return a target that uses no cached steps and no cache mounts of other builds.
 
-    Both still share the limit on steps that compile at once.
+    It still shares the limit for parallel compilations.
     """
     path = folder / f"{target.name}.Dockerfile"
     text = target.dockerfile.read_text("utf-8")
@@ -342,7 +339,7 @@ def _isolate(target: BuildTarget, folder: Path, mark: str) -> BuildTarget:
 def _compare_layers(
     original: StoredImage, rebuilt: StoredImage, engine: Engine
 ) -> tuple[tuple[ComparedLayer, ...], Differences]:
-    """Return the layers of both, the lowest first, and the Debian packages that moved."""
+    """Return the layers of both images, lowest first, and the changed Debian packages."""
     same = {*original.layers} & {*rebuilt.layers}
     steps: dict[str | None, Layer] = {}
     files: list[list[LayerFiles | None]] = []
@@ -374,7 +371,7 @@ def _compare_layers(
 
 
 def _latest_packages(layers: Sequence[LayerFiles | None]) -> Mapping[str, str]:
-    """Return the versions of Debian packages that the uppermost layer with a list names."""
+    """Return the versions of Debian packages from the uppermost layer with a package list."""
     for layer in reversed(layers):
         if layer:
             _, packages = layer
@@ -384,7 +381,7 @@ def _latest_packages(layers: Sequence[LayerFiles | None]) -> Mapping[str, str]:
 
 
 def _flatten(configuration: Mapping[str, Any]) -> dict[str, str]:
-    """Return in words what containers run with, without what says who built the image."""
+    """Return the configuration as texts by name, without labels about the build."""
     parts = {**configuration}
     labels = parts.pop("Labels", None) or {}
     variables = parts.pop("Env", None) or ()

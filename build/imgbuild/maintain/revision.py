@@ -1,6 +1,6 @@
-"""Read the files of a checkout as they were at an earlier commit.
+"""Read the files of a checkout at an earlier commit.
 
-They come from git's objects: neither the work tree nor the index nor HEAD is touched.
+The files are read from git's objects. The work tree, the index and HEAD are not changed.
 """
 
 import os
@@ -14,27 +14,27 @@ from imgbuild.core.files import work_folder
 from imgbuild.core.process import NOT_FOUND, TIMED_OUT, Finished, run
 from imgbuild.core.project import Project
 
-#: The files and folders that decide the input digests of a checkout.
+#: The files and folders that determine the input digests.
 PARTS = ("matrix.yaml", "images")
 _SECONDS = 120
-#: No refreshing of the index, no question to a person, and English.
+#: Do not refresh the index, do not prompt, and use English messages.
 _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
 @contextmanager
 def open_revision(project: Project, reference: str) -> Iterator[Project]:
-    """Give the checkout as it was at ``reference``, in a folder that lives as long as the block.
+    """Extract the checkout at ``reference`` into a temporary folder.
 
-    Only the current commit and those before it count: anybody may have written one that was
-    fetched.
+    Only the current commit and its ancestors are accepted, because anybody can have written another
+    fetched commit.
 
-    InputError: there is no such revision here, it is not in the history, or the folder is not a
-        Git checkout.
-    MachineError: there is no git.
+    InputError: there is no such revision, it is not in the history, or the folder is not a Git
+        checkout.
+    MachineError: git is not installed, or did not end in time.
     """
     if project.is_installed:
         raise InputError(
-            f"{reference}: the family that is installed with imgbuild has no history. Run this in "
+            f"{reference}: the files installed with imgbuild have no history. Run this command in "
             "a Git checkout that has the revision."
         )
     commit = resolve_commit(project.root, reference)
@@ -46,7 +46,7 @@ def open_revision(project: Project, reference: str) -> Iterator[Project]:
     with work_folder("revision") as folder:
         checkout = folder / "checkout"
         checkout.mkdir()
-        # Below the root, which may be a folder within the repository.
+        # List files below the root, which may be a subfolder of the repository.
         listing = _git(project.root, "ls-tree", "-z", "--name-only", commit, "--", *PARTS)
         parts = [name for name in listing.output.split("\0") if name]
         if parts:
@@ -55,16 +55,16 @@ def open_revision(project: Project, reference: str) -> Iterator[Project]:
 
 
 def resolve_commit(root: Path, reference: str) -> str:
-    """Return the commit that ``reference`` means.
+    """Return the commit id of ``reference``.
 
-    InputError: it means none here, or the folder is not a Git checkout.
-    MachineError: there is no git.
+    InputError: there is no such revision, or the folder is not a Git checkout.
+    MachineError: git is not installed, or did not end in time.
     """
     inside = _git(root, "rev-parse", "--is-shallow-repository")
     if "dubious ownership" in inside.errors:
         raise InputError(
-            f"{reference}: {root} belongs to another user, so that git does not read it. Run `git "
-            f"config --global --add safe.directory {root}`, or be that user."
+            f"{reference}: {root} belongs to another user, so git does not read it. Run `git "
+            f"config --global --add safe.directory {root}`, or run this as that user."
         )
     if not inside.ok:
         raise InputError(f"{reference}: {root} is not a Git checkout ({inside.last()}).")
@@ -73,11 +73,11 @@ def resolve_commit(root: Path, reference: str) -> str:
     if commit.ok:
         return commit.output.strip()
     hint = (
-        "This clone is shallow: its history was not fetched. Run `git fetch --unshallow`."
+        "This clone is shallow, so its history is missing. Run `git fetch --unshallow`."
         if inside.output.strip() == "true"
         else "If only a remote has it, run `git fetch`."
     )
-    raise InputError(f"{reference}: git knows no such revision here. {hint}")
+    raise InputError(f"{reference}: this checkout has no such revision. {hint}")
 
 
 def _extract_files(root: Path, files: list[str], checkout: Path, reference: str) -> None:
@@ -86,16 +86,17 @@ def _extract_files(root: Path, files: list[str], checkout: Path, reference: str)
     made = _git(root, *options, *files)
     if not made.ok:
         raise InputError(
-            f"{reference}: git cannot read the files there ({made.last()}). If this is a clone "
-            "with a filter, fetch them: `git fetch --refetch --no-filter`."
+            f"{reference}: git cannot read the files of this revision ({made.last()}). If this is "
+            "a clone with a filter, fetch them: `git fetch --refetch --no-filter`."
         )
     with tarfile.open(archive) as tar:
-        # Debian 12's Python 3.11.2 has no filters. git refuses "..", but not a folder below a link.
+        # Python 3.11.2 in Debian 12 has no filters. git rejects "..", but not a folder below a
+        # link.
         tar.extraction_filter = getattr(tarfile, "tar_filter", None)
         links = {Path(member.name) for member in tar if not member.isreg() and not member.isdir()}
         for member in tar:
             if links.intersection(Path(member.name).parents):
-                raise InputError(f"{reference}: {member.name} leads out of the files there.")
+                raise InputError(f"{reference}: {member.name} leads out of the revision's files.")
         tar.extractall(checkout)  # noqa: S202
 
 
@@ -103,10 +104,10 @@ def _git(root: Path, *arguments: str) -> Finished:
     env = {**os.environ, **_QUIET}
     result = run(["git", "-C", str(root), *arguments], env=env, timeout=_SECONDS)
     if result.code == NOT_FOUND:
-        raise MachineError("There is no git, which reads earlier revisions. Install git.")
+        raise MachineError("git is not installed, but is needed for earlier revisions. Install it.")
     if result.code == TIMED_OUT:
         raise MachineError(
-            f"git {arguments[0]} has not ended within {_SECONDS} s; it may wait for a remote. "
+            f"git {arguments[0]} did not end within {_SECONDS} s; it may be waiting for a remote. "
             "Fetch the revision first, then try again."
         )
     return result

@@ -1,11 +1,13 @@
-"""Read the facts of TensorFlow's wheels out of some MB of each; none of it is run.
+"""Read the facts of TensorFlow's wheels from a few MB of each, without running their code.
 
-Up to TensorFlow 1.13 the GPU libraries are ``DT_NEEDED``. From 1.14 on each is opened when first
-used, by a function ``stream_executor::internal::DsoLoader::GetCudnnDsoHandle()`` that is exported
-and only names the library and its version, two constant strings; a CPU build has the same functions
-with an empty version (and "1" for the driver, which it never opens). From 2.9 on the version is in
-the code itself. The compiler, ``tf.version.COMPILER_VERSION``, is what ``tf_compiler_version()``
-returns, and from 2.9 on a constant of ``_pywrap_tf_session.so``.
+Up to TensorFlow 1.13, GPU libraries are ``DT_NEEDED``. From 1.14 on, an exported function like
+``stream_executor::internal::DsoLoader::GetCudnnDsoHandle()`` opens each library on first use. The
+function only contains the library's name and version as two constant strings. A CPU build has the
+same functions with an empty version, and "1" for the driver, which it never opens. From 2.9 on, the
+version is in the code itself.
+
+The compiler, ``tf.version.COMPILER_VERSION``, is the result of ``tf_compiler_version()``. From 2.9
+on, it is a constant in ``_pywrap_tf_session.so``.
 """
 
 import ast
@@ -25,12 +27,12 @@ from imgbuild.maintain.package_index import BLOCK, RemoteFile
 from imgbuild.matrix.evidence import WheelFacts, WheelTag
 from imgbuild.net.addresses import redact
 
-#: One request of this many bytes where a library is read to its end.
+#: Bytes per request if a library is read to its end.
 _LARGE_BLOCK = 16 << 20
-#: How much of ``_pywrap_tensorflow_internal.so`` is unpacked at most: its string table ends at 25.
+#: Maximum unpacked bytes of ``_pywrap_tensorflow_internal.so``; its string table ends at 25 MB.
 _MOST = 160 << 20
-#: Limits for what is unpacked, in bytes: of a text, of a library that is read at once, and of a
-#: library that is read in pieces. TensorFlow 1.4 to 2.21 has at most 5 kB, 165 MB and 1.3 GB.
+#: Limits for unpacked data in bytes: for a text, a library that is read at once, and a library that
+#: is read in pieces. TensorFlow 1.4 to 2.21 has at most 5 kB, 165 MB and 1.3 GB.
 _TEXT_LIMIT, _LIBRARY_LIMIT, _STREAM_LIMIT = 4 << 20, 512 << 20, 4 << 30
 _FRAMEWORK = tuple(f"/libtensorflow_framework.so{end}" for end in ("", ".1", ".2"))
 _INTERNAL = ("/python/_pywrap_tensorflow_internal.so",)
@@ -40,42 +42,42 @@ _SESSION = "/python/client/_pywrap_tf_session.so"
 _GPU = "cuda|cudart|cublas|cudnn|cufft|cupti|curand|cusolver|cusparse|nvinfer|nvinfer_plugin|nccl"
 _GPU_SONAME = re.compile(rf"lib(?:{_GPU})\.so(?:\.[0-9]+)*")
 _HANDLE = re.compile(r"_ZN(?:15stream_executor|3tsl)8internal9DsoLoader\d+Get(\w+)DsoHandleEv")
-#: The libraries whose functions are not called as they are.
+#: The libraries whose functions have another name.
 _OPENED = {"CudaDriver": "cuda", "CudaRuntime": "cudart", "NvInferPlugin": "nvinfer_plugin"}
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
 _SONAME_IN_TABLE = re.compile(rb"\0(lib[a-zA-Z_+-]+\.so(?:\.[0-9]+)*)(?=\0)")
 _GLIBC = re.compile(rb"\0GLIBC_(\d+(?:\.\d+)+)(?=\0)")
 _COMPILER = "_Z19tf_compiler_versionv"
 _OWN = re.compile(r"_ZNK?10tensorflow")
-#: gcc writes "7.3.1 20180303"; the matrix has the version alone.
+#: gcc writes "7.3.1 20180303", but the matrix only has the version.
 _COMPILER_VERSION = re.compile(r"([0-9]+\.[0-9]+\.[0-9]+)( [0-9]+)?.*")
-#: The same as a constant of a library: ``9.3.1 20200408``, ``Ubuntu Clang 17.0.2 (++2023…``, and
-#: from 2.21 on ``Clang 18.1.8``.
+#: The compiler as a constant in a library: ``9.3.1 20200408``, ``Ubuntu Clang 17.0.2 (++2023…``,
+#: and from 2.21 on ``Clang 18.1.8``.
 _COMPILER_CONSTANT = re.compile(
     rb"\0(?:[A-Za-z ]*(Clang) )?(\d+\.\d+\.\d+)(?: \d{8}\0| \(|(?(1)\0|(?!)))"
 )
-#: ``mov register, text`` and ``mov [rbp + distance], text``: how a text of up to 4 bytes is made.
+#: ``mov register, text`` and ``mov [rbp + distance], text``, which create a text of up to 4 bytes.
 _MOV = re.compile(rb"(?:[\xb8-\xbf]|\xc7[\x40-\x47].)([0-9][0-9.]{0,3})", re.DOTALL)
-#: ``lea register, [rip + distance]``: how code on x86-64 takes the address of a string.
+#: ``lea register, [rip + distance]``, which loads the address of a string on x86-64.
 _LEA = re.compile(rb"[\x48-\x4f]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](....)", re.DOTALL)
-#: An entry of a fat binary, one a capability: its kind (1: PTX, 2: machine code), a version, the
-#: size of its header, and 24 bytes on the capability as a number, 70 for 7.0. Source: fatbinary.h
-#: and the output of cuobjdump for the same wheels.
+#: An entry of a fat binary, one per capability: its kind (1: PTX, 2: machine code), a version, the
+#: size of its header, and 24 bytes later the capability as a number, for example 70 for 7.0.
+#: Source: fatbinary.h, and the output of cuobjdump for the same wheels.
 _ENTRY = re.compile(rb"([\x01\x02])\0\x01\x01[\x40-\xa0]\0\0\0.{20}([\x1e-\x7f])\0\0\0", re.DOTALL)
-#: An entry's first bytes may be the last ones of a piece.
+#: Bytes of an entry, which may begin at the end of a piece, and bytes of a piece.
 _ENTRY_BYTES, PIECE = 32, 4 << 20
-#: The errors of reading something else than such a wheel.
+#: The errors raised for a file that is not a wheel of TensorFlow.
 _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, struct.error, ValueError, LookupError),
-    *(ArithmeticError, AttributeError, TypeError),  # pyelftools, of wrong sections
-    RuntimeError,  # an encrypted archive, or an unknown way of packing
+    *(ArithmeticError, AttributeError, TypeError),  # pyelftools raises them for wrong sections
+    RuntimeError,  # the archive is encrypted, or has an unknown compression
 )
-#: A function that takes a string's address and returns is a dozen bytes, some without a size.
+#: Size to assume for a function without a size: loading a string's address takes a dozen bytes.
 _SHORT = 16
 
 
 class Library:
-    """A shared library: what it needs, what it exports, which strings its functions name."""
+    """A shared library: its dependencies, its exported symbols, and strings in its functions."""
 
     def __init__(self, content: bytes) -> None:
         from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - only an audit needs it
@@ -83,26 +85,26 @@ class Library:
         elf = ELFFile(io.BytesIO(content))
         sections: dict[str, Any] = {section.name: section for section in elf.iter_sections()}
         for name in (".text", ".rodata", ".dynamic", ".dynsym", ".dynstr"):
-            # pyelftools gives such a section as many bytes as its header says.
+            # For such a section, pyelftools allocates as many bytes as its header says.
             if sections[name].compressed or sections[name]["sh_type"] == "SHT_NOBITS":
                 raise ValueError(f"the section {name} is compressed or empty")
         text, data = sections[".text"], sections[".rodata"]
         self._text = (text["sh_addr"], text.data())
         self._data = (data["sh_addr"], data.data())
-        #: The libraries without which it cannot be loaded.
+        #: The libraries needed to load it.
         self.needed = {tag.needed for tag in sections[".dynamic"].iter_tags("DT_NEEDED")}
-        #: Address and size of the symbols that it defines for others.
+        #: Address and size of its exported symbols.
         self.exported: dict[str, tuple[int, int]] = {}
         for symbol in sections[".dynsym"].iter_symbols():
             if symbol["st_shndx"] != "SHN_UNDEF":
                 self.exported[symbol.name] = (symbol["st_value"], symbol["st_size"])
         names = sections[".dynstr"].data()
         versions = [version.decode() for version in _GLIBC.findall(names)]
-        #: The newest C library version that its symbols ask for, such as ``2.17``.
+        #: The newest glibc version that its symbols require, for example ``2.17``.
         self.glibc = max(versions, key=Version, default="0")
 
     def strings_of(self, function: str) -> list[str]:
-        """Return the strings whose addresses a function takes; if none, the number it makes."""
+        """Return the strings whose addresses a function loads, or the number in its code."""
         (text_address, text), (data_address, data) = self._text, self._data
         address, size = self.exported[function]
         start = address - text_address
@@ -121,9 +123,9 @@ class Library:
 def read_wheel(
     remote: RemoteFile, file: str, sha256: str, pythons: tuple[WheelTag, ...]
 ) -> WheelFacts:
-    """Return what the wheel is; ``pythons`` is what the index has of its release.
+    """Read the facts of a wheel; ``pythons`` are the Pythons with wheels of its release.
 
-    MachineError: the server gives no ranges, or it is no wheel of TensorFlow, or damaged.
+    MachineError: the server does not support ranges, or the file is not a TensorFlow wheel.
     """
     from elftools.common.exceptions import ELFError  # noqa: PLC0415 - only an audit needs it
 
@@ -136,7 +138,7 @@ def read_wheel(
             return facts.model_copy(update={"capabilities": _read_capabilities(remote)})
     except (*_DAMAGE, ELFError) as error:
         where = redact(remote.url)
-        raise MachineError(f"{where} is no wheel of TensorFlow, or damaged: {error}.") from error
+        raise MachineError(f"{where} is not a TensorFlow wheel, or damaged: {error}.") from error
     return facts
 
 
@@ -166,7 +168,7 @@ def _read_facts(wheel: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _read_capabilities(remote: RemoteFile) -> tuple[str, ...]:
-    """Return what the kernels are compiled for: up to 2.2 the library itself alone says it."""
+    """Return the compute capabilities of the kernels; up to 2.2, only the library has them."""
     again = RemoteFile(remote.client, remote.url)
     with (
         zipfile.ZipFile(io.BufferedReader(again, _LARGE_BLOCK)) as wheel,
@@ -180,9 +182,9 @@ def _read_capabilities(remote: RemoteFile) -> tuple[str, ...]:
 
 
 def compute_capabilities(library: IO[bytes]) -> tuple[str, ...]:
-    """Return them as build_info.py does: ``sm_70``, or ``compute_70`` if there is PTX, too.
+    """Return the compute capabilities as in build_info.py: ``sm_70``, or ``compute_70`` with PTX.
 
-    ValueError: the library is larger than any of TensorFlow.
+    ValueError: the library is larger than any library of TensorFlow.
     """
     native, ptx = set[int](), set[int]()
     end, size = b"", 0
@@ -202,7 +204,7 @@ def compute_capabilities(library: IO[bytes]) -> tuple[str, ...]:
 
 
 def _find_member(wheel: zipfile.ZipFile, *ends: str) -> str:
-    """Return the first member whose path ends in one of ``ends``, in their order."""
+    """Return the first member whose path ends in one of ``ends``, tried in order."""
     for end in ends:
         for name in wheel.namelist():
             if name.endswith(end):
@@ -216,7 +218,7 @@ def _read_text(wheel: zipfile.ZipFile, end: str) -> bytes:
 
 
 def _find_gpu_libraries(wheel: zipfile.ZipFile, library: Library) -> tuple[set[str], str]:
-    """Return the GPU libraries that TensorFlow loads, and when it does."""
+    """Return the GPU libraries that TensorFlow loads, and "needed" or "opened" for when."""
     handles = [match for match in map(_HANDLE.fullmatch, library.exported) if match]
     if not handles:
         names = library.needed | _read_sonames(wheel)
@@ -228,16 +230,17 @@ def _find_gpu_libraries(wheel: zipfile.ZipFile, library: Library) -> tuple[set[s
         numbers = [text for text in library.strings_of(function) if _VERSION.fullmatch(text)]
         if name in _GPU.split("|") and numbers:
             versions[name] = numbers[0]
-    # A CPU build has the driver's name, that of 2.9 TensorRT's too, and opens neither.
+    # A CPU build contains the driver's name, and 2.9 also TensorRT's, but it opens neither.
     if "cudart" not in versions:
         return set(), "opened"
     return {f"lib{name}.so.{version}" for name, version in versions.items()}, "opened"
 
 
 def _cuda_release(libraries: set[str], said: str) -> str:
-    """Return the CUDA release: from 11 on the libraries of all minor releases have one name.
+    """Return the CUDA release, from build_info.py for CUDA 11 and newer.
 
-    Before, build_info.py is not used: that of 2.2 says 10, and 2.2 loads 10.1.
+    From 11 on, libraries of all minor releases have the same name. For older releases,
+    build_info.py is not reliable: in TensorFlow 2.2 it says 10, but 2.2 loads 10.1.
     """
     start = "libcudart.so."
     versions = [name.removeprefix(start) for name in libraries if name.startswith(start)]
@@ -251,7 +254,7 @@ def _cuda_release(libraries: set[str], said: str) -> str:
 def _read_sonames(wheel: zipfile.ZipFile) -> set[str]:
     """Return the library names in the string table at the beginning of TensorFlow's library.
 
-    The linker adds the C library's name and its versions last of all.
+    The linker adds the C library's name and versions last, so reading stops there.
     """
     beginning = b""
     with open_member(wheel, _find_member(wheel, *_INTERNAL)) as stream:
@@ -263,7 +266,7 @@ def _read_sonames(wheel: zipfile.ZipFile) -> set[str]:
 
 
 def _read_compiler(wheel: zipfile.ZipFile, library: Library) -> str:
-    """Return the compiler that TensorFlow reports, such as ``7.3.1`` or ``clang-17.0.2``."""
+    """Return the compiler that TensorFlow reports, for example ``7.3.1`` or ``clang-17.0.2``."""
     if _COMPILER not in library.exported:
         session = _find_member(wheel, _SESSION)
         content = read_member(wheel, session, _LIBRARY_LIMIT)
@@ -280,8 +283,8 @@ def _read_compiler(wheel: zipfile.ZipFile, library: Library) -> str:
 def _detect_cxx11_abi(library: Library) -> int:
     """Return 1 if TensorFlow's own exported functions take ``std::__cxx11`` strings, else 0.
 
-    Only names in the namespace ``tensorflow`` count: parts of libstdc++ that the compiler linked in
-    are of both kinds.
+    Only names in the namespace ``tensorflow`` count, because linked parts of libstdc++ have both
+    kinds.
     """
     own = [name for name in library.exported if _OWN.match(name)]
     if not own:
@@ -290,9 +293,10 @@ def _detect_cxx11_abi(library: Library) -> int:
 
 
 def _read_build_info(wheel: zipfile.ZipFile) -> dict[str, Any]:
-    """Return the constants of ``build_info.py``: assignments up to 2.2, one mapping from 2.3 on.
+    """Return the constants in ``build_info.py``.
 
-    From 2.4 on the mapping is ``collections.OrderedDict([…])``.
+    Up to 2.2 they are assignments, and from 2.3 on one mapping. From 2.4 on, the mapping is
+    ``collections.OrderedDict([…])``.
     """
     source = ""
     if any(name.endswith(_BUILD_INFO) for name in wheel.namelist()):

@@ -58,7 +58,7 @@ def test_a_wheel_that_is_not_the_locked_one(cpu_artifact: Artifact, cpu_facts: W
     for wrong, hashes in ((other, 1), (Lock("", {}, {}), 0)):
         [found] = compare(read, {name: wrong})
         assert (found.kind, found.place) == ("lock", f"images/locks/{name}")
-        assert found.change.startswith(f"none of the lock's {hashes} hashes is that")
+        assert found.change.startswith(f"the lock's {hashes} hashes do not include it")
     assert compare(read, {name: right}) == ()
 
 
@@ -76,10 +76,10 @@ def test_a_wheel_may_have_several_tags(gpu_artifact: Artifact, gpu_facts: WheelF
     ("offered", "evidence"),
     [
         (OfferedFile("h5py-1.tar.gz", "u", SHA), []),
-        (OfferedFile("h5py-1.tar.gz", "u", SHA, "bad"), ["h5py-1.tar.gz was withdrawn: bad"]),
+        (OfferedFile("h5py-1.tar.gz", "u", SHA, "bad"), ["h5py-1.tar.gz was yanked: bad"]),
         (
             OfferedFile("h5py-1.tar.gz", "u", "cd" * 32),
-            [f"1 of 1 files are no longer offered: sha256 {SHA}"],
+            [f"the index no longer has 1 of 1 files: sha256 {SHA}"],
         ),
     ],
 )

@@ -214,7 +214,7 @@ def test_shards_are_dealt_by_the_times_in_records(
 )
 def test_a_wrong_shard_is_refused(text: str) -> None:
     assert (parse_shard("1/4"), parse_shard("4/4")) == ((1, 4), (4, 4))
-    with pytest.raises(InputError, match=r"such as 1/4"):
+    with pytest.raises(InputError, match=r"for example 1/4"):
         parse_shard(text)
 
 

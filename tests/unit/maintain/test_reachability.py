@@ -105,9 +105,9 @@ def test_mirrors_substitutes_and_locks_hold(
 @pytest.mark.parametrize(
     ("keyring", "replaced", "detail"),
     [
-        ("right.gpg", b"", "signature right"),
-        ("other.gpg", b"", "gpgv refuses"),
-        ("right.gpg", b"bionic", "gpgv refuses"),
+        ("right.gpg", b"", "signature valid"),
+        ("other.gpg", b"", "invalid signature"),
+        ("right.gpg", b"bionic", "invalid signature"),
         ("right.gpg", b"-----BEGIN", "no signed index"),
     ],
 )
@@ -119,7 +119,7 @@ def test_the_signature_of_a_repository(
     url = server.give("/InRelease", Reply(content))
     item = OtherInput("nvidia", url, None, ("upstreams", "keyring"), True, folder / keyring)
     found = check_input(client, Sites(), False, item)
-    right = detail == "signature right"
+    right = detail == "signature valid"
     assert found.state == ("verified" if right else "differs")
     assert detail in found.detail
     assert [one.place for one in compare_inputs([found])] == ([] if right else [item.place])

@@ -263,7 +263,7 @@ def test_committed_dockerfile_counts_as_it_is(
     image, own = images[NEW], Project(tmp_path)
     reader = RevisionReader(own)
     reader.require_locks(image)
-    with pytest.raises(InputError, match="no Dockerfile that can be read"):
+    with pytest.raises(InputError, match="Dockerfile is missing or cannot be read"):
         reader.dockerfile(image)
     committed = dockerfile_path(image, project.dockerfiles).read_text("utf-8")
     path = dockerfile_path(image, own.dockerfiles)
@@ -315,7 +315,7 @@ def test_inputs_come_from_where_the_labels_say(reproducing: Reproducing, *, ther
     reproducing.bench.change(inputs=inputs)
     printed, _ = reproducing(*THIS, "--json", code=1)  # its labels are others
     substituted = json.loads(printed)[0]["substituted"]
-    line = f"the base image {base}, which the image's label names"
+    line = f"the base image {base}, from the image's label"
     assert substituted == ([line] if there else [])
     assert (line in reproducing.said) is there
     (target,) = reproducing.targets

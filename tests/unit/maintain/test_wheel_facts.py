@@ -60,7 +60,7 @@ def test_a_page_lists_files_with_their_sha256(server: FaultyServer, client: Http
     assert read_project_page(client, index, "x") == {"x-1.whl": file}
     assert read_project_page(client, index, "absent") == {}
     server.give("/simple/y/", Reply(b"<html>sign in</html>", kind="text/html"))
-    with pytest.raises(MachineError, match=r"200 with text/html, and lists no file"):
+    with pytest.raises(MachineError, match=r"200 with text/html, but without a list"):
         read_project_page(client, index, "y")
 
 
@@ -206,8 +206,8 @@ def _answer(body: bytes, extent: str) -> Reply:
         (Reply(b"", 500, ranges=False), "answered 500"),
         (_answer(b"P", "5-5/999"), "for bytes 0-0 the server answered 206 with 1 bytes"),
         (_answer(b"PK", "0-0/9"), "with 2 bytes"),
-        (_answer(b"<", "0-0/1"), "is no wheel of TensorFlow, or damaged"),
-        (Reply(WHEEL.partition(b"PK\x05\x06")[0]), "is no wheel of TensorFlow, or damaged"),
+        (_answer(b"<", "0-0/1"), "is not a TensorFlow wheel, or damaged"),
+        (Reply(WHEEL.partition(b"PK\x05\x06")[0]), "is not a TensorFlow wheel, or damaged"),
         (Reply(WHEEL.replace(b"_framework", b"_framewerk")), "no /libtensorflow_framework.so"),
         (FakeWheel(code=()), "it loads CUDA and has no GPU code"),
         (FakeWheel(own=()), "exports nothing of the namespace tensorflow"),
