@@ -1,1 +1,1 @@
-"""A page to choose an image from: what matrix, locks, suites and registry know, side by side."""
+"""Help to choose an image: write the catalog page, compare images, and pick fitting ones."""

@@ -1,4 +1,4 @@
-"""Which images serve a GPU, a Python and a list of packages, and why the others do not."""
+"""Find images that fit a GPU, a Python and a list of packages, and say why others do not."""
 
 import re
 import shlex
@@ -29,16 +29,16 @@ from imgbuild.matrix.gpus import Gpu, KernelSupport, compatibility, gpu_capabili
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.selection import default_image, newest_images
 
-#: Characters of a version; Python reads no number of over 4,300 digits.
+#: Maximum length of a version: Python rejects numbers with more than 4,300 digits.
 _LONGEST = 2000
 
 
 @dataclass(frozen=True)
 class Fit:
-    """An image that will run, and the lines of a file that need something else than it has.
+    """An image that will run, compared with the lines of a requirements file.
 
     ``code`` is the kind of code that it has for the GPUs. ``differing`` are the lines that the
-    image does not fulfil, with the reason. ``added`` are the packages that it does not have.
+    image does not satisfy, with the reasons. ``added`` are the packages that it does not have.
     """
 
     image: Image
@@ -51,7 +51,7 @@ class Fit:
 class Requirements:
     """Requirements for an image: GPUs, versions of Python, and the lines of the file ``path``.
 
-    ``no_gpu`` says why this machine cannot run images for GPUs.
+    ``no_gpu`` is the reason if this machine cannot run GPU images.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -62,9 +62,9 @@ class Requirements:
     lines: tuple[RequirementLine, ...] = ()
 
     def judge(self, image: Image, project: Project) -> "Fit | tuple[str, str]":
-        """Return how an image fits; or why it will not run, and its version of that.
+        """Return how an image fits, or why it will not run, with the image's own version.
 
-        Of the lines, those on TensorFlow decide.
+        Among the lines, only those for TensorFlow decide whether it will run.
         """
         facts = image_facts(family_base(image, project))
         if refusal := next(self._refusals(image, facts), None):
@@ -79,11 +79,11 @@ class Requirements:
         return Fit(image, self._gpu_code(image), tuple(differing), tuple(dict.fromkeys(added)))
 
     def _refusals(self, image: Image, facts: ImageFacts) -> Iterator[tuple[str, str]]:
-        """Yield why an image will not run, and the version that it has of what is required."""
+        """Yield the reasons why an image will not run, with the image's version, if any."""
         if self.no_gpu and image.cuda:
-            yield f"they are for GPUs: {self.no_gpu}", ""
+            yield f"GPU images: {self.no_gpu}", ""
         if self.gpus and not image.cuda:
-            yield "they are for CPUs and would not use your GPU (--cpu includes them)", ""
+            yield "CPU images, which would not use your GPU (add --cpu to include them)", ""
         for gpu in self.gpus:
             support, why = compatibility(image, gpu.capability, gpu.driver)
             if support is KernelSupport.NOTHING:
@@ -94,7 +94,7 @@ class Requirements:
         for line in self.lines:
             other = judge_line(line.text, facts).outcome == OTHER_TENSORFLOW
             if other and line.name in TENSORFLOW_NAMES:
-                yield f"{line.place} wants {line.text}", facts.tensorflow
+                yield f"{line.place} requires {line.text}", facts.tensorflow
 
     def _gpu_code(self, image: Image) -> str:
         """Return the kind of code that an image has for the GPUs."""
@@ -105,10 +105,10 @@ class Requirements:
         return ", ".join(dict.fromkeys(map(str, kinds))) or "-"
 
     def best_fit(self, fits: Sequence[Fit]) -> Fit | None:
-        """Return the fit of the newest TensorFlow for which the fewest lines differ.
+        """Return the fit with the fewest differing lines; among equals, the newest TensorFlow.
 
-        Of several images of it, the defaults decide. If the file names TensorFlow for GPUs, an
-        image for GPUs is preferred.
+        If there are several such images, the defaults decide. If the file requires tensorflow-gpu,
+        GPU images are preferred.
         """
         if any(line.name == "tensorflow-gpu" for line in self.lines):
             fits = [fit for fit in fits if fit.image.cuda] or fits
@@ -130,7 +130,7 @@ class Requirements:
 
 
 def gpus_here() -> tuple[tuple[Gpu, ...], str]:
-    """Return the GPUs of this machine, each kind once, or why there are none."""
+    """Return the kinds of GPUs in this machine, or the reason why there are none."""
     gpus, problem = find_gpus()
     known = (gpu._replace(capability=gpu.capability or gpu_capability(gpu.name)) for gpu in gpus)
     kinds = tuple(dict.fromkeys(known))
@@ -140,17 +140,21 @@ def gpus_here() -> tuple[tuple[Gpu, ...], str]:
 
 
 def find_gpu(model: str | None, driver: str | None) -> Gpu:
-    """Return a GPU by its model or compute capability, behind a driver; None: any."""
+    """Return a GPU by its model or compute capability, and its driver; None means any."""
     if driver and not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})*", driver):
-        raise InputError(f"--driver {driver!r} is no version: give 450.80.02, or 450.80.")
+        raise InputError(
+            f"--driver {driver!r} is not a version: give, for example, 450.80.02 or 450.80."
+        )
     capability = re.fullmatch(r"[0-9]{1,2}\.[0-9]", model or "")
     return Gpu(model or "any", driver, model if capability or not model else gpu_capability(model))
 
 
 def python_range(text: str) -> SpecifierSet:
-    """Return the versions that ``3.6``, ``3.6.15`` or ``>=3.8`` means."""
+    """Parse ``3.6``, ``3.6.15`` or ``>=3.8`` into a range of versions."""
     number = re.fullmatch(r"[0-9]+(\.[0-9]+)?(\.[0-9]+)?", text)
-    wrong = InputError(f"--python {text[:_LONGEST]!r} is no version: give 3.6, 3.6.15 or >=3.8.")
+    wrong = InputError(
+        f"--python {text[:_LONGEST]!r} is not a version: give, for example, 3.6, 3.6.15 or >=3.8."
+    )
     if len(text) > _LONGEST:
         raise wrong
     try:
@@ -160,11 +164,11 @@ def python_range(text: str) -> SpecifierSet:
 
 
 def read_requirements(path: Path) -> Requirements:
-    """Return the lines of a requirements file, with those that it includes, or of a conda file.
+    """Read a requirements file, including the files that it includes, or a conda file.
 
-    A conda file also gives the versions of Python. Other lines of options are not read.
+    A conda file also sets the versions of Python. Lines with other options are ignored.
 
-    InputError: a line is no requirement, or the file is one of another tool.
+    InputError: a line is not a requirement, or the file has the format of another tool.
     """
     text = read_user_file(
         path, f"--requirements {path}", "Name a requirements file or a conda file."
@@ -177,7 +181,7 @@ def read_requirements(path: Path) -> Requirements:
 
 
 def _requirement_lines(path: Path) -> Iterator[RequirementLine]:
-    """Yield the lines that ask for a package, as their writer meant them."""
+    """Yield the lines that request a package, with common mistakes repaired."""
     for line in read_lines(path):
         if line.constrains or line.text.startswith("-"):
             continue

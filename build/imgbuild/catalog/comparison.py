@@ -1,4 +1,4 @@
-"""Two images side by side: pins, GPUs, packages, sizes, suites, as far as each is known."""
+"""Describe images for a comparison: pins, GPUs, packages, sizes and suites, if known."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -36,25 +36,25 @@ from imgbuild.suites.results import SuiteResult
 from imgbuild.suites.runner import folder_name
 from imgbuild.suites.store import ReportStore
 
-#: In place of a release: the latest one.
+#: The word for the latest release.
 PUBLISHED = "published"
-#: Kinds of size: layers are unpacked in an engine, packed in a registry.
+#: Kinds of size: layers are unpacked in an engine and packed in a registry.
 UNPACKED, PACKED, BUDGET = "unpacked", "packed", "budget"
 _FLAVOURS = re.compile("|".join(get_args(Flavour)))
 _MPI = "mpi flavour"
 
 Value = str | int
-#: Texts, or sizes in bytes, by name; a sentence if they are not known.
+#: Texts or sizes in bytes, by name, or the end of a sentence that says why they are unknown.
 Section = Mapping[str, Value] | str
-#: An image by section, in the order of the output; ``title`` is its name.
+#: The sections of an image in the order of the output; ``title`` is its name.
 Sections = dict[str, Section]
 SECTIONS = ("pins", "gpus", "packages", "size", "suites")
-_NOT_OF_MATRIX = "is not of the matrix"
-_NO_LIST = "has no list of them where it is"
+_NOT_OF_MATRIX = "is not an image from matrix.yaml"
+_NO_LIST = "has no list of packages in the registry"
 
 
 def differing(first: Section, second: Section) -> dict[str, tuple[Value | None, Value | None]]:
-    """Return the values of both, by name, where they differ; nothing where one is not known."""
+    """Return the differing values of both by name; empty if one of the sections is unknown."""
     if isinstance(first, str) or isinstance(second, str):
         return {}
     return changed_values(first, second)
@@ -63,9 +63,10 @@ def differing(first: Section, second: Section) -> dict[str, tuple[Value | None, 
 def describe_image(
     text: str, project: Project, matrix: Matrix, repository: str | None, log: Log
 ) -> Sections:
-    """Return what is known of an image; ``repository`` has the releases.
+    """Return the sections of an image; ``repository`` has the releases.
 
-    InputError: there is none. MachineError: engine or registry does not answer.
+    InputError: there is no such image.
+    MachineError: the engine or the registry does not answer.
     """
     name, _, release = text.rpartition("@")
     if name and (release == PUBLISHED or RELEASE.fullmatch(release)):
@@ -78,9 +79,9 @@ def describe_image(
 
 
 def _describe_planned(image: Image, project: Project, log: Log) -> Sections:
-    """Return an image of the matrix, and its size and suites if it is built here."""
+    """Describe an image in the matrix, with size and suites if this machine built it."""
     entries = [CatalogEntry(image)]
-    if not project.settings.standin:  # those are no images of the matrix
+    if not project.settings.standin:  # images from stand-ins are not the matrix's
         suites = read_suites(project.suites)
         entries = add_built(entries, project, suites, log) or entries
     (entry,) = entries
@@ -112,8 +113,8 @@ def _find_release(
             return _describe_record(record, project)
     latest = ", ".join(record.release for record in records[-5:]) or "none"
     raise InputError(
-        f"{published.name} has no release {release} of {name}. The latest there: {latest}; "
-        "`imgbuild published` lists them all."
+        f"{published.name} has no release {release} of {name}. Latest releases: {latest}. "
+        "`imgbuild published` lists all releases."
     )
 
 
@@ -134,7 +135,7 @@ def _describe_record(record: Record, project: Project) -> Sections:
 
 
 def _describe_reference(reference: str, project: Project, matrix: Matrix, log: Log) -> Sections:
-    """Return an image of the engine; one that it lacks is looked for in its registry."""
+    """Describe an image in the engine, or if it is missing there, in its registry."""
     stored = None
     with open_engine(project.settings.engine) as engine:
         try:
@@ -168,7 +169,7 @@ def _describe_reference(reference: str, project: Project, matrix: Matrix, log: L
 
 
 def _describe_remote(reference: str, project: Project, log: Log) -> Sections:
-    """Return an image of a registry: by its record, else by its labels."""
+    """Describe an image in a registry, from its record or else from its labels."""
     repository, tag, digest = split_reference(reference)
     place = f"{reference} is not in the engine, and as one of a registry"
     with closing(connect(repository, project.settings, log, place)) as registry:
@@ -194,7 +195,7 @@ def _describe_remote(reference: str, project: Project, log: Log) -> Sections:
 
 
 def _gpus(image: Image) -> Section:
-    """Return the driver and the compute capabilities that a GPU image serves."""
+    """Return the oldest driver and the compute capabilities that a GPU image supports."""
     if image.cuda is None:
         return {}
     capabilities: dict[KernelSupport, list[str]] = {KernelSupport.NATIVE: [], KernelSupport.PTX: []}
@@ -218,7 +219,7 @@ def _verdicts(
 
 
 def _labelled_pins(labels: Mapping[str, str]) -> dict[str, Value]:
-    """Return the pins that the labels of an image say; none of an image of others."""
+    """Return the pins in an image's labels; empty if imgbuild did not build it."""
     pins: dict[str, Value] = {}
     for name, value in labels.items():
         if name.startswith(PIN):

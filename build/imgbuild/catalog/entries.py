@@ -1,4 +1,4 @@
-"""Entries of the catalogue: each image's pins, and its state if it is built or published."""
+"""Read the entries of the catalog: pins, and the state of built and published images."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,21 +28,23 @@ from imgbuild.suites.catalog import Suite, read_suites
 from imgbuild.suites.results import SuiteResult
 
 Log = Callable[[str], None]
-#: Why nothing is known of an image.
-NOT_BUILT = "is not built here"
+#: The reasons for missing results of an image.
+NOT_BUILT = "is not built on this machine"
 OTHER_INPUTS = "is in the engine, built from other inputs"
 _FLAGS = re.compile(r" --\S+")
 
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """An image of the matrix, and what is known of it if it is built here or published.
+    """An image in the matrix, with its state if this machine built it or it is published.
 
-    ``facts`` are what ``show --json`` prints of it. ``absence`` is a sentence if it is neither
-    built here nor published. ``suites`` are those of its day, each with its result, if any;
-    ``changed`` are suites that changed since their result. ``layers`` are the lowest first; those
-    of a registry are packed. ``releases`` are the newest first, and ``moving`` the tags that point
-    to the first.
+    - ``facts``: the output of ``show --json``
+    - ``absence``: the end of a sentence if it is neither built nor published
+    - ``suites``: the suites of its day, with their results, if any
+    - ``changed``: suites that changed after their result
+    - ``layers``: lowest first; packed if they are from a registry
+    - ``releases``: newest first
+    - ``moving``: the tags that point to the newest release
     """
 
     image: Image
@@ -59,12 +61,12 @@ class CatalogEntry:
 
     @property
     def size(self) -> int:
-        """The bytes of all layers."""
+        """The size of all layers in bytes."""
         return sum(layer.size for layer in self.layers)
 
     @property
     def tested(self) -> bool:
-        """Whether no suite failed, has changed or lacks a result; one without GPUs is skipped."""
+        """Whether all suites have a current result and none failed; skipped ones are allowed."""
         results = [result for result in self.suites.values() if result]
         if self.changed or len(results) < len(self.suites):
             return False
@@ -74,13 +76,13 @@ class CatalogEntry:
 
     @property
     def unsupported(self) -> tuple[str, ...]:
-        """Its parts that get no security fixes any more."""
+        """The parts of the image that no longer get security fixes."""
         today = datetime.now(UTC).date()
         return tuple(find_unsupported_parts(self.image, today))
 
     @property
     def gpus(self) -> tuple[str, ...]:
-        """The compute capabilities that it has code for."""
+        """The compute capabilities that the image has code for."""
         gpu = self.facts["gpu"]
         generations = gpu["generations"] if gpu else ()
         served = [generation for generation in generations if generation["service"] != "nothing"]
@@ -93,11 +95,11 @@ def read_catalog(
     repository: str | None,
     log: Log,
 ) -> tuple[list[CatalogEntry], str | None, bool]:
-    """Return what is known of images, the repository that was read, and whether there is an engine.
+    """Return the entries, the name of the repository, and whether there is an engine.
 
-    ``repository`` is by default the settings'.
+    ``repository`` is the one in the settings by default.
 
-    MachineError: a repository is named and does not answer.
+    MachineError: the repository does not answer.
     """
     settings = project.settings
     suites = read_suites(project.suites)
@@ -105,7 +107,7 @@ def read_catalog(
     for image, image_facts in facts:
         lock = read_lock(project.locks / image.lock_name)
         entries.append(CatalogEntry(image, image_facts, lock.versions))
-    # Images that are built from stand-ins are not of the matrix.
+    # Images from stand-ins are not the matrix's images.
     built = None if settings.standin else add_built(entries, project, suites, log)
     entries = built or entries
     name = None
@@ -128,7 +130,7 @@ def read_catalog(
 def add_built(
     entries: Sequence[CatalogEntry], project: Project, suites: Iterable[Suite], log: Log
 ) -> list[CatalogEntry] | None:
-    """Return the entries with what the engine has of their images; None without an engine."""
+    """Return the entries with the state of their images in the engine; None without an engine."""
     images = tuple(entry.image for entry in entries)
     known = {entry.image.name: entry for entry in entries}
     try:
@@ -155,7 +157,7 @@ def add_built(
                 elif item.reason not in {NEVER_BUILT, NO_RECORD}:
                     known[name] = replace(known[name], absence=OTHER_INPUTS)
     except MachineError as error:
-        log(f"note: images that are built here are not shown as such. {error}")
+        log(f"note: the page does not show which images this machine built. {error}")
         return None
     return [*known.values()]
 
@@ -167,7 +169,7 @@ def _add_published(
     registry: RegistryClient,
     suites: Iterable[Suite],
 ) -> CatalogEntry:
-    """Return the entry with the latest release of its image in place of the one built here."""
+    """Return the entry with the image's latest release instead of this machine's build."""
     name = entry.image.name
     releases = [record for record in published.whole if record.image == name]
     if not releases:
@@ -190,7 +192,7 @@ def _add_published(
 
 
 def packed_layers(record: Record, registry: RegistryClient) -> tuple[Layer, ...]:
-    """Return the layers of a published image; none if its manifest and configuration disagree."""
+    """Return the layers of a published image; empty if manifest and configuration disagree."""
     try:
         manifest = registry.manifest(record.digest)
         if manifest is None:
@@ -209,10 +211,10 @@ def packed_layers(record: Record, registry: RegistryClient) -> tuple[Layer, ...]
 
 
 def name_stages(layers: Sequence[Layer], chain: Iterable[Stage]) -> tuple[Layer, ...]:
-    """Return the layers with the stages that they are copied from.
+    """Return the layers with the stages that they were copied from.
 
-    A history does not say them, the Dockerfile's stages do: where their last copies are the same,
-    they are the same steps.
+    An image's history does not contain stages, but the Dockerfile does. The stages are added if the
+    last COPY steps of both are the same.
     """
     copies = []
     for stage in chain:
@@ -229,14 +231,14 @@ def name_stages(layers: Sequence[Layer], chain: Iterable[Stage]) -> tuple[Layer,
 
 
 def recorded_suites(record: Record, suites: Iterable[Suite]) -> dict[Suite, SuiteResult | None]:
-    """Return the suites that ran before the image was published, with their results."""
+    """Return the suites in the record, with their results."""
     return {suite: record.report[suite.name] for suite in suites if suite.name in record.report}
 
 
 def changed_suites(
     results: Mapping[Suite, SuiteResult | None], keys: Mapping[str, str]
 ) -> frozenset[Suite]:
-    """Return the suites that changed since their result; ``keys`` are those of `suite_keys`."""
+    """Return the suites that changed after their result; ``keys`` are from `suite_keys`."""
     changed = set()
     for suite, result in results.items():
         if result and result.key != keys[suite.name]:

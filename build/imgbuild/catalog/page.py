@@ -1,4 +1,4 @@
-"""The page, one file with its style and script inside; the table of a README; where they go."""
+"""Write the catalog page as one HTML file, and the table of images in Markdown pages."""
 
 import hashlib
 from base64 import b64encode
@@ -17,16 +17,16 @@ from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rules import parse_numbers
 
-if TYPE_CHECKING:  # what it reads from is slow to import, and the README's table needs none of it
+if TYPE_CHECKING:  # this import is slow, and the table of images does not need it
     from imgbuild.catalog.entries import CatalogEntry
 
-#: It says who wrote the page: another's file is never replaced.
+#: Marks a page that imgbuild wrote; other files are never overwritten.
 GENERATOR = '<meta name="generator" content="imgbuild catalog">'
-#: Pages of a checkout that may have the table of images, and what it stands between.
+#: Pages in a checkout that may have the table of images, and the markers around it.
 PAGES = ("README.md", "docs/images.md")
 BEGIN, END = "<!-- images: begin -->", "<!-- images: end -->"
 _FOLDER = Path(__file__).parent
-#: The columns of the page's table of versions that go together.
+#: The columns of the table of versions.
 _VERSIONS = ("tensorflow", "python", "cuda", "cudnn", "nccl", "horovod")
 
 
@@ -38,11 +38,11 @@ def catalog_page(
     has_engine: bool,
     documented: bool = False,
 ) -> str:
-    """Return the page; ``instruction`` shortens the step that made a layer.
+    """Return the HTML page; the matrix's default image comes first.
 
-    ``repository`` is the one whose records were read, and ``has_engine`` whether an engine was
-    asked. ``documented``: the documentation's site is beside it. The default of the matrix is
-    first.
+    ``instruction`` shortens the build step of a layer. ``repository`` is the source of the records.
+    ``has_engine`` says whether an engine was queried, and ``documented`` whether the documentation
+    is next to the page.
     """
     from imgbuild.catalog.entries import NOT_BUILT  # noqa: PLC0415
     from imgbuild.suites.results import NEEDS_GPU  # noqa: PLC0415
@@ -52,14 +52,14 @@ def catalog_page(
     ordered = sorted(entries, key=lambda entry: not _is_default(entry.image))
     groups = groupby(ordered, key=_title)
     versions: dict[tuple[str, ...], list[CatalogEntry]] = {}
-    gpus: dict[str, list[CatalogEntry]] = {}  # together those that serve the same GPUs
+    gpus: dict[str, list[CatalogEntry]] = {}  # grouped by the GPUs that they support
     for entry in entries:
         row = tuple(entry.image.keys.get(name, "") for name in _VERSIONS)
         versions.setdefault(row, []).append(entry)
         if entry.facts["gpu"]:
             gpus.setdefault(str(entry.facts["gpu"]), []).append(entry)
     code = {name: (_FOLDER / f"page.{name}").read_text("utf-8") for name in ("css", "js")}
-    # How a Content-Security-Policy names a style or script.
+    # The hashes allow the style and the script in the Content-Security-Policy.
     hashes = {}
     for name, text in code.items():
         digest = hashlib.sha256(text.encode()).digest()
@@ -89,14 +89,14 @@ def _title(entry: "CatalogEntry") -> str:
 
 
 def _is_default(image: Image) -> bool:
-    """Return whether the image is what a command without options means."""
+    """Return whether commands without options use this image."""
     usual = image.matrix.defaults
     same = (usual.stack, usual.variant) == (image.stack, image.variant) and image.usual_mpi
     return same and usual.tensorflow in {image.minor, image.tensorflow}
 
 
 def images_table(matrix: Matrix) -> str:
-    """Return the table of images in Markdown: a row a minor of TensorFlow, a column a stack."""
+    """Return a Markdown table of images, with a row per TensorFlow minor and a column per stack."""
     ordered = sorted(all_images(matrix), key=lambda image: parse_numbers(image.tensorflow))
     groups = groupby(ordered, key=lambda image: image.minor)
     rows = [(minor, [*same]) for minor, same in groups]
@@ -104,20 +104,20 @@ def images_table(matrix: Matrix) -> str:
 
 
 def with_images_table(path: Path, table: str) -> str:
-    """Return a page with the table between its markers; InputError if it lacks them."""
+    """Return a page with the table between its markers; InputError if it has no markers."""
     text = read_user_file(path, f"--readme {path}", "Name a Markdown file.")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end or BEGIN in rest or END in before + after:
         raise InputError(
             f"--readme {path}: the table is written between a line {BEGIN} and a line {END}. "
-            "Write both lines, once, where it shall stand."
+            "Add both lines once, where the table belongs."
         )
     return f"{before}{begin}\n\n{table}\n{end}{after}"
 
 
 def readme_texts(root: Path, matrix: Matrix) -> dict[Path, str]:
-    """Return the pages of a checkout that have the markers, each with its table."""
+    """Return the pages in a checkout that have the markers, with the current table."""
     texts = {}
     for page in PAGES:
         path = root / page
@@ -127,13 +127,15 @@ def readme_texts(root: Path, matrix: Matrix) -> dict[Path, str]:
 
 
 def page_file(folder: Path) -> Path:
-    """Return the file that the page becomes; InputError if something else has its place."""
+    """Return the path of the page; InputError if another file is there."""
     page, what = folder / "index.html", f"--output {folder}"
     try:
         folders = (folder.absolute(), *folder.absolute().parents)
         there = next(filter(lexists, folders))
         if not there.is_dir():
-            raise InputError(f"{what}: {there} is no folder. Name one; the page is its index.html.")
+            raise InputError(
+                f"{what}: {there} is not a folder. Name a folder; the page is its index.html."
+            )
         text = (
             read_user_file(page, f"{what}: {page.name}", largest=1 << 26)
             if lexists(page)
@@ -144,8 +146,8 @@ def page_file(folder: Path) -> Path:
         raise InputError(f"{what}: {said}. Name a folder that can be read and written.") from error
     if GENERATOR not in text:
         raise InputError(
-            f"{what}: its index.html was not written by imgbuild, and stays. Name another folder, "
-            "or move the file away."
+            f"{what}: imgbuild did not write its index.html, so it was not overwritten. Name "
+            "another folder, or move the file."
         )
     return page
 

@@ -100,7 +100,7 @@ def test_what_is_built_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "add_built", add)
     text = run("2.2", "2.3")
     assert "unpacked  5.0 MB             -\n" in text
-    assert "suites: not compared. tf-2.3-cpu-debian is not built here.\n" in text
+    assert "suites: not compared. tf-2.3-cpu-debian is not built on this machine.\n" in text
 
 
 def test_releases(server: RegistryServer) -> None:

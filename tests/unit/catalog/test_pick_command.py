@@ -41,7 +41,7 @@ def test_a_gpu_behind_a_driver(driver: str, too_old: dict[str, str]) -> None:
     for name, needed in too_old.items():
         assert re.search(rf"driver {driver} is too old for .*needs {needed}", answer["why"][name])
     assert answer["run"]["tf-1.10-gpu-ubuntu"]["gpu"] == "native kernels"
-    assert answer["why"]["tf-2.2-cpu-debian"].startswith("they are for CPUs")
+    assert answer["why"]["tf-2.2-cpu-debian"].startswith("CPU images, which would not")
     assert not {*answer["run"]} & {*answer["why"]}, "each image is in one of them"
 
 
@@ -95,7 +95,7 @@ def test_tensorflow_decides_and_other_lines_differ(tmp_path: Path) -> None:
     file.write_text(FROZEN)
     answer = found("--requirements", str(file))
     assert {*answer["run"]} == {f"tf-1.13-{kind}" for kind in IMAGES_OF_1_13}
-    assert answer["why"]["tf-1.14-cpu-debian"] == "requirements.txt:7 wants tensorflow==1.13.1"
+    assert answer["why"]["tf-1.14-cpu-debian"] == "requirements.txt:7 requires tensorflow==1.13.1"
     debian = answer["run"]["tf-1.13-cpu-debian"]
     assert answer["newest"] == "tf-1.13-cpu-debian"
     assert debian["would_be_added"] == ["requests", "tqdm"]
@@ -191,8 +191,8 @@ def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     newest = max(map(Version, (one["tensorflow"] for one in answer["run"].values())))
     taken = answer["run"][answer["newest"]]
     assert (Version(taken["tensorflow"]), taken["variant"]) == (newest, "cpu")
-    assert answer["why"]["tf-2.2-gpu-ubuntu"].endswith("GPUs: this machine has no nvidia-smi")
-    assert found("--here")["why"]["tf-2.2-gpu-ubuntu"].endswith("GPUs: no driver")
+    assert answer["why"]["tf-2.2-gpu-ubuntu"].endswith("GPU images: this machine has no nvidia-smi")
+    assert found("--here")["why"]["tf-2.2-gpu-ubuntu"].endswith("GPU images: no driver")
     answer = found("--here")
     assert answer["why"]["tf-2.2-gpu-ubuntu"] == "CUDA 10.1 knows no capability above 7.5"
     assert answer["run"]["tf-2.12-gpu-debian"]["gpu"] == "native kernels"
