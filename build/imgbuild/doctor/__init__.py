@@ -1,1 +1,1 @@
-"""Check this machine, and name the command that fixes each fault. Changes nothing."""
+"""Check this machine without changing it, and name the command that fixes each fault."""

@@ -1,4 +1,4 @@
-"""Check the engine, its disk, the user's folders, and the programs that imgbuild calls."""
+"""Check the engine, its disk, the user's folders and the programs that imgbuild runs."""
 
 import grp
 import os
@@ -35,37 +35,38 @@ from imgbuild.net.http import TransientError
 
 T = TypeVar("T")
 
-#: Fixes what only the settings do not say yet: the same command with this option.
+#: The fix if only the settings are missing: the same command with this option.
 WRITE = "--write"
 #: The address of the engine that ``build/setup/engine.sh`` starts.
 OWN_HOST = "unix:///run/imgbuild/docker.sock"
-#: The fix for a socket that joining a group does not open.
+#: The fix if joining a group does not give access to the socket.
 OTHER_ENGINE = "run this as root, or set DOCKER_HOST to an engine that this user may use"
 ANSWER_SECONDS = 5.0
-#: A build of a few bytes takes a second; the first one on a busy machine may take ten.
+#: Time limit for a tiny test build. It takes a second, and up to ten seconds on a busy machine.
 PROBE_SECONDS = 30.0
 _CLIENT = "https://download.docker.com/linux/static/stable/x86_64/"
 _BUILDX = "https://github.com/docker/buildx#manual-download"
 GB = 10**9
-#: A TensorFlow image is about 1 GB, its layers once more while it is built.
+#: A TensorFlow image takes about 1 GB, and about as much again during its build.
 LOW, TOO_LOW = 10 * GB, 3 * GB
 
 
 class Status(Enum):
-    """The state of one thing: its name in JSON, its sign, its colour."""
+    """The status of a finding: its name in JSON, its sign and its colour."""
 
     FINE = ("ok", "✓", "green")
     WARNING = ("warning", "!", "yellow")
-    #: The only one that keeps a build from being done.
+    #: The only status that prevents a build.
     MISSING = ("missing", "✗", "red")
     SKIPPED = ("skipped", "–", "dim")  # noqa: RUF001
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check: its subject, its state, and the fixes, each on a line.
+    """The result of a check.
 
-    ``choice`` are the settings that `WRITE` writes; ``group`` is the heading it stands below.
+    ``fix`` has one fix per line. ``choice`` are the settings that `WRITE` writes. ``group`` is the
+    heading in the output.
     """
 
     status: Status
@@ -77,7 +78,7 @@ class Finding:
 
 
 def ask_check(ask: Callable[[], T], seconds: float = ANSWER_SECONDS) -> tuple[T | None, str]:
-    """Return the answer, or why there is none, without the advice to run the doctor."""
+    """Return the answer or the error, without the advice to run the doctor."""
     try:
         return background(ask).result(seconds), ""
     except (ImgbuildError, TransientError, TimeoutError, OSError) as error:
@@ -89,8 +90,8 @@ def find_engine(
 ) -> tuple[str | None, EngineVersion | None, Finding]:
     """Return the engine's address (None: Docker's default socket), the engine, and the finding.
 
-    It is the one that the settings and the environment name. If none is named, and the default one
-    does not answer, it is the one that the script in the checkout ``root`` started.
+    The settings and the environment name the engine. If they name none, and the default engine does
+    not answer, use the engine that the setup script in the checkout ``root`` starts.
     """
     host, problem = ask_check(lambda: resolve_host(settings))
     if problem:
@@ -115,10 +116,10 @@ def find_engine(
 
 
 def _refusal(host: str) -> tuple[str, str]:
-    """Return what keeps this user from an engine's socket, and what to do."""
+    """Return why this user cannot use an engine's socket, and the fix."""
     socket = host.removeprefix("unix://")
-    detail = f"this user may not use its socket {socket}"
-    with suppress(OSError, KeyError):  # in a closed folder; a user without a name
+    detail = f"this user has no permission for its socket {socket}"
+    with suppress(OSError, KeyError):  # the folder is not readable, or the user has no name
         group, user = grp.getgrgid(os.stat(socket).st_gid), pwd.getpwuid(os.geteuid())  # noqa: PTH116
         if user.pw_name in group.gr_mem:
             detail += f": this login is older than the membership in the group {group.gr_name}"
@@ -132,12 +133,12 @@ def _refusal(host: str) -> tuple[str, str]:
 def check_engine(
     settings: EngineSettings, root: Path, host: str | None, version: EngineVersion | None
 ) -> Iterator[Finding]:
-    """Yield the findings on buildx, BuildKit's features and the engine's disk."""
+    """Yield the findings for buildx, BuildKit's features and the engine's disk."""
     buildx, problem = ask_check(lambda: find_buildx(settings, host))
     if buildx:
         yield Finding(Status.FINE, "buildx", f"{buildx.version} ({buildx.path})")
     else:
-        fix = f"{engine_setup(root)}\nor put its program into ~/.docker/cli-plugins: {_BUILDX}"
+        fix = f"{engine_setup(root)}\nor put buildx into ~/.docker/cli-plugins: {_BUILDX}"
         yield Finding(Status.MISSING, "buildx", problem, fix)
     if version and buildx:
         for name in settings.builders:
@@ -157,7 +158,7 @@ def _describe_engine(host: str | None, engine: EngineVersion) -> str:
 
 
 def _check_features(buildx: Buildx, builder: str, root: Path) -> Finding:
-    """Return whether a builder does all that builds need, and the engine gets what it made."""
+    """Return whether a builder supports all features, and can load its images into the engine."""
     own = builder == ENGINES_OWN
     what = "BuildKit" if own else f"builder {builder}"
     tried = "a build with every feature that imgbuild uses"
@@ -177,21 +178,21 @@ def _check_features(buildx: Buildx, builder: str, root: Path) -> Finding:
 
 
 def check_home() -> Iterator[Finding]:
-    """Yield that this user has no home folder; the other checks then go on as if it were closed."""
+    """Yield a finding if this user has no home folder; other checks then use a missing folder."""
     try:
         home()
     except MachineError as error:
-        os.environ["HOME"] = "/nonexistent"  # as of Debian's users without one
+        os.environ["HOME"] = "/nonexistent"  # like Debian's users without a home
         yield Finding(Status.MISSING, "home", str(error), group="This user")
 
 
 def check_folders() -> Iterator[Finding]:
-    """Yield whether builds can write into their folders, or make them; and the cache's disk."""
+    """Yield whether builds can write to or create their folders, and the space for the cache."""
     cache = cache_dir()
     folders = {
         "XDG_CACHE_HOME": cache,
         "XDG_STATE_HOME": state_dir(),
-        # buildx keeps its state where the Docker client has its configuration.
+        # buildx stores its state in the configuration folder of the Docker client.
         "DOCKER_CONFIG": Path(os.environ.get("DOCKER_CONFIG") or home() / ".docker"),
         "TMPDIR": Path(os.environ.get("TMPDIR") or "/tmp"),  # noqa: S108 - as Python does
     }
@@ -200,20 +201,20 @@ def check_folders() -> Iterator[Finding]:
     ]
     shown = ", ".join(str(folders[name]) for name in closed or folders)
     if closed:
-        fix = f"set HOME to a folder of your own, or {', '.join(closed)}"
-        yield Finding(Status.MISSING, "folders", f"this user cannot write {shown}", fix)
+        fix = f"set HOME to your own folder, or set {', '.join(closed)}"
+        yield Finding(Status.MISSING, "folders", f"this user cannot write to {shown}", fix)
     else:
         yield Finding(Status.FINE, "folders", shown)
     yield check_disk("disk, cache", cache, f"rm -r {cache}, or set XDG_CACHE_HOME")
 
 
 def _find_existing(path: Path) -> Path:
-    """Return the path, or the nearest folder above it that this user can see."""
-    return next(p for p in (path, *path.parents) if os.path.exists(p))  # noqa: PTH110 - no error
+    """Return the path, or its nearest parent that this user can see."""
+    return next(p for p in (path, *path.parents) if os.path.exists(p))  # noqa: PTH110 - no errors
 
 
 def check_disk(what: str, path: Path, fix: str, needed: int = TOO_LOW) -> Finding:
-    """Return whether the file system where ``path`` is, or will be, has space for images."""
+    """Return whether the file system of ``path``, which may not exist yet, has enough space."""
     try:
         free = shutil.disk_usage(_find_existing(path)).free
     except OSError as error:
@@ -227,26 +228,26 @@ def check_disk(what: str, path: Path, fix: str, needed: int = TOO_LOW) -> Findin
 
 
 def check_programs(root: Path) -> Iterator[Finding]:
-    """Yield whether suites can call ``docker``, and images of ``root`` be labelled by ``git``."""
+    """Yield whether ``docker`` for the suites and ``git`` for the labels are installed."""
     docker = find_program("docker")
     if docker:
         yield Finding(Status.FINE, "docker client", f"{docker}, for the suites")
     else:
         detail = "missing; images can be built, but their suites cannot run (build --no-test)"
-        fix = f"install docker-cli, docker.io or docker; without root: {_CLIENT} into PATH"
+        fix = f"install docker-cli, docker.io or docker; without root: put {_CLIENT} on PATH"
         yield Finding(Status.WARNING, "docker client", detail, fix)
     if find_program("git"):
         yield _check_git(root)
     else:
-        detail = "missing; images get no revision label, and reproduce cannot read their commits"
+        detail = "missing; images get no revision label, and `reproduce` cannot read their commits"
         yield Finding(Status.WARNING, "git", detail, install_command("git"))
 
 
 def _check_git(root: Path) -> Finding:
     command = ["git", "-C", str(root), "rev-parse", "HEAD"]
     result = run(command, env={**os.environ, "LC_ALL": "C"}, timeout=ANSWER_SECONDS)
-    if "dubious ownership" in result.errors:  # another user's checkout
-        detail = f"refuses {root}, which is another user's: images get no revision label"
+    if "dubious ownership" in result.errors:  # the checkout belongs to another user
+        detail = f"rejects {root}, which belongs to another user: images get no revision label"
         fix = f"git config --global --add safe.directory {shlex.quote(str(root))}"
         return Finding(Status.WARNING, "git", detail, fix)
     return Finding(Status.FINE, "git", "images of a Git checkout are labelled with its commit")

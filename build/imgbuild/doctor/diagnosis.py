@@ -1,4 +1,4 @@
-"""Run all checks at once, and decide where builds on this machine take their inputs from."""
+"""Run all checks in parallel, and choose the sources of inputs for builds on this machine."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -29,11 +29,11 @@ HEADER = """\
 def diagnose(
     project: Project, images: Sequence[Image], settings: Settings, *, writing: bool
 ) -> tuple[list[Finding], Settings]:
-    """Return whether ``images`` can be built here, and the settings with every input decided.
+    """Check whether this machine can build ``images``; return the findings and the settings.
 
-    Changes nothing; takes seconds, whatever does not answer. With ``writing`` these settings will
-    be written, so that what they decide counts already. A check that ends in an error, such as
-    that of a folder which this user may not enter, is a finding.
+    The settings name a source for every input. Nothing is changed, and time limits keep the checks
+    short. With ``writing``, the settings will be written, so faults that they fix are not reported.
+    A check that raises an error, for example because of a permission, is reported as a finding.
     """
     matrix = images[0].matrix
     check_ca = partial(input_checks.check_ca, settings.ca_bundle)
@@ -43,7 +43,7 @@ def diagnose(
     engine = background(partial(checks.find_engine, settings.engine, project.root))
 
     own = {image.version_of("python") for image in images}
-    # The written settings are also for later builds of any image of the same stacks.
+    # The written settings must also work for later builds of other images of the same stacks.
     stacks = {image.stack for image in images if writing}
     others = (image for image in all_images(matrix) if image.stack in stacks)
     pythons = {image.version_of("python"): image for image in (*images, *others)}
@@ -92,13 +92,13 @@ def diagnose(
 def _decide(
     findings: Sequence[Finding], settings: Settings, *, writing: bool
 ) -> tuple[list[Finding], Settings]:
-    """Return the findings as they are shown, and the settings with what they decide."""
+    """Return the findings for the output, and the settings that follow from them."""
     choice = settings
     shown = []
     has_engine = True
     for finding in findings:
         choice = _with_choice(choice, finding)
-        # A base image is made only with an engine; other findings need the settings file alone.
+        # Making a base image needs an engine. Other fixes only write the settings file.
         is_done = writing and (has_engine or bool(finding.choice))
         finding_shown = _with_writing(finding, writing=is_done)
         shown.append(finding_shown)
@@ -108,7 +108,7 @@ def _decide(
 
 
 def _run_checks(groups: Mapping[str, Mapping[str, Check]]) -> list[Finding]:
-    """Return the findings of all checks, which run at once, in the order of the groups."""
+    """Run all checks in parallel; return their findings in the order of the groups."""
     calls = []
     for group, named in groups.items():
         calls += [partial(_run_check, group, what, check) for what, check in named.items()]
@@ -119,7 +119,7 @@ def _run_checks(groups: Mapping[str, Mapping[str, Check]]) -> list[Finding]:
 
 
 def _with_choice(settings: Settings, finding: Finding) -> Settings:
-    """Return the settings with what a finding decides; a section keeps its other keys."""
+    """Return the settings with a finding's choice; a section keeps its other keys."""
     for key, value in finding.choice.items():
         decided = value
         if isinstance(value, dict):
@@ -138,21 +138,23 @@ def _run_check(group: str, what: str, check: Check) -> list[Finding]:
 
 
 def _with_writing(finding: Finding, *, writing: bool) -> Finding:
-    """Return the finding without the fix that this run makes itself, or say that it is open."""
+    """Return the finding without the fix that this run makes; if it is not made, say so."""
     if finding.fix != WRITE:
         return finding
     if writing:
         return replace(finding, status=Status.FINE, fix=None)
-    if not finding.choice:  # a base image that is to be made
+    if not finding.choice:  # a base image is not made yet
         return finding
     return replace(finding, detail=f"{finding.detail}; not yet in imgbuild.local.yaml")
 
 
 def write_settings(settings: Settings, path: Path, current: Settings) -> bool:
-    """Write what differs from the defaults to ``path``; return whether the file changed.
+    """Write the settings that differ from the defaults to ``path``; return whether it changed.
 
-    A file that already says the same, which gave the ``current`` settings, stays as it is, comments
-    and all. It is a MachineError if the file cannot be written.
+    If the settings equal the ``current`` ones, an existing file is not changed, so its comments are
+    kept.
+
+    MachineError: the file cannot be written.
     """
     import yaml  # noqa: PLC0415 - only this command writes YAML
 
@@ -166,7 +168,7 @@ def write_settings(settings: Settings, path: Path, current: Settings) -> bool:
             section = _without_defaults(value, defaults.get(key, {}))
         if section:
             filled[key] = section
-    # Without sections the text is a line with `{}`.
+    # If there are no sections, the text is `{}`.
     text = yaml.safe_dump(filled, sort_keys=False)
     write_text(path, HEADER + text)
     return True
@@ -177,5 +179,5 @@ def _dump_settings(settings: Settings) -> dict[str, Any]:
 
 
 def _without_defaults(section: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """Return a section without defaults: one that the file held would outlive its change."""
+    """Return a section without default values, so that later changes of defaults take effect."""
     return {name: value for name, value in section.items() if value != defaults.get(name)}

@@ -1,4 +1,4 @@
-"""Check the GPUs of this machine, and say which images of the matrix run on them, and how."""
+"""Check the GPUs of this machine, and say which images run on them and how."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,16 +14,16 @@ from imgbuild.engine.types import EngineVersion
 from imgbuild.matrix.gpus import Gpu, KernelSupport, compatibility
 from imgbuild.matrix.images import Image
 
-#: Where the Container Device Interface has its devices, by its specification.
+#: The device files of the Container Device Interface. Source: its specification.
 CDI_FILES = ("/etc/cdi/*", "/var/run/cdi/*")
 _WAYS = {
-    "nvidia": "the engine gives GPUs by NVIDIA's runtime",
-    "cdi": "the engine gives GPUs by CDI",
-    None: "the engine gives containers no GPUs",
+    "nvidia": "the engine offers GPUs through NVIDIA's runtime",
+    "cdi": "the engine offers GPUs through CDI",
+    None: "the engine offers no GPUs to containers",
 }
 _VERBS = {
     KernelSupport.NATIVE: "run natively",
-    KernelSupport.PTX: "run by PTX",
+    KernelSupport.PTX: "run through PTX",
     KernelSupport.NOTHING: "do not run",
     None: "may run",
 }
@@ -36,20 +36,20 @@ def check_gpus(
     host: str | None,
     engine: EngineVersion | None,
 ) -> Iterator[Finding]:
-    """Yield the GPUs, how containers get them, and how the GPU images of ``family`` run on them.
+    """Yield findings for the GPUs, the engine's access to them, and the GPU images of ``family``.
 
-    No build needs a GPU: what is wrong for a ``selected`` image is a warning.
+    Builds need no GPU, so problems of ``selected`` images are only warnings.
     """
     way = _WAYS[engine.gpus if engine else None]
     if not (host or DEFAULT_HOST).startswith("unix://"):
         yield Finding(Status.SKIPPED, "GPU", f"not checked: {way}, on another machine")
         return
-    # A program that waits for a broken driver cannot even be killed.
+    # nvidia-smi cannot even be killed while it waits for a broken driver.
     answer, late = ask_check(find_gpus, 3 * SECONDS)
     gpus, problem = answer or ([], late)
     if problem:
-        fix = "`dmesg` says what is wrong; after an upgrade of the driver restart the machine"
-        yield Finding(Status.WARNING, "GPU", f"nvidia-smi lists none: {problem}", fix)
+        fix = "see `dmesg` for the reason; after a driver upgrade, restart the machine"
+        yield Finding(Status.WARNING, "GPU", f"nvidia-smi lists no GPU: {problem}", fix)
     elif not gpus:
         detail = "no nvidia-smi; GPU images can be built, but their suite gpu_runs is skipped"
         yield Finding(Status.SKIPPED, "GPU", detail)
@@ -64,7 +64,7 @@ def check_gpus(
 
 
 def _check_containers(way: str, *, offered: bool) -> Finding:
-    """Return whether the engine gives GPUs to containers, and what NVIDIA's toolkit has set up."""
+    """Return whether the engine offers GPUs, with the state of NVIDIA's container toolkit."""
     told = run(["nvidia-ctk", "--version"], timeout=SECONDS)
     toolkit = told.output.partition("\n")[0] if told.ok else "no nvidia-ctk"
     names = [toolkit]
@@ -75,7 +75,7 @@ def _check_containers(way: str, *, offered: bool) -> Finding:
         return Finding(Status.FINE, "GPUs in containers", detail)
     fix = as_root("nvidia-ctk runtime configure --runtime=docker, and restart the engine")
     if not told.ok:
-        fix = f"{install_command('nvidia-container-toolkit')} (from where: {_TOOLKIT})\n{fix}"
+        fix = f"{install_command('nvidia-container-toolkit')} (instructions: {_TOOLKIT})\n{fix}"
     return Finding(Status.WARNING, "GPUs in containers", detail, fix)
 
 

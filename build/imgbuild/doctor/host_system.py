@@ -1,4 +1,4 @@
-"""The commands that install what is missing on the system of this machine."""
+"""Choose the commands that install missing packages on this machine's system."""
 
 import os
 import platform
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from imgbuild.core.process import find_program
 
-#: By the ID of os-release(5): what installs packages, and those of an engine with buildx.
+#: The install command and the packages of an engine with buildx, by the ID of os-release(5).
 _SYSTEMS = {
     "debian": ("apt-get install -y", "docker.io docker-cli docker-buildx"),
     "ubuntu": ("apt-get install -y", "docker.io docker-buildx"),
@@ -17,7 +17,7 @@ SETUP = "build/setup/engine.sh"
 
 
 def system_name() -> str:
-    """Return the key of this system, or of what it is like, in `_SYSTEMS`; else nothing."""
+    """Return the key in `_SYSTEMS` for this system or a similar one; empty if there is none."""
     if platform.system() == "Darwin":
         return "macos"
     try:
@@ -35,7 +35,7 @@ def as_root(command: str) -> str:
 
 
 def install_command(*packages: str) -> str:
-    """Return the command that installs packages here, or what to do on an unknown system."""
+    """Return the command that installs packages, or a hint for an unknown system."""
     system, names = system_name(), " ".join(packages)
     if not system:
         return f"install {names} with this system's package manager"
@@ -44,7 +44,7 @@ def install_command(*packages: str) -> str:
 
 
 def engine_setup(root: Path) -> str:
-    """Return how to get an engine with buildx, by the script of a checkout if ``root`` is one."""
+    """Return how to install an engine with buildx, with the checkout's script if there is one."""
     system = system_name()
     if not system:
         return "install Docker Engine 24 or later with its buildx plugin, and start it"

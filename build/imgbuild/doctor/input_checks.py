@@ -1,4 +1,4 @@
-"""Check that the inputs of builds can be reached: base images, CPython, packages, CAs."""
+"""Check that builds can reach their inputs: base images, CPython, packages and CAs."""
 
 import os
 import tempfile
@@ -35,21 +35,21 @@ from imgbuild.net.sites import CA_VARIABLES, SYSTEM_BUNDLES, Sites
 SOURCE_SECONDS = 5.0
 ARCHIVE_SECONDS = 15.0
 INDEX_SECONDS = 12.0
-#: The smallest component of each archive: its index is a few kilobytes where main has megabytes.
+#: The smallest component of each archive: its index has a few kB, while main's has many MB.
 _SMALL_COMPONENT = {"debian": "contrib", "ubuntu": "multiverse"}
-#: Small, and part of every image.
+#: A small package that every image contains.
 _REQUIREMENT = "wheel==0.37.1"
-#: Debian's own copies of the public CAs; what an administrator adds is elsewhere.
+#: The folder of Debian's copies of public CAs; CAs that an administrator adds are elsewhere.
 _PUBLIC_CAS = Path("/usr/share/ca-certificates")
 
 
 def check_base(
     image: Image, sites: Sites, can_pull: Callable[[str], bool] = lambda _: False
 ) -> Finding:
-    """Return whether the base of an image can be had from where the settings say.
+    """Return whether the base of an image is available from the source in the settings.
 
-    ``can_pull`` says whether the engine has an image, or its registry answers the engine. A base
-    that is to be made here must have been: builds make none.
+    ``can_pull`` returns whether the engine has an image or can reach its registry. A base that this
+    machine makes must already exist, because builds do not make it.
     """
     name, system = image.os_name, image.os
     setting, what = sites.settings.base_for(name, system.image), f"base {name}"
@@ -59,7 +59,7 @@ def check_base(
     if reference is None:
         finding = _check_bootstrap(name, system)
         if system.image and name not in sites.settings.base:
-            why = f"no registry gave {system.image}; `imgbuild build --refresh-base` asks again"
+            why = f"no registry had {system.image}; `imgbuild build --refresh-base` asks again"
             finding = replace(finding, detail=f"{finding.detail}: {why}")
         if finding.fix is None and find_bootstrapped(image, sites.settings) is None:
             detail = f"{finding.detail}; not made yet"
@@ -71,28 +71,28 @@ def check_base(
     cause = problem.partition(". ")[0].rpartition(" failed: ")[2]
     detail = f"{reference}: its registry does not answer ({cause})"
     fix = (
-        "let this machine and the engine reach the registry (HTTPS_PROXY), or name another that "
-        "has this image in imgbuild.local.yaml: registry: HOST/FOLDER"
+        "let this machine and the engine reach the registry (HTTPS_PROXY), or set another registry "
+        "with this image in imgbuild.local.yaml: registry: HOST/FOLDER"
     )
     if name not in sites.settings.base and system.distribution in MADE_IN_PLACE:
         bootstrap = _check_bootstrap(name, system)
         if bootstrap.fix is None:
             detail = f"{detail}, so it must be {bootstrap.detail}"
             return Finding(Status.MISSING, what, detail, WRITE)
-        fix = f"{fix}\nor let it be made here: {bootstrap.fix.splitlines()[0]}"
+        fix = f"{fix}\nor make it on this machine: {bootstrap.fix.splitlines()[0]}"
     return Finding(Status.MISSING, what, detail, fix)
 
 
 def _check_bootstrap(name: str, system: OperatingSystem) -> Finding:
-    """Return whether mmdebstrap can make a base image here.
+    """Return whether mmdebstrap can make a base image on this machine.
 
-    mmdebstrap, with the sources it would use, verifies the archive and fetches one index.
+    For the check, mmdebstrap verifies the archive and fetches one small index.
     """
     what, archive = f"base {name}", f"{system.distribution.capitalize()}'s archive ({system.suite})"
     packages = missing_packages(system.distribution)
     if packages:
         detail = f"made from the distribution's archive, which needs {', '.join(packages)}"
-        fix = f"{install_command(*packages)}\nor name a base image of a registry (settings: base)"
+        fix = f"{install_command(*packages)}\nor set a base image from a registry (settings: base)"
         return Finding(Status.MISSING, what, detail, fix)
     command = [
         "mmdebstrap",
@@ -107,17 +107,17 @@ def _check_bootstrap(name: str, system: OperatingSystem) -> Finding:
         system.suite,
     ]
     with tempfile.TemporaryDirectory(prefix="imgbuild-", ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o755)  # without root, mmdebstrap works under a subordinate id
+        Path(folder).chmod(0o755)  # without root, mmdebstrap runs with a subordinate user id
         environment = {**os.environ, "TMPDIR": folder, "LC_ALL": "C.UTF-8"}
         tried = run(command, timeout=ARCHIVE_SECONDS, env=environment)
     if tried.ok:
         return Finding(Status.FINE, what, f"bootstrapped from {archive}, which answers")
     lines = [line.strip() for line in tried.errors.splitlines()]
-    # The errors after apt's first one only say that there was one.
+    # apt's first error has the reason; the following ones do not.
     first = next((line for line in lines if line.startswith("E: ")), tried.last(1))
     fix = (
-        "give apt its proxy (/etc/apt/apt.conf.d, Acquire::http::Proxy) or http_proxy, or name a "
-        "base image in imgbuild.local.yaml: "
+        "set apt's proxy (/etc/apt/apt.conf.d, Acquire::http::Proxy) or http_proxy, or set a base "
+        "image in imgbuild.local.yaml: "
         f"base: {{{name}: {{from: registry, image: NAME@sha256:DIGEST}}}}"
     )
     detail = f"{archive} cannot be used: {first.removeprefix('E: ')}"
@@ -125,15 +125,15 @@ def _check_bootstrap(name: str, system: OperatingSystem) -> Finding:
 
 
 def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
-    """Return whether CPython can be had: from the settings' prefix, its source, or another prefix.
+    """Return whether CPython is available from the settings' prefix, its source or another prefix.
 
-    The settings' prefix stays while it is valid.
+    The prefix in the settings is kept as long as it is valid.
     """
     what, python = f"CPython {version}", matrix.python[version]
     if python.origin == "conda":
-        return Finding(Status.SKIPPED, what, "from conda packages, each by its own address")
+        return Finding(Status.SKIPPED, what, "from conda packages, each with its own URL")
     if python.origin == "apt":
-        return Finding(Status.SKIPPED, what, f"a package of the archive of {python.os}")
+        return Finding(Status.SKIPPED, what, f"a package from the archive of {python.os}")
     current = sites.settings.interpreter_for(version)
     named = [Path(current.path)] if isinstance(current, settings.PrefixInterpreter) else []
     prefixes, faults = [], []
@@ -155,8 +155,8 @@ def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
         causes = [fault.partition(". ")[0] for fault in faults]
         detail = f"{unreachable}. {'. '.join(causes) or 'No local prefix has it'}"
         fix = (
-            f"let this machine reach the source, or put CPython {version} into a prefix "
-            "(built elsewhere, or by pyenv) and name it in imgbuild.local.yaml: "
+            f"let this machine reach the source, or install CPython {version} into a prefix "
+            "(built elsewhere, or with pyenv) and set it in imgbuild.local.yaml: "
             f"cpython: {{{version}: {{from: prefix, path: /opt/python-{version}}}}}"
         )
         return Finding(Status.MISSING, what, detail, fix)
@@ -167,16 +167,16 @@ def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
 
 
 def _ask(url: str, sites: Sites, *, exists: bool = True) -> None:
-    """Ask for the first byte, since some mirrors refuse HEAD; a folder need not ``exist``."""
+    """Request the first byte, because some mirrors reject HEAD; ``exists`` requires status OK."""
     with sites.client().stream("GET", url, {"Range": "bytes=0-0"}) as response:
         if exists and not response.ok:
             raise MachineError(f"HTTP status {response.status_code}")
 
 
 def check_sites(images: Sequence[Image], locks: Path, sites: Sites) -> list[Finding]:
-    """Return whether the sites answer that downloads and system packages come from.
+    """Return whether the sites for downloads and system packages answer.
 
-    CPython and Python packages have their own checks; what the cache has is not asked for.
+    CPython and Python packages have separate checks. Cached files are not checked.
     """
     store, named = ContentStore(cache_dir() / "downloads"), sites.upstreams
     needed: set[str] = set()
@@ -195,12 +195,12 @@ def check_sites(images: Sequence[Image], locks: Path, sites: Sites) -> list[Find
         mirror, what = sites.settings.mirrors.get(name), f"site {name}"
         address = mirror.addresses(name)[name] if mirror else named.get(name)
         if address is None:
-            return Finding(Status.SKIPPED, what, "a build takes its address from the base image")
+            return Finding(Status.SKIPPED, what, "builds use the address in the base image")
         _, problem = ask_check(lambda: _ask(address, sites, exists=False), SOURCE_SECONDS)
         if not problem:
             return Finding(Status.FINE, what, "answers")
         fix = (
-            "let this machine and the engine reach it, or name a mirror in imgbuild.local.yaml: "
+            "let this machine and the engine reach it, or set a mirror in imgbuild.local.yaml: "
             f"mirrors: {{{name}: URL}}"
         )
         return Finding(Status.MISSING, what, f"{address} does not answer ({problem})", fix)
@@ -209,9 +209,9 @@ def check_sites(images: Sequence[Image], locks: Path, sites: Sites) -> list[Find
 
 
 def check_index(sites: Sites) -> Finding:
-    """Return whether uv, as it is configured here, can resolve one small requirement."""
+    """Return whether uv, with its current configuration, can resolve one small requirement."""
     options = ("--no-cache", "--no-deps", "--no-header", "-")
-    # A lost request is asked for once more: a build asks more often than that.
+    # Retry a lost request once; a build retries more often.
     environment = {**index_environment(sites), "UV_HTTP_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
     try:
         with work_folder("index") as folder:
@@ -224,20 +224,21 @@ def check_index(sites: Sites) -> Finding:
         return Finding(Status.FINE, "Python index", "answers (through uv's configuration)")
     detail = f"uv cannot resolve {_REQUIREMENT}: {problem}"
     fix = (
-        "name an index that can be reached: UV_DEFAULT_INDEX, or the mirror python-index; "
-        "HTTPS_PROXY for the way to it, SSL_CERT_FILE for a CA of your network"
+        "set a reachable index with UV_DEFAULT_INDEX or the mirror python-index; set HTTPS_PROXY "
+        "for a proxy, and SSL_CERT_FILE for a private CA of your network"
     )
     return Finding(Status.MISSING, "Python index", detail, fix)
 
 
 def check_ca(configured: str | None, environment: Mapping[str, str] = os.environ) -> Finding:
-    """Return whether builds get the CAs that this machine trusts: the settings' while it exists.
+    """Return whether builds get the CAs that this machine trusts.
 
-    Without one, the bundle in use is needed if it has CAs that are on no public list.
+    An existing bundle in the settings is kept. Otherwise, builds need the machine's bundle if it
+    has CAs that are on no public list.
     """
     what = "CA bundle"
     if configured and Path(configured).is_file():
-        detail = f"{configured}, given to builds as a secret (imgbuild.local.yaml)"
+        detail = f"{configured}, passed to builds as a secret (imgbuild.local.yaml)"
         return Finding(Status.FINE, what, detail)
     name = next((name for name in CA_VARIABLES if environment.get(name)), None)
     bundles = (Path(environment[name]),) if name else SYSTEM_BUNDLES
@@ -256,7 +257,7 @@ def check_ca(configured: str | None, environment: Mapping[str, str] = os.environ
 
 
 def _count_private(bundle: Path) -> int:
-    """Return how many CAs of ``bundle`` are neither Mozilla's nor one of Debian's copies."""
+    """Return the number of CAs in ``bundle`` that are neither in Mozilla's nor in Debian's list."""
     import certifi  # noqa: PLC0415 - 300 KB that only the doctor needs
 
     files = [*_PUBLIC_CAS.rglob("*.crt"), Path(certifi.where())]
@@ -265,7 +266,7 @@ def _count_private(bundle: Path) -> int:
 
 
 def _read_certificates(path: Path) -> set[str]:
-    """Return a file's certificates in base64, without line breaks; none if it cannot be read."""
+    """Return a file's certificates in base64 without line breaks; empty if it is unreadable."""
     with suppress(OSError, UnicodeDecodeError):
         blocks = path.read_text("utf-8").split("-----BEGIN CERTIFICATE-----")[1:]
         return {"".join(block.partition("-----END")[0].split()) for block in blocks}

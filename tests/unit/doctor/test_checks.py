@@ -185,8 +185,8 @@ def test_folders_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr("os.access", lambda path, mode: path != closed and access(path, mode))
     folders, disk = check_folders()
     assert (folders.status, disk.status) == (Status.MISSING, Status.FINE)
-    assert folders.detail == f"this user cannot write {closed}/below/imgbuild"
-    assert str(folders.fix).endswith("or XDG_STATE_HOME")
+    assert folders.detail == f"this user cannot write to {closed}/below/imgbuild"
+    assert str(folders.fix).endswith("or set XDG_STATE_HOME")
 
 
 def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +200,7 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not [*check_home()], "said once"
     monkeypatch.setattr("os.access", lambda *_: False)
     folders, _ = check_folders()
-    assert "cannot write /nonexistent/.cache/imgbuild, /nonexistent/" in folders.detail
+    assert "cannot write to /nonexistent/.cache/imgbuild, /nonexistent/" in folders.detail
 
 
 def test_programs(program: Callable[..., Path], tmp_path: Path) -> None:

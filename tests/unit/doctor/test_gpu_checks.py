@@ -67,7 +67,7 @@ def test_images_that_do_alike_on_a_gpu_are_one_finding(program: Program, found: 
         ("1.10 to 1.12 run natively on Tesla V100", Status.FINE, ""),
         ("1.13 to 2.0 do not run on Tesla V100", Status.SKIPPED, "too old for CUDA 10.0"),
         ("2.1 to 2.3 do not run on Tesla V100", Status.WARNING, "too old for CUDA 10.1"),
-        ("1.10 to 2.2 run by PTX on GeForce GTX 750", Status.WARNING, "at the first start"),
+        ("1.10 to 2.2 run through PTX on GeForce GTX 750", Status.WARNING, "at the first start"),
         ("2.3, 2.17 to 2.21 do not run on GeForce GTX 750", Status.SKIPPED, "no code for capab"),
         ("1.10 to 2.14 may run on Tesla K20m", Status.WARNING, "nvidia-smi does not tell enough"),
         ("1.10 to 2.14 may run on GeForce GTX 1080", Status.WARNING, "has cards by name"),
@@ -121,7 +121,7 @@ def test_a_driver_that_hangs_or_cannot_even_be_killed(
     monkeypatch.setattr(gpu_checks, "find_gpus", lambda: never.wait() and ([], ""))
     (row,) = found("tf-2.2-gpu-ubuntu")
     never.set()
-    assert row.detail == "nvidia-smi lists none: it did not answer in time"
+    assert row.detail == "nvidia-smi lists no GPU: it did not answer in time"
 
 
 def test_gpus_in_containers(
@@ -142,7 +142,7 @@ def test_gpus_in_containers(
     for engine, way in ((WITH_RUNTIME, "NVIDIA's runtime"), (WITH_CDI, "CDI")):
         row = found(engine=engine)[0]
         assert (row.status, row.fix) == (Status.FINE, None)
-        assert f"by {way} (" in row.detail
+        assert f"through {way} (" in row.detail
     assert found(engine=None)[0].status is Status.WARNING
     (row,) = found("tf-2.2-gpu-ubuntu", host="tcp://build:2375")
     assert row.status is Status.SKIPPED
