@@ -53,8 +53,8 @@ def needed_bytes(images: Sequence[Image] = ()) -> int:
 
     The first image of a system and variant needs 2 GiB: about 1 GB for the image and the same for
     its stages. Each further image adds 0.5 GiB (measured: 29 images and their build cache took
-    12.3 GB). 6 GiB are enough for any number: most steps of a large build are usually cached, and a
-    tagged image replaces its predecessor. The engine itself needs 2 GiB more.
+    12.3 GB). Any number needs 6 GiB at most: most steps of a large build are usually
+    cached, and a tagged image replaces its predecessor. The engine itself needs 2 GiB more.
     """
     first = len({(image.os_name, image.variant) for image in images}) or 1
     others = max(len(images) - first, 0)

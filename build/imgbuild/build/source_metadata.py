@@ -284,7 +284,7 @@ class MetadataReader:
         lock = replace(lock, hashes={**lock.hashes, **locked.hashes})
         return [*lock_files(lock, f"the build tools of {title}", target, self.sites)]
 
-    def _run(  # noqa: PLR0913, PLR0917 - what, with which tools, where
+    def _run(  # noqa: PLR0913, PLR0917 - the package and its tools
         self,
         archive: Path,
         system: BuildSystem,

@@ -33,7 +33,7 @@ PACKAGES = "packages"
 INSTALLER = "installer"
 
 
-def image_target(  # noqa: PLR0913 - what is built, from what, and by whom
+def image_target(  # noqa: PLR0913 - the inputs of a build
     item: PlanItem,
     inputs: BuildInputs,
     downloads: Mapping[str, Path],
@@ -48,7 +48,7 @@ def image_target(  # noqa: PLR0913 - what is built, from what, and by whom
     return replace(target, labels=labels)
 
 
-def stage_target(  # noqa: PLR0913 - likewise
+def stage_target(  # noqa: PLR0913 - the inputs of a stage
     image: Image,
     stage: str | None,
     inputs: BuildInputs,

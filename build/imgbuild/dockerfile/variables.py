@@ -47,7 +47,7 @@ LIBFABRIC_ENVIRONMENT = (
 )
 #: The folder of an MPI from the package index.
 MPI_ROOT = "/opt/impi"
-#: The first process of a container. dumb-init forwards signals and reaps orphans; it is in the lock
+#: The first process of a container. dumb-init forwards signals and reaps orphans. It is in the lock
 #: because Ubuntu 16.04 and 18.04 do not have the package. It exits with 2 if as-user is missing.
 #: as-user executes env, which executes the command. As in shells, the exit code is 127 if the
 #: command is missing, and 126 if it cannot be run.

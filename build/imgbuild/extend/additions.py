@@ -31,7 +31,7 @@ HEADER = """\
 _HINT = re.compile(r"hint: The `--python-version`.*?(?=hint:|$)")
 
 
-def lock_additions(  # noqa: PLR0913 - what, for which base, and how
+def lock_additions(  # noqa: PLR0913 - the request and the base
     requested: Sequence[str],
     base: BaseImage,
     path: Path,

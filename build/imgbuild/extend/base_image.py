@@ -186,13 +186,13 @@ def _require_packages(contents: ImageContents, reference: str) -> dict[str, str]
 def inspect_base(reference: str, context: BuildContext) -> BaseImage:
     """Return the base for any image reference; pull the image if the engine does not have it.
 
-    If the image's label names an image in the matrix, and it has exactly the packages of that
-    image's lock, it is treated as this image. An extension of such an image is recognized if it
+    An image is treated as an image in the matrix if its label names that image and it has exactly
+    the packages of the lock. An extension of such an image is recognized if it
     also has the packages that its label lists.
 
     InputError: the engine does not have the image, and the reference has no registry.
-    CheckFailedError: the image cannot be pulled, has no Python, has packages with invalid names or
-        versions, has ONBUILD instructions, or is not signed by a trusted signer.
+    CheckFailedError: the image cannot be pulled, lacks Python or a trusted signature, has ONBUILD
+        instructions, or has packages with invalid names or versions.
     """
     engine, locks = context.engine, context.state / "locks"
     stored = engine.inspect(reference)

@@ -62,7 +62,7 @@ REFUSED = "Not installed: "
 SHORT = ("pins", "contents", "libraries", "imports")
 
 
-def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
+def extension_dockerfile(  # noqa: PLR0913, PLR0917 - the parts of an extension
     extension: Extension,
     base: BaseImage,
     lock: Lock | None,
@@ -173,7 +173,7 @@ def _quote(value: str) -> str:
     return f'"{escaped}"'
 
 
-def build_extension(  # noqa: PLR0913 - what, and how it is built
+def build_extension(  # noqa: PLR0913 - the extension and its build
     extension: Extension,
     base: BaseImage,
     lock: Lock | None,
@@ -267,7 +267,7 @@ def _copy_sources(extension: Extension, wheels: Sequence[str], folder: Path, tar
     copy_build_files([*sources, *wheels], folder, target)
 
 
-def _extension_build(  # noqa: PLR0913, PLR0917 - what it is made of
+def _extension_build(  # noqa: PLR0913, PLR0917 - the parts of an extension
     name: str,
     work: Path,
     extension: Extension,
@@ -347,7 +347,7 @@ def _base_context(
     return f"oci-layout://{layout}"
 
 
-def extension_target(  # noqa: PLR0913, PLR0917 - what, and what it is made of
+def extension_target(  # noqa: PLR0913, PLR0917 - the extension and its parts
     tag: str,
     image_id: str,
     base: BaseImage,

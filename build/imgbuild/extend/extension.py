@@ -113,8 +113,8 @@ def _named_files(extension: Extension) -> Iterator[tuple[Location, str]]:
 def check_use(extension: Extension, folder: Path, repository: str) -> None:
     """Check the use of an extension in ``folder``.
 
-    InputError: there is nothing to add, a file is not in ``folder``, or the tag is in
-        ``repository``, which is reserved for images in the matrix.
+    InputError: there is nothing to add, a file is not in ``folder``, or the tag belongs to the
+        matrix's ``repository``.
     """
     if not any(getattr(extension, field) for field in _ADDED):
         raise InputError("Nothing to add: give --pip, --requirements, --apt, --env, --copy, …")

@@ -133,7 +133,7 @@ def audit_offline(
     return AuditResult(compared, contradictions, counts)
 
 
-def audit_online(  # noqa: PLR0913 - what is compared, and with what
+def audit_online(  # noqa: PLR0913 - both sides of the comparison
     artifacts: Sequence[Artifact],
     inputs: Sequence[OtherInput],
     locks: Mapping[str, Lock],
@@ -215,7 +215,7 @@ def _newest_file(artifact: Artifact, page: Mapping[str, OfferedFile]) -> Offered
     return max(fitting, key=lambda file: file.name, default=None)
 
 
-def _read_wheel(  # noqa: PLR0913, PLR0917 - which file, from where
+def _read_wheel(  # noqa: PLR0913, PLR0917 - the file and its source
     artifact: Artifact,
     file: OfferedFile,
     pythons: tuple[WheelTag, ...],

@@ -60,8 +60,8 @@ _COMPILER_CONSTANT = re.compile(
 _MOV = re.compile(rb"(?:[\xb8-\xbf]|\xc7[\x40-\x47].)([0-9][0-9.]{0,3})", re.DOTALL)
 #: ``lea register, [rip + distance]``, which loads the address of a string on x86-64.
 _LEA = re.compile(rb"[\x48-\x4f]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](....)", re.DOTALL)
-#: An entry of a fat binary, one per capability: its kind (1: PTX, 2: machine code), a version, the
-#: size of its header, and 24 bytes later the capability as a number, for example 70 for 7.0.
+#: An entry of a fat binary, one per capability. It begins with its kind (1: PTX, 2: machine code),
+#: a version and the size of its header. The capability follows 24 bytes later, as 70 for 7.0.
 #: Source: fatbinary.h, and the output of cuobjdump for the same wheels.
 _ENTRY = re.compile(rb"([\x01\x02])\0\x01\x01[\x40-\xa0]\0\0\0.{20}([\x1e-\x7f])\0\0\0", re.DOTALL)
 #: Bytes of an entry, which may begin at the end of a piece, and bytes of a piece.

@@ -1,7 +1,7 @@
 """Decide which images may be pushed.
 
-The image must have the inputs of this checkout, and the suites of this checkout must have passed in
-exactly this image. :mod:`imgbuild.suites.results` decides which results a build needs.
+The image must have the inputs of this checkout. The checkout's suites must have passed in exactly
+this image. The module :mod:`imgbuild.suites.results` decides which results a build needs.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -146,7 +146,7 @@ def refusals(objections: Collection[Objection], allowed: Collection[str]) -> lis
     return refused
 
 
-def find_objections(  # noqa: PLR0913 - the image, and what is known of it
+def find_objections(  # noqa: PLR0913 - the image and its results
     item: PlanItem,
     stored: StoredImage | None,
     report: Mapping[str, SuiteResult],

@@ -44,8 +44,8 @@ def retire(  # noqa: PLR0913 - the images, the reason and the signer
     trusted provenance with these tags. If the signer has a key, that key is trusted instead of
     ``trust``. These errors are raised before anything is written:
 
-    InputError: a tag is not of a published image, an image is signed but the retirement is not (or
-        the other way round), or there is no trusted signer.
+    InputError: a tag has no published image, there is no trusted signer, or only one of image and
+        retirement is signed.
     CheckFailedError: the provenance of an image is not trusted.
     """
     published = read_published(registry)

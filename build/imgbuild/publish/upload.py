@@ -55,7 +55,7 @@ def remove_left_tag(engine: Engine, note: Path) -> None:
     note.unlink(missing_ok=True)
 
 
-def upload(  # noqa: PLR0913 - the image, from where and to where
+def upload(  # noqa: PLR0913 - the image, its source and target
     image_id: str,
     tag: str,
     *,

@@ -33,8 +33,8 @@ class Suite:
     """One suite, parsed from its file ``test_NAME.py`` without running it.
 
     - ``proves``: the first line of its docstring
-    - ``needs``: its needs in addition to the image and GPUs, or None; a suite with needs runs only
-      on demand, and images get their tags without it
+    - ``needs``: its needs in addition to the image and GPUs, or None. A suite with needs only runs
+      on demand, and images get their tags without it.
     - ``code``: the sha256 of its file and of the files that suites share
     - ``since``: the oldest TensorFlow that it applies to
     - ``with_mpi``: it applies only to images with MPI
@@ -133,7 +133,7 @@ def choose_suites(
         of_others = any(suite.name in unknown for suite in suites)
         which = f"No suite of {expected['name']} is called" if of_others else "No suite"
         there = ", ".join(suite.name for suite in known)
-        raise InputError(f"{which} {', '.join(sorted(unknown))}. There are: {there}.")
+        raise InputError(f"{which} {', '.join(sorted(unknown))}. Available suites: {there}.")
     if names:
         return tuple(suite for suite in known if suite.name in names)
     return tuple(suite for suite in known if not suite.on_demand)
@@ -157,8 +157,8 @@ def group_suites(folder: Path, names: Sequence[str]) -> list[tuple[str, ...]]:
 def suite_keys(suites: Iterable[Suite], expected: Mapping[str, Any]) -> dict[str, str]:
     """Return the keys under which verdicts are stored, by suite.
 
-    A key is the digest of everything but the image that a verdict depends on: the suite's code, the
-    files that suites share and the expected facts.
+    Besides the image, a verdict depends on the suite's code, the files that suites share and the
+    expected facts. A key is the digest of these.
     """
     text = json.dumps(expected, sort_keys=True)
     keys = {}

@@ -1,7 +1,7 @@
 """Start containers of images, to run suites in them and to read their contents.
 
-Suites start more containers and networks. All of them have one label per image. imgbuild uses the
-label to remove them at the end, or in the next run if a run was killed.
+Suites start more containers and networks. All of them have one label per image. With the
+label, imgbuild removes them at the end, or in the next run if a run was killed.
 """
 
 import io
@@ -104,8 +104,8 @@ class StartedContainer:
 def make_label(name: str) -> str:
     """Return the label's value for one image, this machine and this state folder.
 
-    Other machines and state folders that use the same engine have other values, because the locks
-    that separate two runs of one image are in the state folder.
+    The locks that separate two runs of one image are in the state folder. Therefore each machine
+    and state folder has its own value, even on a shared engine.
     """
     return f"{name}@{machine_digest(state_dir())}"
 

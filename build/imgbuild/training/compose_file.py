@@ -29,8 +29,8 @@ _HEADER = """\
 _KEY_VOLUME = "_ssh"
 #: The folder of the MPI user's keys, the port of that user's sshd, and a TensorFlow task's port.
 _KEYS, _SSH_PORT, _TASK_PORT = "/home/mpiuser/.ssh", 2222, 2223
-#: Creates a key pair for this job, which is also the host key of each node. ssh rejects a private
-#: key that others can read only if its user owns it; root owns this key.
+#: Creates a key pair for this job, which is also the host key of each node. Root owns the private
+#: key, because ssh rejects a private key that others can read if ssh's user owns it.
 _MAKE_KEYS = f"""\
 cd {_KEYS} && test -e id_rsa || ssh-keygen -q -t ecdsa -b 521 -N '' -f id_rsa
 cp id_rsa.pub authorized_keys && chmod 0644 id_rsa"""

@@ -190,10 +190,10 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("push", "--tf VERSION or --all"),
         ("show --tf 2.2 --gpu --stack debian", "No image of TensorFlow 2.2 fits --gpu"),
         ("show --tf 2.2 --stack a;b", "--stack 'a;b': there is none"),
-        ("test --tf 2.2 --suite nope", "No suite nope. There are: contents"),
+        ("test --tf 2.2 --suite nope", "No suite nope. Available suites: contents"),
         (
             "test --tf 2.2 --cpu --suite gpu_runs",
-            "No suite of tf-2.2-cpu-debian is called gpu_runs. There are: contents",
+            "No suite of tf-2.2-cpu-debian is called gpu_runs. Available suites: contents",
         ),
         ("test --tf 2.2 --report /etc/passwd", "Invalid value for '--report'"),
         ("build --tf 2.2 --report /etc/passwd", "Invalid value for '--report'"),
