@@ -83,9 +83,18 @@ CHOOSE = """
 FOCUS = "document.getElementById(arguments[0]).querySelector('summary').focus()"
 FOCUSED = "return document.activeElement.textContent.trim().replace(/\\s+/g, ' ')"
 OPEN = "return document.getElementById(arguments[0]).open"
+#: The rows that are open.
+ROWS = "return [...document.querySelectorAll('.group > details[open]')].map(one => one.id)"
+OPEN_ROWS = "for (const row of document.querySelectorAll('.group > details')) row.open = true"
+#: The badges of images that can be seen.
+BADGES = """
+    const shown = [...document.querySelectorAll(".badge")].filter(one => one.offsetHeight);
+    return shown.map(one => one.dataset.image);
+"""
 OPEN_ALL = """
     const image = document.getElementById(arguments[0]);
     image.open = image.querySelector(".packages").open = true;
+    image.closest(".group").querySelector("details").open = true;
 """
 WIDER = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
 #: What of the summaries reaches over their right edge.
@@ -203,7 +212,7 @@ def test_filters_and_search(opened: Callable[..., Browser]) -> None:
         ("rtx a100", 17, "tf-2.21-gpu-debian", ""),
         ("2.2", 4, RECOMMENDED, ""),  # and not the cloudpickle 2.2.1 of all images
         ("2.1", 3, "tf-2.1-cpu-debian", ""),  # and not 2.10
-        ("intel", 12, "tf-2.3-cpu-debian-intelmpi", ""),  # by its tag, before those by a pin
+        ("intel", 12, "tf-2.2-cpu-debian-intelmpi", ""),  # by its tag, before those by a pin
         ("1.1", 20, "tf-1.15-cpu-debian", ""),  # while somebody is typing 1.15
         ("board", IMAGES, RECOMMENDED, "tensorboard 2.2.2"),
     ],
@@ -216,7 +225,7 @@ def test_the_search(
     shown = browser.run(SHOWN)
     assert (len(shown), shown[0]) == (count, first)
     assert browser.run(
-        "return document.querySelector('.item:not([hidden]) .hits').textContent"
+        "return document.querySelector('.group:not([hidden]) .hits').textContent"
     ).startswith(hits)
 
 
@@ -289,15 +298,36 @@ def test_a_link_shows_the_same_images(opened: Callable[..., Browser]) -> None:
     names, hash_ = browser.run(SHOWN), browser.run("return location.hash")
     assert names
     assert opened(hash_).run(SHOWN) == names
-    assert opened(f"#{PUBLISHED}").run(OPEN, PUBLISHED)
+
+
+def test_a_row_for_each_tensorflow(opened: Callable[..., Browser], checkout: Checkout) -> None:
+    browser = opened()
+    minors = {".".join(one["tensorflow"].split(".")[:2]) for one in checkout.json("list")}
+    rows = browser.run("return [...document.querySelectorAll('.group > details')].map(r => r.id)")
+    assert len(rows) == len(minors)
+    assert {*rows} == {f"tf-{minor}" for minor in minors}
+    assert browser.run(ROWS) == []
+    assert len(browser.run(BADGES)) == IMAGES
+    browser.run(CHOOSE, {"words": "driver 535"})
+    assert {*browser.run(BADGES)} == {*browser.run(SHOWN)}
+    browser.run(CHOOSE, {"words": "2.2 gpu"})
+    assert browser.run(ROWS) == ["tf-2.2"], "the only row opens"
+
+
+@pytest.mark.parametrize("anchor", [PUBLISHED, "tf-1.12-cpu-debian-intelmpi", "tf-2.21"])
+def test_an_anchor_opens_its_row(opened: Callable[..., Browser], anchor: str) -> None:
+    browser = opened(f"#{anchor}")
+    assert browser.run(OPEN, anchor)
+    assert browser.run(ROWS) == ["-".join(anchor.split("-")[:2])]
+    assert browser.run(LANDED, f"#{anchor}")
 
 
 def test_with_the_keyboard_alone(opened: Callable[..., Browser]) -> None:
     browser = opened()
     browser.press("Tab")
     assert browser.run(FOCUSED) == "Skip to the images"
-    browser.run(FOCUS, BUILT)
-    browser.press("Enter")
+    browser.run(FOCUS, "tf-2.2")
+    browser.press("Enter", "Tab", "Enter")
     assert browser.run(OPEN, BUILT)
     browser.press("Tab")
     assert browser.run(FOCUSED) == f"Copy the tag of {BUILT}"
@@ -339,10 +369,12 @@ def test_it_loads_nothing_and_cannot(opened: Callable[..., Browser], sample: str
 def test_it_is_whole_without_javascript(browser: Browser, sample: str) -> None:
     browser.command("Emulation.setScriptExecutionDisabled", value=True)
     try:
-        browser.open(sample)
+        browser.open("about:blank")
+        browser.open(f"{sample}#{PUBLISHED}")
     finally:
         browser.command("Emulation.setScriptExecutionDisabled", value=False)
     assert len(browser.run(SHOWN)) == IMAGES
+    assert browser.run(ROWS) == ["tf-2.2"], "the browser opens what an anchor is in"
     assert browser.run("return document.querySelector('form').offsetHeight") == 0
     assert browser.run("return document.querySelectorAll('.copy:not([hidden])').length") == 0
 
@@ -360,10 +392,11 @@ def test_axe_has_nothing_against_it(
     assert violations(browser, axe) == []
 
 
-@pytest.mark.parametrize("width", [320, 375, 640, 768, 1024, 1270, 1440, 2000])
+@pytest.mark.parametrize("width", [320, 375, 640, 768, 900, 1024, 1270, 1280, 1440, 2000])
 def test_nothing_is_cut_off_or_scrolls_sideways(opened: Callable[..., Browser], width: int) -> None:
     browser = opened(f"#{PUBLISHED}")
     browser.show(width)
+    browser.run(OPEN_ROWS)
     assert browser.run(WIDER) == 0
     assert browser.run(CUT_OFF) == []
     assert browser.run(OVER_THE_NEXT) == []

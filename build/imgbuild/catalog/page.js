@@ -7,6 +7,8 @@
   const [words, ...selects] = fields;
   const said = document.getElementById("said");
   const reset = form.querySelector("[type=reset]");
+  const list = document.querySelector(".groups");
+  const badges = new Map(items.map(item => [item, list.querySelector(`[data-image="${item.firstElementChild.id}"]`)]));
   const nothing = document.querySelector(".nothing");
   const add = nothing.querySelector(".add");
   const plain = text => text.replace(/\s+/g, " ").trim();
@@ -61,20 +63,29 @@
   const rankOf = (item, terms) => terms.reduce((sum, term) => sum + kindOf(item, term), 0); // NaN: does not match
   const fits = item => selects.every(({ name, value }) => !value || item.dataset[name].split("|").includes(value));
 
-  // What of pins, GPUs and packages has most words of the search, so that nobody has to open the image to see it.
-  const showHits = (item, terms) => {
-    const place = item.querySelector(".hits");
+  // The pins, GPUs and packages of an image with most words of the search.
+  const hitsOf = (item, terms) => {
     const all = terms.flatMap(term => (lines.get(item)[kindOf(item, term) || -1] ?? []).filter(line => term.pattern.test(line)));
     const count = line => all.filter(one => one === line).length;
     const most = Math.max(...all.map(count));
-    const hits = [...new Set(all)].filter(line => count(line) === most);
+    return all.filter(line => count(line) === most);
+  };
+  // Show a row if one of its images is shown, with their hits, so that nobody has to open an image to see them.
+  const showRow = (group, terms) => {
+    const shown = [...group.querySelectorAll(".item:not([hidden])")];
+    const hits = [...new Set(shown.flatMap(item => hitsOf(item, terms)))];
+    const place = group.querySelector(".hits");
     place.textContent = hits.slice(0, 3).join(", ") + (hits.length > 3 ? ` and ${hits.length - 3} more` : "");
     place.hidden = !hits.length;
+    group.hidden = !shown.length;
   };
 
-  const labels = [...document.querySelectorAll("header, form, thead, h5")].map(one => lower(one.textContent));
+  const labels = [...document.querySelectorAll("header, form, .head, thead, h5")].map(one => lower(one.textContent));
   const known = new Set(labels.join(" ").split(/[^\w-]+/)); // words of the page that are no packages
   const isPackage = word => /^[a-z]([\w.-]*[a-z0-9])?$/.test(word) && !known.has(word);
+
+  const newer = (one, other) => other.dataset.tensorflow.localeCompare(one.dataset.tensorflow, "en", { numeric: true });
+  const bases = [items[0], ...[...items].sort(newer)]; // the default first
 
   // How to add the one package that no image has. A link may hold any words: a command only takes names and versions.
   const advise = terms => {
@@ -87,7 +98,7 @@
     const next = terms[terms.indexOf(missing) + 1];
     const [version] = next?.word?.match(/^\d[\w.]*$/) ?? [];
     const others = terms.filter(term => term !== missing && !(version && term === next));
-    const base = items.find(item => fits(item) && rankOf(item, others) >= 0) ?? items[0];
+    const base = bases.find(item => fits(item) && rankOf(item, others) >= 0) ?? items[0];
     const requirement = missing.word + (version ? `==${version}` : "");
     add.querySelector("strong").textContent = missing.word;
     add.querySelector("code").textContent =
@@ -101,14 +112,16 @@
     const ranks = new Map();
     for (const item of items) {
       const rank = fits(item) ? rankOf(item, terms) : NaN;
-      item.hidden = !(rank >= 0);
+      item.hidden = badges.get(item).hidden = !(rank >= 0);
       if (!item.hidden) ranks.set(item, rank);
-      showHits(item, item.hidden ? [] : terms);
     }
     const ranked = [...items].sort((one, other) => (ranks.get(one) ?? 99) - (ranks.get(other) ?? 99));
     for (const item of ranked) item.parentElement.append(item);
-    nothing.before(...new Set(ranked.map(item => item.closest(".group"))));
-    for (const group of groups) group.hidden = !group.querySelector(".item:not([hidden])");
+    groups[0].parentElement.append(...new Set(ranked.map(item => item.closest(".group"))));
+    for (const group of groups) showRow(group, terms);
+    const [only, another] = groups.filter(group => !group.hidden);
+    if (only && !another) only.querySelector("details").open = true;
+    list.hidden = !only;
     nothing.hidden = ranks.size > 0;
     advise(terms);
     const chosen = new URLSearchParams([...new FormData(form)].filter(([, value]) => value.trim()));
@@ -127,9 +140,9 @@
   const follow = () => {
     if (location.hash.startsWith("#?")) return fill(new URLSearchParams(location.hash.slice(2)));
     const target = document.getElementById(location.hash.slice(1));
-    if (target?.matches(".item > details")) {
+    if (target?.matches(".item > details, .group > details")) {
       if (target.closest("[hidden]")) fill();
-      target.open = true;
+      target.open = target.closest(".group").firstElementChild.open = true;
       target.scrollIntoView();
       target.querySelector("summary").focus({ preventScroll: true });
     }

@@ -38,19 +38,20 @@ def catalog_page(
     has_engine: bool,
     documented: bool = False,
 ) -> str:
-    """Return the HTML page; the matrix's default image comes first.
+    """Return the HTML page; the row of the matrix's default image comes first.
 
-    ``instruction`` shortens the build step of a layer. ``repository`` is the source of the records.
-    ``has_engine`` says whether an engine was queried, and ``documented`` whether the documentation
-    is next to the page.
+    The page has a row for each minor version of TensorFlow. ``repository`` is the source of the
+    records. ``has_engine`` says whether an engine was queried, and ``documented`` whether the
+    documentation is next to the page.
     """
     from imgbuild.catalog.entries import NOT_BUILT  # noqa: PLC0415
     from imgbuild.suites.results import NEEDS_GPU  # noqa: PLC0415
 
     entries = sorted(entries, key=lambda entry: entry.image.name)
     entries.sort(key=lambda entry: parse_numbers(entry.image.tensorflow), reverse=True)
-    ordered = sorted(entries, key=lambda entry: not _is_default(entry.image))
-    groups = groupby(ordered, key=_title)
+    groups: dict[str, list[CatalogEntry]] = {}
+    for entry in sorted(entries, key=lambda entry: not _is_default(entry.image)):
+        groups.setdefault(entry.image.minor, []).append(entry)
     versions: dict[tuple[str, ...], list[CatalogEntry]] = {}
     gpus: dict[str, list[CatalogEntry]] = {}  # grouped by the GPUs that they support
     for entry in entries:
@@ -70,7 +71,8 @@ def catalog_page(
         generator=GENERATOR,
         code=code,
         hashes=hashes,
-        groups=[(title, [*same]) for title, same in groups],
+        groups=groups.items(),
+        is_default=_is_default,
         entries=entries,
         versions=versions,
         gpus=[*gpus.values()],
@@ -81,11 +83,6 @@ def catalog_page(
         not_built=NOT_BUILT,
         needs_gpu=NEEDS_GPU,
     )
-
-
-def _title(entry: "CatalogEntry") -> str:
-    title = f"TensorFlow {entry.image.tensorflow}"
-    return f"{title}, the default of the command line" if _is_default(entry.image) else title
 
 
 def _is_default(image: Image) -> bool:

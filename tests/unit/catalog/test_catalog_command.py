@@ -73,7 +73,8 @@ def test_an_image_of_other_inputs_and_the_documentation_beside_the_page(
     monkeypatch.setattr(entries, "open_context", lambda *_: nullcontext(context))
     assert "0 of them" in run("--output", str(tmp_path))
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert page.count('none">in the engine, built from other inputs<') == 1
+    said = page.count('none">in the engine, built from other inputs<')
+    assert said == 2, "of the image and of its row"
     assert 'href="docs/' not in page
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "index.html").touch()
