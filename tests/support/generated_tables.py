@@ -213,7 +213,7 @@ def _install(_: Matrix) -> str:
 
 def _catalogue(matrix: Matrix) -> str:
     """Return the command that writes the catalogue, and what it prints."""
-    count = len(list(all_images(matrix)))
+    count = len(all_images(matrix))
     said = f"catalog/index.html: {count} images, 14 of them published or built here."
     return f"```console example\n$ imgbuild catalog\n{said}\n```\n"
 
