@@ -104,7 +104,7 @@ def test_two_images_in_one_go_and_then_nothing_to_do(
     for text in (result.stderr, result.stdout, again.stderr):
         assert LOGIN[1] not in text
     source = f"{registry.host}/{project.repository}"
-    found = project.json("published", "--from", source, "--check")
+    found = project.json("release", "list", "--from", source, "--check")
     # They were pushed side by side: either may have been published first.
     assert sorted(one["image"] for one in found) == sorted(NAMES)
     for one in found:
@@ -197,14 +197,16 @@ def test_old_releases_are_retired_then_deleted_and_the_latest_has_all_it_had(
     project.run("build", *ONE)
     _push(project, registry, selection=ONE)
     source = ("--from", f"{registry.host}/{project.repository}")
-    project.run("retire", old, "--reason", "too old", *source)
-    assert "too old" in project.run("published", *source, "--check").stdout
+    project.run("release", "retire", old, "--reason", "too old", *source)
+    assert "too old" in project.run("release", "list", *source, "--check").stdout
     before = _digests(client)
-    going = project.json("prune", "--keep", "1", *source)["tags"]
+    going = project.json("release", "prune", "--keep", "1", *source)["tags"]
     assert {old, f"{old}.record"} < {*going}
     assert _digests(client) == before
-    assert {*project.json("prune", "--keep", "1", "--yes", *source)["deleted"]} == {*going}
+    assert {*project.json("release", "prune", "--keep", "1", "--yes", *source)["deleted"]} == {
+        *going
+    }
     assert _digests(client) == {tag: one for tag, one in before.items() if tag not in going}
-    (left,) = project.json("published", *source, "--check")
+    (left,) = project.json("release", "list", *source, "--check")
     assert {*left["points_here"]} == {*MOVING["1.10"]}
     client.blob(client.manifest(left["tag"]).config_digest)  # type: ignore[union-attr]

@@ -55,7 +55,7 @@ def test_extended_image_is_shared(
     assert "--to" in project.run("push", FIRST, "--to", f"{registry.host}/x/app", code=2).stderr
     assert project.run("push", FIRST, *push).returncode == 0
     assert "up to date" in project.run("push", FIRST, *push).stdout
-    (published,) = project.json("published", "--from", repository)
+    (published,) = project.json("release", "list", "--from", repository)
     assert published["image"] == "train:1"
     assert published["tag"] == f"1-{published['release']}"
     assert published["points_here"] == ["1"]

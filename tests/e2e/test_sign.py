@@ -192,7 +192,7 @@ def test_what_is_pushed_is_signed_and_every_cosign_verifies_it(
         ).returncode
     assert _discovered(project, f"{client.name}@{digest}") >= len(TYPES)
     # A retirement is signed, and counts whatever the record says.
-    words = ("retire", _tag(client, "1.10"), "--from", client.name, "--reason", "a hole")
+    words = ("release", "retire", _tag(client, "1.10"), "--from", client.name, "--reason", "a hole")
     assert "--sign-key" in project.run(*words, code=2).stderr
     recorded = client.head(f"{_tag(client, '1.10')}.record")
     project.run(*words, *sign)

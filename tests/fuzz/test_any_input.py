@@ -289,7 +289,7 @@ def test_any_matrix(checkout: Checkout, content: bytes, words: list[str]) -> Non
 @given(
     content=documents(EVERY_SETTING) | texts(yaml.safe_dump(EVERY_SETTING).encode()),
     words=st.sampled_from(
-        [["matrix", "--name", ONE, "--name", OTHER], ["matrix", "--missing"], ["published"]]
+        [["matrix", "--name", ONE, "--name", OTHER], ["matrix", "--missing"], ["release", "list"]]
     ),
 )
 def test_any_settings(checkout: Checkout, content: bytes, words: list[str]) -> None:

@@ -140,10 +140,15 @@ def _rules(matrix: Matrix) -> str:
 
 
 def click_commands() -> dict[str, Any]:
-    """Return the commands as Click knows them, by name."""
+    """Return the commands as Click knows them, by name: ``build``, ``release list``."""
     if not app.registered_commands:
         register(app)
-    return dict(get_command(app).commands)  # type: ignore[attr-defined]
+    commands = {}
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        commands[name] = command
+        for part, inner in getattr(command, "commands", {}).items():
+            commands[f"{name} {part}"] = inner
+    return commands
 
 
 def _commands(_: Matrix) -> str:

@@ -60,7 +60,7 @@ def push_and_pull(
         push = ("push", "--name", name, "--to", repository, "--allow-substituted")
         (image,) = checkout.json(*push, "--plan")["images"]
         checkout.run(*push)
-        assert name in checkout.run("published", "--from", repository, "--check").stdout
+        assert name in checkout.run("release", "list", "--from", repository, "--check").stdout
         _pull_and_run(checkout, name, target, f"{repository}:{image['tag']}")
 
 

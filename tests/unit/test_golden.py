@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from imgbuild.build.targets import image_target
-from imgbuild.cli import COMMANDS
 from imgbuild.core.files import sha256
 from imgbuild.core.project import Project
 from imgbuild.core.settings import Settings
@@ -30,6 +29,7 @@ from imgbuild.plan.digest import InputDigest, InputReader, input_digest
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.catalog import read_suites, select_required, suite_keys
 from imgbuild.suites.expectation import expectation
+from support.generated_tables import click_commands
 from support.project_copy import ROOT
 from support.project_copy import command as run
 
@@ -120,10 +120,11 @@ def test_tags(digests: list[tuple[Image, InputDigest]]) -> None:
     _compare("tags.json", _json(found))
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize("command", ["", *click_commands()])
 def test_help(command: str) -> None:
     output = run(*command.split(), "--help", env={"COLUMNS": "100"}).output
-    _compare(f"help/{command or 'imgbuild'}.txt", output)
+    name = command.replace(" ", "-") or "imgbuild"
+    _compare(f"help/{name}.txt", output)
 
 
 @pytest.mark.parametrize("words", ["list --tf 2.2 --json", "show --tf 2.2 --gpu --json"])

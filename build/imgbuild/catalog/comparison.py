@@ -114,7 +114,7 @@ def _find_release(
     latest = ", ".join(record.release for record in records[-5:]) or "none"
     raise InputError(
         f"{published.name} has no release {release} of {name}. Latest releases: {latest}. "
-        "`imgbuild published` lists all releases."
+        "`imgbuild release list` lists all releases."
     )
 
 

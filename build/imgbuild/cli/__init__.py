@@ -20,7 +20,11 @@ import typer.core
 
 from imgbuild.cli.error_stream import ErrorStream
 from imgbuild.cli.options import open_project, option
-from imgbuild.cli.removed_options import refuse_removed_options, refuse_removed_variables
+from imgbuild.cli.removed_options import (
+    refuse_removed_command,
+    refuse_removed_options,
+    refuse_removed_variables,
+)
 from imgbuild.core.errors import ImgbuildError, InputError, MachineError
 from imgbuild.core.project import SettingsOptions
 from imgbuild.core.text import printable
@@ -28,12 +32,12 @@ from imgbuild.core.text import printable
 #: The exit code that shells give a program ended by Ctrl-C.
 INTERRUPTED = 130
 
-#: The commands by the headings of ``--help``, in its order; each is a function of
-#: ``imgbuild.cli.<name>_command``.
+#: The commands by the headings of ``--help``, in its order; each is a function, or a group of
+#: commands, of ``imgbuild.cli.<name>_command``.
 GROUPS = {
     "Use images": ("list", "pick", "show", "diff", "catalog", "extend", "run"),
     "Build": ("doctor", "build", "test", "size", "fetch", "clean"),
-    "Publish": ("push", "published", "retire", "prune", "sbom", "scan", "verify", "reproduce"),
+    "Publish": ("push", "release", "sbom", "scan", "verify", "reproduce"),
     "Maintain a family": ("init", "add", "lock", "render", "audit", "matrix"),
 }
 COMMANDS = tuple(chain.from_iterable(GROUPS.values()))
@@ -41,6 +45,10 @@ COMMANDS = tuple(chain.from_iterable(GROUPS.values()))
 
 class CommandGroups(typer.core.TyperGroup):
     """The commands of ``--help`` under their headings."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - of a copy of click
+        refuse_removed_command(cmd_name)
+        return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - of a copy of click
         width = max(map(len, self.commands))
@@ -71,8 +79,8 @@ _AFTER_INTERRUPT = {
     "reproduce": "The new images are removed; no tag was made or moved. Nothing is left running.",
     "push": "Pushed images stay in the registry, and every moving tag names a complete image. "
     "Run the same command again to continue.",
-    "prune": "The deleted releases are gone, and nothing else has changed. The same command "
-    "deletes the rest.",
+    "release prune": "The deleted releases are gone, and nothing else has changed. The same "
+    "command deletes the rest.",
 }
 
 
@@ -81,7 +89,10 @@ def register(app: typer.Typer, names: Iterable[str] = COMMANDS) -> None:
         module = importlib.import_module(f"imgbuild.cli.{name}_command")
         kind = getattr(module, "ProgramCommand", None)
         command = module.list_images if name == "list" else getattr(module, name)
-        app.command(name, cls=kind)(command)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name, cls=kind)(command)
 
 
 def main() -> NoReturn:
@@ -147,6 +158,8 @@ def require_values(words: list[str]) -> None:
 
 def interruption(words: list[str]) -> str:
     command = next((word for word in words if word in COMMANDS), "")
+    if command == "release" and "prune" in words:
+        command = "release prune"
     return f"interrupted. {_AFTER_INTERRUPT.get(command, 'Nothing is left running.')}"
 
 

@@ -1,17 +1,23 @@
-"""Options and variables that imgbuild no longer has: an error says what replaces each of them."""
+"""Commands, options and variables that imgbuild no longer has; errors name the replacements."""
 
 import os
 from collections.abc import Iterable
 
 from imgbuild.core.errors import InputError
 
+#: What replaces a command.
+REMOVED_COMMANDS = {
+    "prune": "imgbuild release prune",
+    "published": "imgbuild release list",
+    "retire": "imgbuild release retire",
+}
 #: The replacement, by the option; no command has an option of that name.
 REMOVED_OPTIONS = {
     "--allow-cached": "Push only what this machine built or what `verify` of the settings trusts: "
     "run `docker rmi --force IMAGE`, then `imgbuild build`.",
     "--as-documented": "Images are built with the corrected pins only; `imgbuild show IMAGE` lists "
     "the documented ones, and why they cannot work.",
-    "--cache": "`prune` always deletes the tags that no release needs.",
+    "--cache": "`release prune` always deletes the tags that no release needs.",
     "--cache-from": "Use `--pull` for published images, or `--buildkit-cache` for build steps. "
     "Horovod's wheels stay in the cache of this machine.",
     "--cache-to": "Use `imgbuild push` for images, or `--buildkit-cache` for build steps. "
@@ -27,6 +33,12 @@ REMOVED_VARIABLES = {
     "IMGBUILD_LOG_FORMAT": "Unset it: standard error is always text; --json prints the results as "
     "JSON.",
 }
+
+
+def refuse_removed_command(name: str) -> None:
+    """Raise InputError if a command was removed."""
+    if name in REMOVED_COMMANDS:
+        raise InputError(f"`imgbuild {name}` was removed. Use `{REMOVED_COMMANDS[name]}`.")
 
 
 def refuse_removed_options(words: Iterable[str]) -> None:

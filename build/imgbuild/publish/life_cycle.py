@@ -129,7 +129,7 @@ def _require_provenance(trust: Trust, repository: str, record: Record) -> None:
     names = ", ".join(signed.tag or signed.image for signed in provenances)
     raise CheckFailedError(
         f"{reference}: its signed provenance says {names}, but its record says {record.tag}. "
-        "Nothing was retired. Run `imgbuild published --check` for details."
+        "Nothing was retired. Run `imgbuild release list --check` for details."
     )
 
 

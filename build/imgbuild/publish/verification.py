@@ -275,7 +275,7 @@ class PublishedImage:
         if recorded:
             raise CheckFailedError(
                 f"{recorded}, but only according to its record, which is not signed. If this is "
-                "right, sign it: imgbuild retire --sign-key KEY"
+                "right, sign it: imgbuild release retire --sign-key KEY"
             )
         return signed[-1] if signed else None
 

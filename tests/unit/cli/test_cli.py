@@ -450,4 +450,6 @@ def test_an_interrupt_says_what_is_left_behind() -> None:
     assert "Images that passed are tagged" in interruption(["build", "--all"])
     push = ["--settings", "file", "push", "--tf", "2.2"]
     assert "Run the same command again" in interruption(push)
-    assert "Nothing is left running" in interruption(["published", "--from", "registry.test/app"])
+    assert "Nothing is left running" in interruption(
+        ["release", "list", "--from", "registry.test/app"]
+    )

@@ -19,7 +19,7 @@ OWN = {**NO_ENGINE, "IMGBUILD_PROJECT": str(ROOT)}
         (("test", "--expect", "tf=2.2", "--image", "me/train:1"), "--image IMAGE"),
         (("build", "--cache-from", "registry.example.org/ci/cache"), "--pull"),
         (("build", "--cache-to=registry.example.org/ci/cache"), "--buildkit-cache"),
-        (("prune", "--cache", "--keep", "3"), "always deletes"),
+        (("release", "--cache", "prune", "--keep", "3"), "always deletes"),
         (("push", "--allow-cached", "--all"), "imgbuild build"),
     ],
 )

@@ -56,6 +56,9 @@ def wrong_commands(code: list[str]) -> list[str]:
     wrong = []
     for line in code:
         for _, command, words in _COMMAND.findall(line):
+            part = words.split()[:1]
+            if f"{command} {' '.join(part)}" in known:
+                command = f"{command} {part[0]}"  # noqa: PLW2901 - with the command of its group
             if command not in known:
                 wrong.append(f"{command}: {line}")
                 continue

@@ -67,8 +67,11 @@ def _faults(path: str, text: str) -> Iterator[str]:
         return
     for quoted in QUOTED.findall(text):
         words = quoted.split()
-        if words[0] == "imgbuild" and len(words) > 1 and words[1] in options:
-            known = options[words[1]]
+        command = " ".join(words[1:3])
+        if command not in options:
+            command = " ".join(words[1:2])
+        if words[0] == "imgbuild" and command in options:
+            known = options[command]
             yield from (f"{quoted}" for one in OPTION.findall(quoted) if one not in known)
     owner = next((OWNERS[one] for one in (path, path.partition("/")[0]) if one in OWNERS), None)
     known = options[owner] if owner else every

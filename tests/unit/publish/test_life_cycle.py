@@ -58,7 +58,7 @@ def release(registry: MemoryRegistry, number: int, image: str = "tf-2.2-cpu-debi
 
 
 class Pruning:
-    """The steps of `imgbuild prune`, which chooses first and deletes later."""
+    """The steps of `imgbuild release prune`, which chooses first and deletes later."""
 
     def __init__(self, registry: MemoryRegistry, keep: int) -> None:
         published = read_published(registry)

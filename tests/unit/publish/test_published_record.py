@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from imgbuild.cli.published_command import published_json
+from imgbuild.cli.release_list_command import published_json
 from imgbuild.matrix.tags import record_tag
 from imgbuild.net.http import LARGEST_ANSWER, Answer
 from imgbuild.net.repository import DamagedError

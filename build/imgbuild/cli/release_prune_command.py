@@ -1,4 +1,4 @@
-"""``imgbuild prune``: delete old releases of a repository."""
+"""``imgbuild release prune``: delete old releases of a repository."""
 
 from contextlib import closing
 
@@ -7,7 +7,7 @@ from imgbuild.core.project import Project
 from imgbuild.core.text import count_text
 
 
-def prune(
+def prune_releases(
     keep: int = option(
         "--keep COUNT", "How many releases of each image stay, the latest.", default=..., min=1
     ),

@@ -1,4 +1,4 @@
-"""``imgbuild retire``: say of published images that nobody should use them any more."""
+"""``imgbuild release retire``: say of published images that nobody should use them any more."""
 
 from contextlib import closing
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
 
 
-def retire(
+def retire_images(
     tags: list[str] = typer.Argument(metavar="TAG...", help="Published tags of the images."),
     reason: str = option("--reason TEXT", "Why, in one line, for those who use them.", default=...),
     source: str | None = repository("--from", "The repository."),
@@ -28,9 +28,9 @@ def retire(
 ) -> None:
     """Mark published images as retired; nothing is deleted.
 
-    No tag moves. `imgbuild published` shows the day and the reason, and the record in the registry
-    has an annotation for other tools. For a signed image, sign the retirement as well, so that
-    `imgbuild verify` refuses the image.
+    No tag moves. `imgbuild release list` shows the day and the reason, and the record in the
+    registry has an annotation for other tools. For a signed image, sign the retirement as well, so
+    that `imgbuild verify` refuses the image.
     """
     from imgbuild.net.repository_client import connect
     from imgbuild.net.signing import find_signer, read_trust

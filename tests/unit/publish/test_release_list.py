@@ -1,4 +1,4 @@
-"""``imgbuild published``: the table, JSON, the check of tags and records; what a push prints."""
+"""``imgbuild release list``: the table, JSON, the check of tags and records; what a push prints."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry
 
 
 def run(*words: str) -> Result:
-    return command("published", *words)
+    return command("release", "list", *words)
 
 
 def filled(server: RegistryServer) -> None:

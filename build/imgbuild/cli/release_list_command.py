@@ -1,4 +1,4 @@
-"""``imgbuild published``: list what is in a repository. 1 MB is 10⁶ bytes."""
+"""``imgbuild release list``: list what is in a repository. 1 MB is 10⁶ bytes."""
 
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from imgbuild.publish.record import PublishedRepository
 
 
-def published(
+def list_releases(
     source: str | None = repository("--from", "The repository."),
     check: bool = flag(
         "--check",

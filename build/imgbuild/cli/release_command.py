@@ -1,0 +1,16 @@
+"""``imgbuild release``: what is published in a repository, and how its life ends."""
+
+import typer
+
+from imgbuild.cli.release_list_command import list_releases
+from imgbuild.cli.release_prune_command import prune_releases
+from imgbuild.cli.release_retire_command import retire_images
+
+release = typer.Typer(
+    help="List published images, mark them as retired, or delete old ones.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+release.command("list")(list_releases)
+release.command("retire")(retire_images)
+release.command("prune")(prune_releases)
