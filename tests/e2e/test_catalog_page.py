@@ -237,7 +237,7 @@ def test_the_search_knows_drivers_as_pick_does(
 ) -> None:
     browser = opened()
     browser.run(CHOOSE, {"words": f"driver {driver}"})
-    picked = {one["name"] for one in checkout.json("pick", "--driver", driver)["run"]}
+    picked = {one["name"] for one in checkout.json("list", "--driver", driver)["run"]}
     assert picked
     assert {*browser.run(SHOWN)} == picked
 

@@ -64,7 +64,7 @@ def test_a_family_of_one_s_own_is_built_and_tested(
     (there,) = checkout.json("build", *IMAGE, "--plan")
     assert here["input_digest"] == there["input_digest"]
     assert [*installed.root.iterdir()] == []
-    picked = installed.run("pick", "--gpu-model", "Tesla V100", "--driver", "450.80").stdout
+    picked = installed.run("list", "--gpu-model", "Tesla V100", "--driver", "450.80").stdout
     assert "tf-2.2-gpu-ubuntu" in picked
     compared = installed.json("diff", "2.2", "2.2-gpu")
     assert compared["differing"]["packages"]["tensorflow-gpu"] == [None, "2.2.0"]

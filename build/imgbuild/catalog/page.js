@@ -31,7 +31,7 @@
     }
   };
 
-  // Decide as `imgbuild pick --driver` does: only the numbers that the driver has are compared, so 450.80 is enough
+  // Decide as `imgbuild list --driver` does: only the numbers that the driver has are compared, so 450.80 is enough
   // for 450.80.02.
   const supportsDriver = (line, driver) => {
     const needed = line.match(/\d+/g).map(Number), installed = driver.split(".").map(Number);

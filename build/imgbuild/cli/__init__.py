@@ -35,7 +35,7 @@ INTERRUPTED = 130
 #: The commands by the headings of ``--help``, in its order; each is a function, or a group of
 #: commands, of ``imgbuild.cli.<name>_command``.
 GROUPS = {
-    "Use images": ("list", "pick", "show", "diff", "catalog", "extend", "run"),
+    "Use images": ("list", "show", "diff", "catalog", "extend", "run"),
     "Build": ("doctor", "build", "test", "size", "fetch", "clean"),
     "Publish": ("push", "release", "sbom", "scan", "verify", "reproduce"),
     "Maintain a family": ("init", "add", "lock", "render", "audit", "matrix"),
@@ -242,7 +242,7 @@ def _options(
     """Build, test and publish container images with an old TensorFlow.
 
     \b
-    imgbuild pick --gpu-model A100     find an image for your GPU
+    imgbuild list --gpu-model A100     find an image for your GPU
     imgbuild build --tf 2.2            build and test an image
     imgbuild run --tf 2.2 -- PROGRAM   print how to run your program in it
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart

@@ -1,9 +1,11 @@
-"""``imgbuild list``: the matrix as a table."""
+"""``imgbuild list``: the images of the matrix, or those that will run on a given GPU."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imgbuild.cli.options import JSON, PROJECT, flag, print_result, select, takes_selection
+from imgbuild.cli.options import JSON, PROJECT, flag, option, print_result, select, takes_selection
+from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
 from imgbuild.core.text import align_rows
 from imgbuild.matrix.selection import Selection
@@ -17,16 +19,44 @@ _WIDE = ("driver", "MB at most", "tags")
 @takes_selection(without="everything")
 def list_images(
     selection: Selection,
+    gpu_model: str | None = option(
+        "--gpu-model MODEL", "The GPU, such as 'Tesla V100', or its compute capability, 7.0."
+    ),
+    driver: str | None = option("--driver VERSION", "NVIDIA's driver, such as 450.80."),
+    here: bool = flag("--here", "The GPUs and the driver of this machine, if it has any."),
+    python: str | None = option("--python VERSION", "The Python, such as 3.6 or >=3.8."),
+    requirements: Path | None = option(
+        "--requirements -r FILE",
+        "Only images with the TensorFlow and the Python of this requirements or conda file.",
+    ),
     wide: bool = flag("--wide", "Also the oldest driver, the budget of the size, and the tags."),
     as_json: bool = JSON,
     checkout: Project = PROJECT,
 ) -> None:
-    """List the images of the matrix, or those that fit the options.
+    """List the images, or those that will run on your GPU.
 
-    There are no defaults: `--tf 2.2` lists each stack, variant and MPI.
+    There are no defaults: `--tf 2.2` lists each stack, variant and MPI. With --gpu-model, --driver,
+    --here, --python or --requirements, each image that will not run has the first of its reasons;
+    exit 1 if no image will run. A file of requirements excludes images only by its TensorFlow and
+    Python; its other lines that differ from an image are listed, with the `imgbuild extend` command
+    that adds the rest.
     """
     from imgbuild.matrix.images import planned_tags
 
+    if gpu_model or driver or here or python or requirements:
+        from imgbuild.cli.fitting_images import print_fitting, read_need
+
+        if wide:
+            raise InputError(
+                "--wide cannot be combined with --gpu-model, --driver, --here, --python or "
+                "--requirements."
+            )
+        need = read_need(gpu_model, driver, python, requirements, here=here)
+        images = select(checkout, selection.without_defaults)
+        if selection.cpu and not selection.gpu:
+            need = replace(need, gpus=())
+        print_fitting(images, need, checkout, as_json=as_json)
+        return
     images = select(checkout, selection.without_defaults)
     result = []
     for image in images:

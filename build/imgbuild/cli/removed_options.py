@@ -7,6 +7,7 @@ from imgbuild.core.errors import InputError
 
 #: What replaces a command.
 REMOVED_COMMANDS = {
+    "pick": "imgbuild list",
     "prune": "imgbuild release prune",
     "published": "imgbuild release list",
     "retire": "imgbuild release retire",

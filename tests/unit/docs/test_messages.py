@@ -30,7 +30,7 @@ OWNERS = {
     "cli/extend_command.py": "extend",
     "cli/test_command.py": "test",
     "cli/push_command.py": "push",
-    "cli/pick_command.py": "pick",
+    "cli/fitting_images.py": "list",
 }
 #: A sentence has words around its options; arguments of programs and patterns have none.
 SENTENCE = re.compile(r"[a-z]{2,} [a-z]{2,}|: ?give|[.,;:)] ")

@@ -1,4 +1,4 @@
-"""``imgbuild pick``: which images fit a GPU, a driver, a Python, packages, this machine."""
+"""``imgbuild list`` of what fits a GPU, a driver, a Python, packages, or this machine."""
 
 import json
 import re
@@ -17,7 +17,7 @@ V100 = ("--gpu-model", "Tesla V100")
 
 
 def run(*words: str) -> str:
-    return command("pick", *words, "--project", str(ROOT)).stdout
+    return command("list", *words, "--project", str(ROOT)).stdout
 
 
 def found(*words: str) -> dict[str, Any]:
@@ -205,6 +205,7 @@ def test_what_no_question_is(tmp_path: Path) -> None:
     long.write_text(f"numpy=={'9' * 5000}\n")
     for words, expected in (
         ((*V100, "--here"), "--gpu-model and --driver"),
+        (("--here", "--wide"), "--wide"),
         (("--gpu-model", "RTX 2080x"), "GeForce RTX 2080, "),
         *((("--driver", text), "450.80.02") for text in ("new", "\u0664\u0665\u0660", "9" * 5000)),
         (("--gpu-model", "\u0667.\u0660"), "7.0."),

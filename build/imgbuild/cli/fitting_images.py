@@ -1,4 +1,4 @@
-"""``imgbuild pick``: the images that will run, and why the others will not."""
+"""Which images will run on a GPU, with a Python or with packages, and why the others will not."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -6,12 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imgbuild.cli import options
-from imgbuild.cli.options import echo, flag, option, print_json, select, takes_selection
+from imgbuild.cli.options import echo, print_json
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.core.project import Project
 from imgbuild.core.text import align_rows, count_text, ranges, wrap_words
-from imgbuild.matrix.selection import Selection, default_image, newest_images
+from imgbuild.matrix.selection import default_image, newest_images
 
 if TYPE_CHECKING:
     from imgbuild.catalog.choice import Fit, Requirements
@@ -24,28 +23,15 @@ _DETAILED = 6
 Refused = defaultdict[str, list[tuple["Image", str]]]
 
 
-@takes_selection(without="everything")
-def pick(
-    selection: Selection,
-    gpu_model: str | None = option(
-        "--gpu-model MODEL", "The GPU, such as 'Tesla V100', or its capability, 7.0."
-    ),
-    driver: str | None = option("--driver VERSION", "NVIDIA's driver, such as 450.80."),
-    here: bool = flag("--here", "The GPUs and the driver of this machine, if it has any."),
-    python: str | None = option("--python VERSION", "The Python, such as 3.6 or >=3.8."),
-    requirements: Path | None = option(
-        "--requirements FILE",
-        "Only images with the TensorFlow and the Python of this requirements or conda file.",
-    ),
-    as_json: bool = options.JSON,
-    checkout: Project = options.PROJECT,
-) -> None:
-    """Show which images will run, and why the others will not.
-
-    Only the first of several reasons is shown. A file excludes images only by its TensorFlow and
-    Python. Other lines that differ from an image are listed, with the `imgbuild extend` command
-    that adds the rest. Exit 1 if no image will run.
-    """
+def read_need(
+    gpu_model: str | None,
+    driver: str | None,
+    python: str | None,
+    requirements: Path | None,
+    *,
+    here: bool,
+) -> "Requirements":
+    """Return what the options of `list` ask of an image; InputError: a value that is none."""
     from imgbuild.catalog import choice
 
     if here and (gpu_model or driver):
@@ -61,15 +47,18 @@ def pick(
     elif gpu_model or driver:
         gpu = choice.find_gpu(gpu_model, driver)
         need = replace(need, gpus=(gpu,))
-    gpus = need.gpus
-    images = select(checkout, selection.without_defaults)
-    if selection.cpu and not selection.gpu:
-        need = replace(need, gpus=())
-    fits, refused = _judge_images(images, need, checkout)
+    return need
+
+
+def print_fitting(
+    images: "Sequence[Image]", need: "Requirements", project: Project, *, as_json: bool
+) -> None:
+    """Print the images that will run, and why the others will not; CheckFailedError: none will."""
+    fits, refused = _judge_images(images, need, project)
     best = need.best_fit(fits)
     if as_json:
         document = {
-            "gpus": [gpu._asdict() for gpu in gpus],
+            "gpus": [gpu._asdict() for gpu in need.gpus],
             "run": [_fit_json(fit, need) for fit in fits],
             "newest": best.image.name if best else None,
             "refused": _refused_json(refused),
@@ -87,7 +76,7 @@ def pick(
             lines.append(f"\nThe newest that will run: `imgbuild build {best.image.name}`")
         echo("\n".join(lines))
     if not fits:
-        alternatives = _name_alternatives(images, need, checkout)
+        alternatives = _name_alternatives(images, need, project)
         raise CheckFailedError(f"No image will run; see the reasons above.{alternatives}")
 
 
