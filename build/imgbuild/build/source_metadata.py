@@ -349,7 +349,7 @@ def _read_exported(folder: Path, name: str) -> str:
     try:
         return read_user_file(path, name, largest=LARGEST_METADATA)
     except InputError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(str(error).removesuffix(".")) from None
 
 
 def _read_more_requires(folder: Path, known: Iterable[str]) -> tuple[str, ...]:
