@@ -1,4 +1,4 @@
-"""``fetch``, then ``build --offline`` in an engine without a network, with the other image store.
+"""``build --fetch``; ``build --offline`` in an engine without a network, with the other store.
 
 So one image is built, tested, pushed and pulled on each store: here, and in test_build.py.
 """
@@ -34,7 +34,7 @@ class Alone(Checkout):
 @pytest.fixture(scope="module")
 def fetched(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fetched")
-    result = checkout.run("fetch", *SELECTION, str(folder))
+    result = checkout.run("build", *SELECTION, "--fetch", str(folder))
     assert "fetched now" in result.stdout
     return folder
 
@@ -63,7 +63,7 @@ def test_every_input_is_listed_and_fetched_once(checkout: Checkout, fetched: Pat
     kinds = {item.kind for item in listing.items}
     assert kinds >= {Kind.PYTHON, Kind.APT_LIST, Kind.APT_PACKAGE, Kind.APT_MIRRORS}
     assert listing.missing(ContentStore(fetched)) == ()
-    result = checkout.run("fetch", *SELECTION, str(fetched))
+    result = checkout.run("build", *SELECTION, "--fetch", str(fetched))
     assert "nothing to fetch." in result.stdout
     assert listing.contents(fetched) in result.stdout
 

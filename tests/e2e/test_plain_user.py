@@ -169,7 +169,7 @@ def test_where_no_registry_answers_the_base_is_made_before_the_build(
     assert engine.inspect(TAG) is None
     prepared = user.run("matrix", *ONE, "--make-bases")
     assert "No registry answers" in prepared.stderr
-    assert f"instead of {closed}; --refresh-base asks the registry again." in prepared.stderr
+    assert f"instead of {closed}; --refresh asks the registry again." in prepared.stderr
     user.run("build", *ONE, "--no-test")
     labels = engine.need(TAG).labels
     assert labels["imgbuild.input.base"] == "bootstrapped"
@@ -181,4 +181,4 @@ def test_where_no_registry_answers_the_base_is_made_before_the_build(
     refused = user.run("push", *ONE, "--to", f"127.0.0.1:{free_port()}/ml/x", code=1)
     assert "its base image debian-12 is substituted: bootstrapped, not registry" in refused.stderr
     shown = user.run("doctor", "--stack", "debian", code=None).stdout
-    assert f"no registry had {closed}; `imgbuild build --refresh-base` asks again" in shown
+    assert f"no registry had {closed}; `imgbuild build --refresh` asks again" in shown

@@ -52,7 +52,7 @@ def test_every_upstream_is_asked_through_its_mirror(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As `imgbuild fetch` asks; without Python packages, whose index is no stand-in."""
+    """As `imgbuild build --fetch` asks; without Python packages, whose index is no stand-in."""
     server, settings_file = upstreams
     monkeypatch.setattr("imgbuild.inputs.upstream_files.python_items", lambda *_: ())
     project = Project(checkout.root, SettingsOptions(settings_file))

@@ -46,7 +46,7 @@ def make_bases(
                 archive = f"{image.os.distribution.capitalize()}'s archive"
                 log(
                     f"No registry answers ({silence}). Making the base image {image.os_name} from "
-                    f"{archive} instead of {setting.image}; --refresh-base asks the registry again."
+                    f"{archive} instead of {setting.image}; --refresh asks the registry again."
                 )
                 bootstrap_base(image, settings, refresh=refresh, log=log)
                 settings = settings.remember_made(settings.made_here | {setting.image})

@@ -45,7 +45,7 @@ class BuildOptions:
 
     - ``jobs``: number of images tested in parallel
     - ``refresh_base``: make base images again
-    - ``offline``: a folder written by ``imgbuild fetch``
+    - ``offline``: a folder written by ``imgbuild build --fetch``
     - ``step_seconds``: time limit of a step (0: no limit), overrides the settings
     - ``builders``: override ``engine.builder`` in the settings
     - ``buildkit_cache``: a repository for BuildKit's layer cache
@@ -226,7 +226,7 @@ def open_context(
         listings = read_listings(options.offline, images, project, settings)
         for listing in listings.values():
             contents = listing.contents(options.offline)
-            log(f"{contents}; compare this line with the output of `imgbuild fetch`")
+            log(f"{contents}; compare this line with the output of `imgbuild build --fetch`")
         settings = offline_settings(settings, images, listings, options.offline)
     host = resolve_host(settings.engine)
     with ExitStack() as stack:

@@ -36,7 +36,7 @@ INTERRUPTED = 130
 #: commands, of ``imgbuild.cli.<name>_command``.
 GROUPS = {
     "Use images": ("list", "show", "diff", "catalog", "extend", "run"),
-    "Build": ("doctor", "build", "test", "size", "fetch", "clean"),
+    "Build": ("doctor", "build", "test", "size", "clean"),
     "Publish": ("push", "release", "sbom", "scan", "verify", "reproduce"),
     "Maintain a family": ("init", "add", "lock", "render", "audit", "matrix"),
 }

@@ -13,7 +13,7 @@ from imgbuild.core.text import align_rows, clock_time, count_text
 from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from imgbuild.build.context import BuildContext
     from imgbuild.build.pull import PullSource
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from imgbuild.plan.plan import PlanItem
     from imgbuild.suites.results import Report
 
+#: What cannot be combined with an option.
+_EXCLUDED = {
+    "--plan": ("--refresh",),
+    "--offline": ("--refresh",),
+    "--fetch": (
+        *("--plan", "--no-test", "--keep-going", "--offline", "--step-timeout", "--builder"),
+        *("--buildkit-cache", "--pull", "--report", "--json"),
+    ),
+}
 #: With more images, the table names only the failed suites, and counts the others.
 BRIEF = 3
 
@@ -35,9 +44,15 @@ def build(
         "After a failure build the other images, or stop. Default: build them only with --all.",
     ),
     jobs: int = options.JOBS,
-    refresh_base: bool = flag("--refresh-base", "Make base images again, with the newest updates."),
+    refresh: bool = flag(
+        "--refresh",
+        "Make base images again, with the newest updates. With --fetch: look for newer packages.",
+    ),
+    fetch: Path | None = option(
+        "--fetch DIR", "Build nothing: fetch every input into this folder, for --offline."
+    ),
     offline: Path | None = option(
-        "--offline DIR", "Take every input from this folder of `imgbuild fetch`; use no network."
+        "--offline DIR", "Take every input from this folder of --fetch; use no network."
     ),
     step_timeout: str | None = option(
         "--step-timeout DURATION",
@@ -68,14 +83,32 @@ def build(
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.suites.container import require_docker_client
 
-    if refresh_base and plan:
-        raise InputError("--plan cannot be combined with --refresh-base, which makes base images.")
-    if refresh_base and offline:
-        raise InputError("--offline uses the fetched base image; drop --refresh-base.")
+    given = {
+        "--plan": plan,
+        "--no-test": no_test,
+        "--keep-going": keep_going is not None,
+        "--refresh": refresh,
+        "--fetch": fetch,
+        "--offline": offline,
+        "--step-timeout": step_timeout,
+        "--builder": builder,
+        "--buildkit-cache": buildkit_cache,
+        "--pull": pull,
+        "--report": report,
+        "--json": as_json,
+    }
+    _refuse_combinations(given)
+    if fetch:
+        from imgbuild.cli.fetch_inputs import fetch_inputs
+
+        fetch_inputs(fetch, selection, checkout, refresh=refresh)
+        return
     if source is not None and not pull:
         raise InputError("--from needs --pull.")
     if offline and not offline.is_dir():
-        raise InputError(f"--offline {offline}: no such folder; `imgbuild fetch` fills one.")
+        raise InputError(
+            f"--offline {offline}: no such folder; `imgbuild build --fetch` fills one."
+        )
     images = select(checkout, selection)
     if keep_going is None:
         keep_going = selection.everything
@@ -83,7 +116,7 @@ def build(
         test=not no_test,
         keep_going=keep_going,
         jobs=jobs,
-        refresh_base=refresh_base,
+        refresh_base=refresh,
         offline=offline.absolute() if offline else None,
         step_seconds=options.seconds("--step-timeout", step_timeout),
         reports=report.absolute() if report else None,
@@ -105,6 +138,14 @@ def build(
             _plan(context, repository, as_json=as_json)
         else:
             _build(context, repository, as_json=as_json)
+
+
+def _refuse_combinations(given: "Mapping[str, object]") -> None:
+    """Raise InputError if two options are given that cannot be combined."""
+    for option_name, excluded in _EXCLUDED.items():
+        for other in excluded:
+            if given[option_name] and given[other]:
+                raise InputError(f"{option_name} cannot be combined with {other}.")
 
 
 def _repository(name: str | None) -> str | None:

@@ -7,6 +7,7 @@ from imgbuild.core.errors import InputError
 
 #: What replaces a command.
 REMOVED_COMMANDS = {
+    "fetch": "imgbuild build --fetch DIR",
     "pick": "imgbuild list",
     "prune": "imgbuild release prune",
     "published": "imgbuild release list",
@@ -27,6 +28,7 @@ REMOVED_OPTIONS = {
     "their inputs, and `imgbuild build --all --plan` says what a change rebuilds, and why.",
     "--expect": "`imgbuild test --image IMAGE` expects the image of the matrix that the label of "
     "IMAGE names, or that --tf and --name select.",
+    "--refresh-base": "Use --refresh.",
     "--log-format": "Standard error is always text; --json prints the results as JSON.",
 }
 #: The same by the environment variable.

@@ -85,7 +85,7 @@ def scan(
     if faulty := [result.image for result in scans if result.open]:
         raise CheckFailedError(
             f"{', '.join(faulty)}: security fixes are missing. Build again (imgbuild build "
-            "--refresh-base), or accept a finding in matrix.yaml, with a reason and a day. "
+            "--refresh), or accept a finding in matrix.yaml, with a reason and a day. "
             f"{unasked}".rstrip()
         )
     if unasked:

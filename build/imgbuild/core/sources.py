@@ -25,7 +25,7 @@ class Kind(StrEnum):
 class Source:
     """One file; ``size`` is in bytes, if it is known beforehand.
 
-    A file without ``url`` was made on the machine that ran `imgbuild fetch`.
+    A file without ``url`` was made on the machine that ran `imgbuild build --fetch`.
 
     ValueError: the name is a path, or the sha256 is invalid.
     """

@@ -59,7 +59,7 @@ def check_base(
     if reference is None:
         finding = _check_bootstrap(name, system)
         if system.image and name not in sites.settings.base:
-            why = f"no registry had {system.image}; `imgbuild build --refresh-base` asks again"
+            why = f"no registry had {system.image}; `imgbuild build --refresh` asks again"
             finding = replace(finding, detail=f"{finding.detail}: {why}")
         if finding.fix is None and find_bootstrapped(image, sites.settings) is None:
             detail = f"{finding.detail}; not made yet"

@@ -1,4 +1,4 @@
-"""A folder that `imgbuild fetch` filled: listings of images' inputs, and builds from it."""
+"""A folder that `imgbuild build --fetch` filled: listings of images' inputs, and builds from it."""
 
 import json
 import re
@@ -77,7 +77,7 @@ class Listing:
         """Return a digest of all that is listed, the base image and the date of each index.
 
         For people to compare: the index of last year is signed as well, and a base image that was
-        made by `imgbuild fetch` is not.
+        made by `imgbuild build --fetch` is not.
         """
         layout = read_layout(self.base_folder(folder), verify_layer=False)
         store = ContentStore(folder)
@@ -124,7 +124,7 @@ def read_listing(folder: Path, image: str) -> Listing | None:
         reason = refusal_reason(error)
         raise InputError(
             f"{path} is no listing of this imgbuild ({reason}). Remove it and "
-            "run `imgbuild fetch` again: the files beside it are kept."
+            "run `imgbuild build --fetch` again: the files beside it are kept."
         ) from error
 
 
@@ -261,7 +261,10 @@ def read_listings(
 
 def _check_listing(folder: Path, image: Image, project: Project, settings: Settings) -> Listing:
     listing = read_listing(folder, image.name)
-    again = f"Run `imgbuild fetch` for it where there is a network, into {folder}."
+    again = (
+        f"Where there is a network, run `imgbuild build {image.name} --fetch DIR`, and copy DIR to "
+        f"{folder}."
+    )
     if listing is None:
         raise InputError(f"{folder} holds nothing for {image.name}. {again}")
     request = fetch_request(image, project, settings)

@@ -35,8 +35,8 @@ def find_whole_file(store: ContentStore, digest: str) -> Path:
     path = store.path(digest)
     if not has_sha256(path, digest):
         raise InputError(
-            f"{path} was damaged since it was fetched. Remove it, run `imgbuild fetch` again where "
-            "there is a network, and copy the folder anew."
+            f"{path} was damaged since it was fetched. Remove it, run `imgbuild build --fetch DIR` "
+            "again where there is a network, and copy the folder anew."
         )
     return path
 
@@ -71,8 +71,8 @@ def verify_packages(items: Sequence[Source], store: ContentStore, keys: Sequence
 
 def _refusal(name: str, why: str) -> InputError:
     return InputError(
-        f"{name} in the fetched folder: {why}. Find out who changed it; then run `imgbuild fetch "
-        "--refresh` where there is a network, and copy the folder anew."
+        f"{name} in the fetched folder: {why}. Find out who changed it; then run `imgbuild build "
+        "--fetch DIR --refresh` where there is a network, and copy the folder anew."
     )
 
 

@@ -35,7 +35,7 @@ class Unsettled:
     made: list[bool] = field(default_factory=list)
 
     def make(self, settings: Settings | None = None, *, refresh: bool = False) -> Settings:
-        """Make what is missing, as `doctor --write`, `--refresh-base` and `--make-bases` do."""
+        """Make what is missing, as `doctor --write`, `--refresh` and `--make-bases` do."""
         context = self.bench.context
         settings = settings or load_settings(Path("none.yaml"))
         images, engine, log = context.images, context.engine, context.log

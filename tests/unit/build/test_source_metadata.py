@@ -225,7 +225,10 @@ def test_a_backend_may_require_nothing(container: Container) -> None:
         ({}, "made no metadata"),
         ({"METADATA": SAID.replace("evil", "tensorflow")}, "it says that it is tensorflow"),
         ({"METADATA": SAID + "Requires-Dist: x @ file:///x\n"}, "not a requirement of a package"),
-        ({"METADATA": SAID + "x" * (1 << 20)}, "larger than 1048576 bytes, the limit for this file\\. "),
+        (
+            {"METADATA": SAID + "x" * (1 << 20)},
+            "larger than 1048576 bytes, the limit for this file\\. ",
+        ),
         ({"METADATA": SAID, "requires.json": "{"}, "evil 1.0"),
         ({"METADATA": SAID, "requires.json": '["x @ file:///x"]'}, "not a requirement"),
     ],

@@ -200,10 +200,13 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("test --image x --all", "--image names one image"),
         ("test --tf 2.2 --jobs 0", "--jobs"),
         ("lock --check --upgrade", "--check cannot be combined"),
-        ("build --tf 2.2 --plan --refresh-base", "cannot be combined"),
+        ("build --tf 2.2 --plan --refresh", "cannot be combined"),
         ("build --tf 2.2 --step-timeout 10", "'10' is not a duration, such as"),
         ("build --tf 2.2 --offline ./nowhere", "--offline nowhere: no such folder"),
-        ("build --tf 2.2 --offline . --refresh-base", "drop --refresh-base"),
+        ("build --tf 2.2 --offline . --refresh", "--offline cannot be combined with --refresh"),
+        ("build --tf 2.2 --fetch x --json", "--fetch cannot be combined with --json"),
+        ("build --tf 2.2 --fetch x --fail-fast", "--fetch cannot be combined"),
+        ("build --fetch pyproject.toml", "not a folder"),
         ("build --tf 2.2 --buildkit-cache type=gha", "--buildkit-cache: 'type=gha' is"),
         ("build --tf 2.2 --from x", "--from needs --pull"),
         *(
@@ -306,7 +309,7 @@ def test_a_project_that_cannot_be_looked_at(unchanged: Path, tmp_path: Path, nam
 
 
 @pytest.mark.parametrize(
-    "words", [("fetch", "a" * 5000, "--tf", "2.2"), ("--settings", "a" * 5000, "size")]
+    "words", [("build", "--fetch", "a" * 5000, "--tf", "2.2"), ("--settings", "a" * 5000, "size")]
 )
 def test_a_name_that_no_file_can_have(unchanged: Path, words: tuple[str, ...]) -> None:
     result = run_main(unchanged, *words)
@@ -331,7 +334,7 @@ def test_outside_a_checkout(tmp_path: Path) -> None:
         (("--settings", " ", "list"), "--settings"),
         (("list", "--project", ""), "--project"),
         (("matrix", "--all", "--from", ""), "--from"),
-        (("fetch", "", "--tf", "2.2"), "fetch"),
+        (("build", "--fetch", ""), "--fetch"),
     ],
 )
 def test_an_empty_value_is_no_value(words: tuple[str, ...], option: str) -> None:

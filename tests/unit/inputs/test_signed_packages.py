@@ -81,7 +81,7 @@ def test_signed_packages_refuse_a_forged_list(tmp_path: Path) -> None:
 )
 def test_what_no_signature_covers_is_refused(name: str, content: bytes, tmp_path: Path) -> None:
     """Unsigned text around a signed one, another list, and packages under each other's names."""
-    with pytest.raises(InputError, match=r"Find out who changed it; then run `imgbuild fetch"):
+    with pytest.raises(InputError, match=r"changed it; then run `imgbuild build --fetch"):
         _verify({**INLINE, name: content}, tmp_path, KEYS)
 
 

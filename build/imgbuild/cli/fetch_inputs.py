@@ -1,11 +1,9 @@
-"""``imgbuild fetch``: every input of the selected images into one folder."""
+"""``imgbuild build --fetch``: every input of the selected images into one folder."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from imgbuild.cli.options import PROJECT, echo, flag, info, select, takes_selection
+from imgbuild.cli.options import echo, info, select
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
 from imgbuild.core.text import align_rows, count_text, size_text
@@ -15,16 +13,11 @@ if TYPE_CHECKING:
     from imgbuild.inputs.fetched import Listing
 
 
-@takes_selection()
-def fetch(
-    selection: Selection,
-    folder: Path = typer.Argument(
-        metavar="DIR", help="The folder; files in it are kept.", show_default=False
-    ),
-    refresh: bool = flag("--refresh", "Look for newer packages in the archives."),
-    checkout: Project = PROJECT,
-) -> None:
-    """Fetch each input of the selected images for `build --offline`."""
+def fetch_inputs(folder: Path, selection: Selection, checkout: Project, *, refresh: bool) -> None:
+    """Fetch each input of the selected images into ``folder``, whose files are kept.
+
+    ``refresh`` looks for newer packages in the archives.
+    """
     from imgbuild.build.bases import provide_base
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.build.fetch import fetch_files, find_listing, plan_listing
@@ -32,7 +25,7 @@ def fetch(
     from imgbuild.net.sites import Sites
 
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is not a folder. Give a new or an existing one.")
+        raise InputError(f"--fetch {folder} is not a folder. Give a new or an existing one.")
     images = select(checkout, selection)
     settings, folder = checkout.settings, folder.absolute()
     sites = Sites(images[0].matrix.upstream_urls, settings)
