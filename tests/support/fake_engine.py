@@ -75,7 +75,7 @@ class FakeEngine(Engine):
     def untag(self, reference: str) -> None:
         self.calls.append("untag")
         if reference.startswith("sha256:"):
-            raise InputError(f"{reference!r} is an image id where a name is needed.")
+            raise InputError(f"{reference!r} is an image id. Give a name instead.")
         image = self._drop(reference)
         if image and not image.tags:
             del self.stored[image.id]

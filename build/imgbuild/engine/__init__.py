@@ -1,1 +1,1 @@
-"""The only way to Docker: the engine's API and buildx."""
+"""Call the engine's API and buildx for all other packages."""

@@ -1,4 +1,4 @@
-"""Build one image or stage with ``docker buildx bake``: run it, follow it, say what failed."""
+"""Build one image or stage with ``docker buildx bake``, and report its progress and failures."""
 
 import json
 import re
@@ -18,30 +18,33 @@ from imgbuild.engine.failure import build_error
 from imgbuild.engine.steps import BuildSteps, Step
 from imgbuild.engine.types import IMAGE_PLATFORM
 
-#: How often a waiting reader looks at the clock, in seconds.
+#: The longest wait for a line of buildx before the time limits are checked, in seconds.
 LOOK_SECONDS = 1.0
-#: How often another builder than the engine's own is asked whether it is there, in seconds, and how
-#: often in a row it may not answer: on a busy machine an answer takes long.
+#: Seconds between two checks that a builder other than the engine's own is reachable, and how many
+#: checks in a row must fail to stop the build. On a busy machine, one answer can come too late.
 WATCH_SECONDS, MISSED = 15.0, 2
-#: How BuildKit keeps its cache: every step, in the form that all registries take; one that cannot
-#: be written fails no build.
+#: Options for the export of BuildKit's cache: keep every step, use the format that all registries
+#: accept, and do not fail the build if the export fails.
 _KEPT = "mode=max,image-manifest=true,oci-mediatypes=true,ignore-error=true"
-#: A cached step whose files are gone. In a graph driver, steps that wrote the same bytes share one
-#: layer; after a restart of the engine, it goes with the first of them that is pruned (Docker 28).
+#: BuildKit's error for a cached step whose layer is gone. In a graph driver, steps that wrote the
+#: same bytes share one layer. After a restart of the engine, pruning one of these steps deletes the
+#: layer of all of them (Docker 28).
 _LOST = re.compile(r"failed to prepare (\w+) as \w+: .*no such file or directory")
-#: The `BuildFault` of a step that another build began, and did not live to end.
+#: The kind of `BuildFault` if another build started a step and was stopped before the step ended.
 _OF_ANOTHER = "session"
 
 
 @dataclass(frozen=True)
 class BuildTarget:
-    """One image, or the files of one stage.
+    """An image to build, or a stage whose files to export.
 
-    ``contexts`` are named build contexts: a folder, ``docker-image://NAME``, ``oci-layout://PATH``
-    or ``target:NAME``, of a target that it ``needs``. ``target`` is the Dockerfile's stage, the
-    last one by default. ``type=docker`` is the engine's own store, whichever kind it has.
-    ``uncached`` are stages that are always built anew, and with them ``target``; with ``anew`` all
-    are. ``cache`` is a reference in a registry where BuildKit finds and keeps all of its steps.
+    - ``contexts``: named build contexts; each is a folder, ``docker-image://NAME``,
+      ``oci-layout://PATH``, or ``target:NAME`` for a target in ``needs``
+    - ``target``: stage of the Dockerfile; the last one by default
+    - ``output``: ``type=docker`` is the engine's own store, a graph driver or containerd
+    - ``uncached``: stages that are always built again, and with them ``target``
+    - ``anew``: do not use the cache for any stage
+    - ``cache``: reference in a registry where BuildKit reads and writes its cache of all steps
     """
 
     name: str
@@ -60,17 +63,17 @@ class BuildTarget:
 
 
 def bake_name(name: str) -> str:
-    """Return the name of an image as bake allows it: ``tf-2.2-cpu`` is ``tf-2_2-cpu``.
+    """Return an image's name in the form that bake accepts: ``tf-2_2-cpu`` for ``tf-2.2-cpu``.
 
-    Bake takes only ``[a-zA-Z0-9_-]``; image names have no underscore, so no two names meet.
+    Bake accepts only ``[a-zA-Z0-9_-]``. Image names have no underscores, so the results are unique.
     """
     return name.replace(".", "_")
 
 
 def bake_definition(target: BuildTarget, epoch: int | None = None) -> dict[str, object]:
-    """Return the bake file of a target and what it needs.
+    """Return the bake file for a target and the targets that it needs.
 
-    ``epoch`` is for every time stamp in the image (``SOURCE_DATE_EPOCH``), in seconds since 1970.
+    ``epoch`` sets every time stamp in the image (``SOURCE_DATE_EPOCH``), in seconds since 1970.
     """
     targets = sorted((target, *target.needs), key=lambda part: bake_name(part.name))
     definitions = {}
@@ -99,7 +102,7 @@ def _bake_target(target: BuildTarget, epoch: int | None) -> dict[str, object]:
         cache_from.append(cache)
         cache_to.append(f"{cache},{_KEPT}")
     uncached = [*target.uncached]
-    if uncached and target.target:  # else cached copies of earlier results can be exported
+    if uncached and target.target:  # otherwise bake can export an earlier result from its cache
         uncached.append(target.target)
     keys: dict[str, object] = {
         "context": str(target.context.absolute()),
@@ -120,7 +123,7 @@ def _bake_target(target: BuildTarget, epoch: int | None) -> dict[str, object]:
 
 
 def _bake_context(context: str) -> str:
-    """Return a named context as bake knows it: another target goes by its bake name."""
+    """Return a named context for bake, with the bake name in ``target:NAME``."""
     if context.startswith("target:"):
         name = context.removeprefix("target:")
         return f"target:{bake_name(name)}"
@@ -128,7 +131,7 @@ def _bake_context(context: str) -> str:
 
 
 def _escape_values(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the values so that bake does not evaluate ``${…}`` and ``%{…}`` in them."""
+    """Escape ``${…}`` and ``%{…}`` in the values, so that bake does not evaluate them."""
     escaped = {}
     for key, value in sorted(values.items()):
         text = value.replace("${", "$${")
@@ -136,7 +139,7 @@ def _escape_values(values: Mapping[str, str]) -> dict[str, str]:
     return escaped
 
 
-def build_image(  # noqa: PLR0913 - what, and where its progress goes
+def build_image(  # noqa: PLR0913 - the options of one build
     buildx: Buildx,
     target: BuildTarget,
     *,
@@ -145,19 +148,19 @@ def build_image(  # noqa: PLR0913 - what, and where its progress goes
     epoch: int | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> tuple[str, float]:
-    """Build an image, which gets no tag.
+    """Build an image without a tag.
 
-    Return its id and the sum of the times of the steps that were not cached, in seconds. The engine
-    calls the image by the digest of its manifest in a containerd store, of its configuration in a
-    graph driver.
+    Return the image's id, and the total time of the steps that did work, in seconds. The id is the
+    digest of the manifest in a containerd store, and of the configuration in a graph driver.
 
-    ``show`` gets each step that begins or ends, ``log`` everything. When it is interrupted,
-    ``stopped()`` is true, or a step runs for longer than ``buildx.step_seconds``, the build is
-    stopped in the engine too.
+    ``show`` is called with each step that starts or ends. ``log`` is the file for the whole output.
+    If the call is interrupted, ``stopped()`` returns true, or a step runs for longer than
+    ``buildx.step_seconds``, the build is also stopped in the engine.
 
-    BuildFailedError: a step failed or hung, a download has another sha256 than pinned, the disk is
+    BuildFailedError: a step failed or hung, a download does not have the pinned sha256, the disk is
         full, or the engine or an upstream cannot be reached.
-    CancelledError: it was to stop.
+    CancelledError: ``stopped()`` returned true.
+    MachineError: buildx did not report the image's id.
     """
     with work_folder("bake") as folder:
         metadata = folder / "metadata.json"
@@ -167,14 +170,14 @@ def build_image(  # noqa: PLR0913 - what, and where its progress goes
             images = json.loads(metadata.read_text(encoding="utf-8"))
     image = images.get(bake_name(target.name), {})
     image_id = image.get("containerimage.digest")
-    if buildx.builder:  # the engine may use another id than the builder, which buildx reports
+    if buildx.builder:  # buildx reports the builder's id; the engine's can differ
         image_id = steps.image_id
     if image_id is None:
-        raise MachineError(f"buildx built {target.name} but gave no image id.")
+        raise MachineError(f"buildx built {target.name} but did not report its image id.")
     return image_id, steps.work
 
 
-def export_files(  # noqa: PLR0913 - likewise
+def export_files(  # noqa: PLR0913 - the same options
     buildx: Buildx,
     target: BuildTarget,
     files: Path,
@@ -184,9 +187,10 @@ def export_files(  # noqa: PLR0913 - likewise
     epoch: int | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> float:
-    """Write the files of a stage into the folder ``files``; otherwise as `build_image`.
+    """Export the files of a stage to the folder ``files``.
 
-    Return the sum of the times of the steps that were not cached, in seconds.
+    Return the total time of the steps that did work, in seconds. The other parameters and the
+    errors are those of `build_image`.
     """
     target = replace(target, output=f"type=local,dest={files}")
     with work_folder("bake") as folder:
@@ -195,11 +199,11 @@ def export_files(  # noqa: PLR0913 - likewise
 
 
 def forget_cache(buildx: Buildx, entries: str) -> None:
-    """Remove entries of the build cache: by buildx's filter, such as ``id=IDENTIFIER``."""
+    """Remove the entries of the build cache that match a buildx filter, for example ``id=ID``."""
     run_buildx(buildx, "prune", f"--filter={entries}", "--force", "--all")
 
 
-def _build(  # noqa: PLR0913, PLR0917 - likewise
+def _build(  # noqa: PLR0913, PLR0917 - the same options
     buildx: Buildx,
     target: BuildTarget,
     folder: Path,
@@ -208,10 +212,10 @@ def _build(  # noqa: PLR0913, PLR0917 - likewise
     epoch: int | None,
     stopped: Callable[[], bool],
 ) -> BuildSteps:
-    """Run buildx until the build succeeds, fails or is stopped; raises as `build_image`.
+    """Run buildx until the build succeeds, fails or is stopped; raise the errors of `build_image`.
 
-    It runs again where the cache has lost a layer, and where another build was stopped that had
-    begun a step of this one.
+    Run it again if the cache has lost a layer, or if another build had started one of the steps and
+    was stopped. Each cause allows one retry.
     """
     definition = folder / "bake.json"
     text = json.dumps(bake_definition(target, epoch))
@@ -256,7 +260,7 @@ def _follow(
     log: TextIO,
     stopped: Callable[[], bool],
 ) -> bool:
-    """Read until the program ends; return false if it has to be stopped before."""
+    """Read the output until buildx ends; return False if it must be stopped before that."""
     asked_at, missed = time.monotonic(), 0
     for line in read_lines(process, LOOK_SECONDS):
         now = time.monotonic()
@@ -268,7 +272,7 @@ def _follow(
         if late := steps.find_overdue(buildx.step_seconds, now):
             _write(log, f"{late.name}: {late.error}")
             return False
-        # A machine that loses its power ends no connection.
+        # If the builder's machine loses power, its connection stays open.
         if buildx.builder and now - asked_at >= WATCH_SECONDS:
             missed = 0 if is_reachable(buildx) else missed + 1
             asked_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""The client of a container engine, through docker-py."""
+"""A client for a container engine, based on docker-py."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
     from imgbuild.core.settings import EngineSettings
 
-#: Longest silence of an engine in seconds: while it answers a request; while it unpacks a large
-#: layer or removes gigabytes of build cache.
+#: The longest time without data from the engine, in seconds: for an ordinary request, and while it
+#: unpacks a large layer or removes gigabytes of build cache.
 ANSWER_SECONDS, WORK_SECONDS = 60, 900
-#: More bytes than the headers of the first entry of a tar archive.
+#: An upper limit for the headers of the first entry of a tar archive, in bytes.
 _HEADERS = 1 << 20
-#: Requests of all GPUs, as ``docker run --gpus all`` and ``--device`` send them.
+#: Device requests for all GPUs, as ``docker run`` sends them for ``--gpus all`` and ``--device``.
 _GPUS: dict[str, dict[str, Any]] = {
     "nvidia": {"count": -1, "capabilities": [["gpu"]]},
     "cdi": {"driver": "cdi", "device_ids": ["nvidia.com/gpu=all"]},
@@ -51,33 +51,33 @@ _GPUS: dict[str, dict[str, Any]] = {
 
 
 def family_hint(reference: str) -> str:
-    """Return a sentence on the options for the family's image, if the name is another publisher's.
+    """Return a sentence with the options for this family's image, and a space after it.
 
-    It ends with a blank.
+    It is empty unless the name is that of another publisher's TensorFlow or Horovod image.
     """
     known = parse_known_name(reference)
     if known is None:
         return ""
     version, variant = known
     options = f"--tf {version} --{variant}" if variant else f"--tf {version}"
-    return f"For the image of this family, use {options} instead. "
+    return f"For an image of this family, use {options} instead. "
 
 
 class Engine:
-    """An engine behind a socket; it connects at the first call.
+    """A connection to an engine, opened at the first call.
 
-    Every method raises `MachineError` when the engine cannot be reached.
+    Every method raises `MachineError` if the engine cannot be reached.
     """
 
     def __init__(self, host: str | None) -> None:
         self.host = host
         self._client: APIClient | None = None
-        #: Images are tested side by side, and docker-py does not say that threads may share it.
+        #: Images are tested in parallel, and docker-py does not promise that threads may share it.
         self._lock = threading.RLock()
 
     @contextmanager
     def _api(self, silence: int = ANSWER_SECONDS) -> Iterator[APIClient]:
-        """Yield the connection; ``silence`` is the longest one in seconds."""
+        """Lock and yield the connection; ``silence`` limits the time without data, in seconds."""
         with self._lock, translate_errors(self.host):
             if self._client is None:
                 self._client = _connect(self.host)
@@ -87,11 +87,13 @@ class Engine:
     def _get(
         self, path: str, silence: int = ANSWER_SECONDS, *, may_be_gone: bool = False, **filters: str
     ) -> Any:  # noqa: ANN401
-        """Return the JSON of a list, of what has all ``filters``.
+        """Return the JSON of a list whose entries match all ``filters``.
 
-        The engine on a socket of this machine is asked without docker-py. Importing that takes
-        0.25 s of processor time (measured 2026-11-22 with docker 7.1), half of what a build may
-        take that has nothing to do. Without a version in the path an engine speaks its newest API.
+        An engine on a local socket is asked without docker-py. Importing docker-py takes 0.25 s of
+        processor time (measured 2026-11-22 with docker 7.1), and a build that has nothing to do may
+        take twice that. Without a version in the path, the engine uses its newest API.
+
+        ``may_be_gone``: return an empty list for status 404.
         """
         values = {name: [value] for name, value in filters.items()}
         path += f"{'&' if '?' in path else '?'}filters={quote(json.dumps(values))}"
@@ -118,7 +120,7 @@ class Engine:
             raise engine_error(error, self.host) from error
 
     def _remove(self, act: Callable[[APIClient], object], in_use: int = 0) -> bool:
-        """Remove what may be gone already; return False for the status that says it is in use."""
+        """Remove an object that may be gone already; return False for the status ``in_use``."""
         from docker.errors import APIError, NotFound  # noqa: PLC0415
 
         with self._api() as api:
@@ -137,21 +139,24 @@ class Engine:
             return engine_version(api.info())
 
     def images(self, label: str) -> list[StoredImage]:
-        """Return the images with ``label``, in one call (docker-py's list makes N+1)."""
+        """List the images with ``label`` in one request; docker-py sends another for each image."""
         return [stored_image(entry) for entry in self._get("/images/json", label=label)]
 
     def find_named(self, repository: str) -> list[StoredImage]:
-        """Return the images that have a name in ``repository``."""
+        """List the images with a name in ``repository``."""
         return [stored_image(entry) for entry in self._get("/images/json", reference=repository)]
 
     def inspect(self, reference: str) -> StoredImage | None:
-        """Return the image of that name or id, or ``None``; InputError for what can be neither."""
+        """Return the image with this name or id; None if the engine does not have it.
+
+        InputError: the text can be neither a name nor an id.
+        """
         from docker.errors import NotFound  # noqa: PLC0415
 
         if not reference:
-            raise InputError("The name of an image is empty: give the name or id of one.")
-        if not all(part.strip(".") for part in reference.split("/")):  # another address of the API
-            raise InputError(f"{reference!r} is no name of an image: give the name or id of one.")
+            raise InputError("The name of an image is empty. Give a name or an id.")
+        if not all(part.strip(".") for part in reference.split("/")):  # another API path
+            raise InputError(f"{reference!r} is not the name of an image. Give a name or an id.")
         with self._api() as api:
             try:
                 return stored_image(api.inspect_image(reference))  # type: ignore[no-untyped-call]
@@ -159,34 +164,36 @@ class Engine:
                 return None
 
     def need(self, reference: str, remedy: str = "") -> StoredImage:
-        """Return an image of the engine.
+        """Return an image that the engine must have.
 
-        InputError: there is none; ``remedy`` says what to do, by default to pull it.
+        InputError: the engine does not have it. ``remedy`` ends the message; by default it shows
+            how to pull the image.
         """
         if stored := self.inspect(reference):
             return stored
         if not remedy:
             pull = f"{docker_command(self.host)} pull {reference}"
-            remedy = f"imgbuild pulls no image to test it; if a registry has it: {pull}"
+            remedy = f"imgbuild does not pull images to test them. If a registry has it: {pull}"
             remedy = f"{family_hint(reference)}{remedy}"
-        address = self.host or "its default"
+        address = self.host or "its default address"
         raise InputError(f"The engine at {address} has no image {reference}. {remedy}")
 
     def history(self, image_id: str) -> list[Layer]:
-        """Return the steps that the image was made by, the newest first; not all made a layer.
+        """Return the steps that made an image, newest first; not every step made a layer.
 
-        There are none if it is gone: another build may have replaced it since it was listed.
+        The list is empty if the image is gone, because another build may have replaced it since it
+        was listed.
         """
         steps = self._get(f"/images/{quote(image_id)}/history", may_be_gone=True)
         return [Layer(None, step["Size"] or 0, step["CreatedBy"] or "") for step in steps]
 
     def configuration(self, image_id: str) -> Mapping[str, Any]:
-        """Return what containers of an image run with: variables, labels, command, user."""
+        """Return an image's settings for its containers: variables, labels, command, user."""
         configuration: Mapping[str, Any] = self._get(f"/images/{quote(image_id)}/json")["Config"]
         return configuration
 
     def save(self, image_id: str) -> Iterator[bytes]:
-        """Yield the pieces of the archive that `load` takes."""
+        """Yield the image as pieces of an archive that `load` accepts."""
         with self._api(WORK_SECONDS) as api:
             yield from api.get_image(image_id)
 
@@ -196,12 +203,12 @@ class Engine:
             api.tag(image_id, repository, tag)
 
     def untag(self, reference: str) -> None:
-        """Take a name away; never by id, which would take every name of the image."""
+        """Remove one name of an image; an id is refused, because it would remove all names."""
         name = ":".join(_split_reference(reference))
         self._remove(lambda api: api.remove_image(name))
 
     def discard(self, image_id: str) -> bool:
-        """Remove an image without names; without force, so a container in use keeps it."""
+        """Remove an image that no name and no container uses; return whether it is gone."""
         stored = self.inspect(image_id)
         if stored is None:
             return True
@@ -210,28 +217,30 @@ class Engine:
         return self._remove(lambda api: api.remove_image(stored.id), in_use=409)
 
     def load(self, archive: BinaryIO) -> tuple[str, ...]:
-        """Load an archive; return the names of its images, or the ids of nameless ones."""
+        """Load an archive; return the names of its images, or the ids of images without names."""
         with self._api(WORK_SECONDS) as api:
             messages = self._check_messages(api.load_image(archive))  # type: ignore[no-untyped-call]
             said = "".join(str(message.get("stream") or "") for message in messages)
         return tuple(re.findall(r"^Loaded image(?: ID)?: (\S+)", said, re.MULTILINE))
 
     def can_pull(self, reference: str) -> bool:
-        """Return whether the engine has an image, or its registry shows it without a login."""
+        """Return whether the engine has an image, or its registry offers it without a login."""
         path = f"/distribution/{quote(reference)}/json"
         return bool(self.inspect(reference)) or self._answer(path, ANSWER_SECONDS)[0] == 200
 
     def pull(self, reference: str, *, pinned: bool = False) -> None:
-        """Pull an image; ``pinned`` is for the base images of the matrix, of which some are of Hub.
+        """Pull an image.
 
-        InputError: the name has no registry, so anybody's image of Docker Hub could be meant.
+        ``pinned`` is for the base images of the matrix: it allows a name without a registry if the
+        name has a digest, because some of them are on Docker Hub.
+
+        InputError: the name has no registry, so it can be anybody's image on Docker Hub.
         """
         if not has_registry(reference) and not (pinned and "@sha256:" in reference):
             raise InputError(
-                f"The engine has no image {reference}. {family_hint(reference)}A name without a "
-                "registry is not pulled, "
-                "because on Docker Hub it can be anybody's. To pull it from Docker Hub, write "
-                f"docker.io/{reference}."
+                f"The engine has no image {reference}. {family_hint(reference)}imgbuild does "
+                "not pull names without a registry, because on Docker Hub they can be anybody's. "
+                f"To pull it from Docker Hub, write docker.io/{reference}."
             )
         self._pull(reference)
 
@@ -245,7 +254,7 @@ class Engine:
     def push(
         self, reference: str, on_message: Callable[[Mapping[str, object]], None] = lambda _: None
     ) -> None:
-        """Send an image to its registry, with the Docker client's login for it."""
+        """Push an image to its registry with the Docker client's login."""
         repository, tag = _split_reference(reference)
         with self._api(WORK_SECONDS) as api:
             for message in self._check_messages(
@@ -253,7 +262,7 @@ class Engine:
             ):
                 on_message(message)
 
-    def start(  # noqa: PLR0913 - how it runs
+    def start(  # noqa: PLR0913 - the options of a container
         self,
         image: str,
         *,
@@ -264,11 +273,11 @@ class Engine:
         shm_bytes: int | None = None,
         gpus: GpuRequest | None = None,
     ) -> str:
-        """Start a container, and return its id.
+        """Start a container and return its id.
 
-        ``network`` is an engine network, ``none`` or ``host``. ``shm_bytes`` is the size of
-        ``/dev/shm``: the engine's 64 MB is too small for MPI. ``gpus`` requests all of them, in the
-        way that the engine's version decides.
+        - ``network``: a network of the engine, ``none`` or ``host``
+        - ``shm_bytes``: size of ``/dev/shm``; the engine's default of 64 MB is too small for MPI
+        - ``gpus``: request all GPUs in this way, see `EngineVersion.gpus`
         """
         from docker.types import DeviceRequest  # noqa: PLC0415
 
@@ -294,17 +303,17 @@ class Engine:
         return container
 
     def remove_container(self, container: str) -> None:
-        """Stop and remove a container with its anonymous volumes."""
+        """Stop and remove a container and its anonymous volumes."""
         self._remove(lambda api: api.remove_container(container, v=True, force=True))
 
     def copy_out(
         self, image_id: str, path: str, *, labels: Mapping[str, str], limit: int
     ) -> bytes | None:
-        """Return a file of an image, of which nothing runs; None if it has no such regular file.
+        """Return a file of an image without running it; None if it has no such regular file.
 
-        ``labels`` are those of the container that the engine needs for it.
+        The engine needs a container for this, which gets ``labels`` and never starts.
 
-        CheckFailedError: the file has more than ``limit`` bytes.
+        CheckFailedError: the file has more than ``limit`` bytes, or its archive is damaged.
         """
         from docker.errors import NotFound  # noqa: PLC0415
 
@@ -319,12 +328,12 @@ class Engine:
                 self.remove_container(container)
 
     def containers(self, label: str) -> list[LabelledObject]:
-        """Return the containers with ``label``, stopped ones too."""
+        """List the containers with ``label``, running and stopped."""
         containers = self._get("/containers/json?all=1", label=label)
         return [LabelledObject(c["Id"], c["Labels"] or {}, c["Created"]) for c in containers]
 
     def in_use(self, image_id: str) -> bool:
-        """Return whether an image, or one built on it, has containers."""
+        """Return whether a container uses the image, or an image that was built on it."""
         return bool(self._get("/containers/json?all=1", ancestor=image_id))
 
     def networks(self, label: str) -> list[LabelledObject]:
@@ -332,22 +341,22 @@ class Engine:
         return [LabelledObject(network["Id"], network["Labels"] or {}) for network in networks]
 
     def remove_network(self, network: str) -> None:
-        """Remove a network that no container is on."""
+        """Remove a network, unless a container is connected to it."""
         self._remove(lambda api: api.remove_network(network), in_use=403)
 
     def copy_in(self, container: str, archive: bytes, path: str) -> None:
-        """Unpack a tar archive below ``path``."""
+        """Unpack a tar archive in the folder ``path`` of a container."""
         with self._api() as api:
             if not api.put_archive(container, path, archive):
                 raise MachineError(f"The engine did not unpack an archive in {container}:{path}.")
 
     def build_cache(self) -> list[int]:
-        """Return the size of each record of BuildKit's cache, in bytes; no image is summed up."""
+        """Return the size of each record of BuildKit's cache in bytes, without sizing any image."""
         usage = self._get("/system/df?type=build-cache", WORK_SECONDS)
         return [int(record["Size"]) for record in usage.get("BuildCache") or ()]
 
     def empty_build_cache(self) -> None:
-        """Remove all of BuildKit's cache that no build uses, of other projects too."""
+        """Remove BuildKit's cache, also of other projects, except what a running build uses."""
         with self._api(WORK_SECONDS) as api:
             api.prune_builds(all=True)
 
@@ -357,7 +366,7 @@ class Engine:
             self._client = None
 
     def _check_messages(self, stream: Iterable[object]) -> Iterator[Mapping[str, object]]:
-        """Yield the messages of a stream; docker-py does not raise the errors in it."""
+        """Yield the messages of a stream and raise the errors in it, which docker-py does not."""
         for message in stream:
             if isinstance(message, dict):
                 if message.get("error"):
@@ -368,7 +377,7 @@ class Engine:
 def read_first_entry(pieces: Iterable[bytes], path: str, limit: int) -> bytes | None:
     """Return the content of a tar archive's first entry; None if it is not a regular file.
 
-    CheckFailedError: it has more than ``limit`` bytes, or the archive is damaged.
+    CheckFailedError: the entry has more than ``limit`` bytes, or the archive is damaged.
     """
     content = bytearray()
     for piece in pieces:
@@ -381,20 +390,20 @@ def read_first_entry(pieces: Iterable[bytes], path: str, limit: int) -> bytes | 
             if entry is None or not entry.isreg():
                 return None
             if entry.size > limit:
-                raise CheckFailedError(f"{path} of the image has more than {limit >> 20} MiB.")
+                raise CheckFailedError(f"{path} in the image has more than {limit >> 20} MiB.")
             file = archive.extractfile(entry)
             return file.read() if file else None
     except (tarfile.TarError, EOFError) as error:
-        raise CheckFailedError(f"{path} of the image cannot be read: {error}.") from error
+        raise CheckFailedError(f"{path} in the image cannot be read: {error}.") from error
 
 
 def open_engine(settings: EngineSettings) -> closing[Engine]:
-    """Give the engine that the settings, else the environment, name; raises as `resolve_host`."""
+    """Return the engine of the settings, closed after the block; raises as `resolve_host`."""
     return closing(Engine(resolve_host(settings)))
 
 
 class _SocketConnection(http.client.HTTPConnection):
-    """HTTP over a socket of this machine."""
+    """HTTP over a Unix socket."""
 
     def __init__(self, path: str, seconds: float) -> None:
         super().__init__("localhost", timeout=seconds)
@@ -413,7 +422,7 @@ def _connect(host: str | None) -> APIClient:
     tls = kwargs_from_env(environment=dict(os.environ)).get("tls", False)
     address = host or DEFAULT_HOST
     if address.startswith("unix://"):
-        Path(address.removeprefix("unix://")).stat()  # a clearer error than docker-py's
+        Path(address.removeprefix("unix://")).stat()  # its error is clearer than docker-py's
     try:
         return APIClient(
             base_url=host,
@@ -427,10 +436,10 @@ def _connect(host: str | None) -> APIClient:
 
 
 def _split_reference(reference: str) -> tuple[str, str]:
-    """Return repository and tag (or digest); a bare image id is refused."""
+    """Return the repository, and the tag or digest; `InputError` for an image id."""
     from docker.utils import parse_repository_tag  # noqa: PLC0415
 
     repository, tag = parse_repository_tag(reference)
     if not repository or repository == "sha256":
-        raise InputError(f"{reference!r} is an image id where a name is needed, such as app:1.0.")
+        raise InputError(f"{reference!r} is an image id. Give a name instead, for example app:1.0.")
     return str(repository), str(tag or "latest")

@@ -1,7 +1,7 @@
-"""Find the engine and the buildx program: by the settings, else as the Docker client does.
+"""Find the engine and buildx: in the settings first, then where the Docker client looks.
 
-buildx is called stand-alone, since the first ``docker`` on PATH may be a bare client without
-plugins, whose ``docker build`` silently uses the legacy builder.
+imgbuild calls buildx directly, because the first ``docker`` on PATH may be a client without
+plugins. Its ``docker build`` silently uses the legacy builder.
 """
 
 import os
@@ -19,12 +19,12 @@ from imgbuild.core.scalars import NO_SSH
 from imgbuild.core.settings import ENGINES_OWN, EngineSettings
 from imgbuild.core.user_folders import home
 
-#: The Docker client's default; ``None`` stands for it.
+#: The Docker client's default address; a host of ``None`` means the same.
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 ANSWER_SECONDS = 30
-#: Time to remove 100 GB of build cache from a slow disk.
+#: Enough seconds to remove 100 GB of build cache from a slow disk.
 PRUNE_SECONDS = 1800
-#: The Docker client's plugin folders on Linux, in its order, after the user's own.
+#: The plugin folders that the Docker client searches on Linux after the user's own, in its order.
 PLUGIN_FOLDERS = (
     "/usr/local/lib/docker/cli-plugins",
     "/usr/local/libexec/docker/cli-plugins",
@@ -32,22 +32,24 @@ PLUGIN_FOLDERS = (
     "/usr/libexec/docker/cli-plugins",
 )
 _PROGRAM = "docker-buildx"
-#: The first word that buildx prints for ``version``.
+#: The first word that ``buildx version`` prints.
 _MODULE = "github.com/docker/buildx"
 _INSTALL = (
     "Install it (Debian and Ubuntu: 'apt-get install docker-buildx'; Docker's own packages: "
-    "'apt-get install docker-buildx-plugin'), or name the program as engine.buildx in "
+    "'apt-get install docker-buildx-plugin'), or set its path as engine.buildx in "
     "imgbuild.local.yaml."
 )
 
 
 @dataclass(frozen=True)
 class Buildx:
-    """The program, and the engine at ``host`` that gets what it builds.
+    """The buildx program, and where it builds.
 
-    ``version`` is what the program calls itself, for reports only: features are probed.
-    ``step_seconds`` is how long a step of a build may run; 0 is for ever. ``builder`` builds in
-    place of the engine's own BuildKit, which sees the engine's images.
+    - ``version``: the version that the program prints, only for reports: features are probed
+    - ``host``: address of the engine that receives the images; None: Docker's default socket
+    - ``step_seconds``: time limit of a build step; 0: no limit
+    - ``builder``: a builder to use instead of the engine's own BuildKit; only the engine's own can
+      read the engine's images
     """
 
     path: Path
@@ -64,12 +66,13 @@ class Buildx:
 def resolve_host(settings: EngineSettings) -> str | None:
     """Return the engine's address, or ``None`` for Docker's default socket.
 
-    The order is the Docker client's, behind the settings: ``engine.host``, ``DOCKER_HOST``,
-    ``DOCKER_CONTEXT``, the context that ``docker context use`` chose. docker-py itself knows no
-    contexts.
+    The first of these counts: ``engine.host`` in the settings, ``DOCKER_HOST``, ``DOCKER_CONTEXT``,
+    the context that ``docker context use`` selected. Except for the settings, this is the Docker
+    client's order. docker-py does not support contexts.
 
-    InputError: the address is one of ssh.
-    MachineError: the context does not exist, or needs TLS files that only the client finds.
+    InputError: the address begins with ``ssh://``.
+    MachineError: the context does not exist or uses its own TLS files, or the client's
+        configuration cannot be read.
     """
     host = settings.host or os.environ.get("DOCKER_HOST") or _host_of_context()
     if host and host.startswith("ssh://"):
@@ -78,7 +81,7 @@ def resolve_host(settings: EngineSettings) -> str | None:
 
 
 def docker_command(host: str | None) -> str:
-    """Return the command of the Docker client for an engine: ``docker -H HOST``."""
+    """Return the Docker client's command for an engine: ``docker``, or ``docker -H HOST``."""
     return f"docker -H {host}" if host and host != DEFAULT_HOST else "docker"
 
 
@@ -102,9 +105,9 @@ def _host_of_context() -> str | None:
         host = ""
     if not host:
         raise MachineError(
-            f"The Docker context {name!r} is selected, and {meta} does not name its engine "
-            "(Endpoints.docker.Host). Choose another with 'docker context use default', or set "
-            "engine.host in imgbuild.local.yaml."
+            f"The Docker context {name!r} is selected, but {meta} does not contain the address of "
+            "its engine (Endpoints.docker.Host). Select another context, for example with 'docker "
+            "context use default', or set engine.host in imgbuild.local.yaml."
         )
     return host
 
@@ -114,7 +117,7 @@ def _config_folder() -> Path:
 
 
 def _read_object(path: Path) -> Mapping[str, Any]:
-    """Return a JSON object; an empty one where there is none."""
+    """Return the JSON object in a file; an empty one if there is no file or no object in it."""
     try:
         document = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -122,7 +125,7 @@ def _read_object(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         what = error.strerror if isinstance(error, OSError) else error
         raise MachineError(
-            f"{path} cannot be read: {what}. Correct it, or let DOCKER_CONFIG name another folder."
+            f"{path} cannot be read: {what}. Correct it, or set DOCKER_CONFIG to another folder."
         ) from error
     return document if isinstance(document, dict) else {}
 
@@ -130,12 +133,12 @@ def _read_object(path: Path) -> Mapping[str, Any]:
 def find_buildx(
     settings: EngineSettings, host: str | None, step_seconds: float | None = None
 ) -> Buildx:
-    """Return the buildx of the settings, else the client's plugin, else the one on PATH.
+    """Find buildx in the settings, the Docker client's plugin folders or PATH, in this order.
 
-    ``host`` is the engine's address, as `resolve_host` returns it. ``step_seconds`` is the limit
-    for a step, in place of the settings'.
+    ``host`` is the engine's address, as `resolve_host` returns it. ``step_seconds`` overrides the
+    settings' time limit of a step.
 
-    MachineError: there is no buildx, or it does not run.
+    MachineError: there is no buildx, it does not run, or the program is not buildx.
     """
     own_folders = dict.fromkeys((_config_folder(), home() / ".docker"))
     searched = [*(f"{folder}/cli-plugins" for folder in own_folders), *PLUGIN_FOLDERS]
@@ -143,17 +146,17 @@ def find_buildx(
     program = settings.buildx or shutil.which(_PROGRAM, path=path)
     if program is None:
         raise MachineError(
-            f"There is no {_PROGRAM}, the Docker client's build plugin, on this machine (searched: "
+            f"{_PROGRAM}, the Docker client's build plugin, is not on this machine (searched: "
             f"{', '.join(searched)}, PATH). {_INSTALL}"
         )
-    where = " (engine.buildx of the settings)" if settings.buildx else ""
+    where = " (engine.buildx in the settings)" if settings.buildx else ""
     answer = run([program, "version"], timeout=ANSWER_SECONDS)
     if not answer.ok:
         raise MachineError(f"{program}{where} does not run: {answer.last()}. {_INSTALL}")
     words = answer.output.split()  # github.com/docker/buildx v0.29.1 COMMIT
     if words[:1] != [_MODULE]:
         raise MachineError(
-            f"{program}{where} is not buildx: it answers {answer.last()!r}. {_INSTALL}"
+            f"{program}{where} is not buildx: `version` prints {answer.last()!r}. {_INSTALL}"
         )
     version = words[1].removeprefix("v") if len(words) > 1 else "unknown"
     return Buildx(
@@ -165,9 +168,10 @@ def find_buildx(
 
 
 def with_builder(buildx: Buildx, name: str) -> Buildx:
-    """Return the program with another builder, of any driver that loads images into an engine.
+    """Return buildx with another builder, whose driver must load images into an engine.
 
-    InputError: buildx does not know it, or it is another engine, where its images would stay.
+    InputError: buildx does not know the builder, or it is the engine of a Docker context, where
+        the images would stay.
     """
     if name == ENGINES_OWN:
         return buildx
@@ -175,25 +179,25 @@ def with_builder(buildx: Buildx, name: str) -> Buildx:
     known = run_buildx(buildx, "inspect")
     if not known.ok:
         raise InputError(
-            f"--builder {name} (or engine.builder of the settings): {known.last(1)}. `docker "
-            "buildx ls` shows the builders, `docker buildx create` makes one."
+            f"--builder {name} (or engine.builder in the settings): {known.last(1)}. `docker "
+            "buildx ls` lists the builders, `docker buildx create` creates one."
         )
     if re.search(r"^Driver: +docker$", known.output, re.MULTILINE):
         raise InputError(
-            f"--builder {name}: it is the engine of a Docker context, where its images stay. To "
-            "build and test there, set DOCKER_HOST or engine.host."
+            f"--builder {name}: this builder is the engine of a Docker context, so the images "
+            "would stay there. To build and test there, set DOCKER_HOST or engine.host."
         )
     return buildx
 
 
 def is_reachable(buildx: Buildx) -> bool:
-    """Return whether a node of the builder runs and can be reached."""
+    """Return whether at least one node of the builder is running and reachable."""
     answer = run_buildx(buildx, "inspect")
     return answer.ok and bool(re.search(r"^Status: +running$", answer.output, re.MULTILINE))
 
 
 def cache_size(buildx: Buildx) -> str:
-    """Return how large the builder's build cache is, as buildx writes it; empty if it has none.
+    """Return the size of the builder's build cache as buildx prints it; empty if it has none.
 
     MachineError: the builder does not answer.
     """
@@ -205,30 +209,33 @@ def cache_size(buildx: Buildx) -> str:
 
 
 def empty_cache(buildx: Buildx) -> None:
-    """Remove the builder's whole build cache, except what a build uses; MachineError if not."""
+    """Remove the builder's build cache, except what a running build uses.
+
+    MachineError: the builder did not remove it.
+    """
     answer = run_buildx(buildx, "prune", "--all", "--force", seconds=PRUNE_SECONDS)
     if not answer.ok:
-        raise MachineError(f"The builder {buildx.builder} keeps its build cache: {answer.last(1)}.")
+        raise MachineError(f"Builder {buildx.builder} kept its build cache: {answer.last(1)}.")
 
 
 def run_buildx(
     buildx: Buildx, verb: str, *options: str, seconds: float = ANSWER_SECONDS
 ) -> Finished:
-    """Run a command of buildx about its builder."""
+    """Run a buildx command on the builder; ``seconds`` is its time limit."""
     command = [str(buildx.path), verb, buildx.builder_option, *options]
     return run(command, env=build_environment(buildx.host), timeout=seconds)
 
 
 def build_environment(host: str | None) -> dict[str, str]:
-    """Return the environment of buildx: the user's, less what would change what is built."""
+    """Return the user's environment for buildx, without the variables that change builds."""
     dropped = {"DOCKER_CONTEXT", "BUILDX_BUILDER", "BUILDX_BAKE_FILE", "SOURCE_DATE_EPOCH"}
     return {
         **{key: value for key, value in os.environ.items() if key not in dropped},
-        # Default provenance would give a new image id to every build that changes nothing.
+        # Default provenance gives the image a new id in every build, even if nothing changed.
         "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
-        # The definition is imgbuild's own: bake need not ask whether it may read its files.
+        # imgbuild wrote the bake file itself, so bake need not ask for access to the files in it.
         "BUILDX_BAKE_ENTITLEMENTS_FS": "0",
-        # Nobody reads it, and resolving it costs a look-up an image.
+        # imgbuild does not read this metadata, and each image in it costs a look-up.
         "BUILDX_METADATA_PROVENANCE": "disabled",
         **({} if host is None else {"DOCKER_HOST": host}),
     }

@@ -1,4 +1,4 @@
-"""Translate errors of docker-py, of the connection and of the engine itself."""
+"""Translate errors of docker-py, the connection and the engine into those of imgbuild."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,38 +10,39 @@ DOCTOR = "'imgbuild doctor' says what is missing and how to fix it."
 
 
 class EngineUnusableError(MachineError):
-    """The engine does not answer, or its disk is full: it can do nothing for any image."""
+    """The engine does not answer or its disk is full, so work on every image fails."""
 
 
 _FULL = "no space left on device"
-#: Signs in what the engine itself answered → what to do.
+#: Texts in errors that the engine returned, separated by ``|``, and what to do.
 _ANSWERED = {
     _FULL: "Its disk is full: free space with 'docker image prune' and 'docker builder prune'. ",
     "is too old|is too new|api versions below|minimum supported api version": (
-        "Its API and this docker-py do not fit together: upgrade the engine. "
+        "Its API is not compatible with this docker-py: upgrade the engine. "
     ),
 }
 _UNANSWERED = {
     **_ANSWERED,
     "permission denied": (
-        "This user may not use it: add the user to the 'docker' group and log in again. "
+        "This user has no access to it: add the user to the 'docker' group and log in again. "
     ),
-    # No socket, nobody who listens, no answer in time, a connection that was closed.
+    # Every other error: no socket, nothing that listens, no answer in time, a closed connection.
     "": (
-        "Start it, read in its log why it was stopped or is slow, or set engine.host or "
-        "DOCKER_HOST. "
+        "Start it, or read in its log why it stopped or is slow. If it has another address, set "
+        "engine.host or DOCKER_HOST. "
     ),
 }
 
 
 def engine_error(error: Exception, host: str | None) -> ImgbuildError:
-    """Return what to raise instead of an exception of docker-py, requests, urllib3 or Python.
+    """Return the error to raise instead of one of docker-py, requests, urllib3 or Python.
 
-    It is an `EngineUnusableError` where there was no answer at all.
+    It is an `EngineUnusableError` if the engine did not answer at all.
     """
     from imgbuild.net.http import reason  # noqa: PLC0415 - brings requests
 
-    # The engine's own words where it answered; docker-py quotes what it could not do otherwise.
+    # If the engine answered, use its own message. If not, use the cause, because docker-py's own
+    # text only quotes the failed request.
     text = getattr(error, "explanation", None) or reason(error.__cause__ or error)
     said = " ".join(str(text).split()).rstrip(".")
     response = getattr(error, "response", None)
@@ -52,23 +53,24 @@ def engine_error(error: Exception, host: str | None) -> ImgbuildError:
 
 
 def answered_error(said: str, host: str | None, *, refused: bool) -> ImgbuildError:
-    """Return what to raise for an error in the engine's own words.
+    """Return the error to raise for an error message of the engine.
 
-    A request that it ``refused`` (HTTP 4xx) is a `CheckFailedError`, or an `InputError` for what is
-    no name of an image; everything else is the machine's fault.
+    A request that the engine ``refused`` (HTTP 4xx) is a `CheckFailedError`, or an `InputError` if
+    the name of the image is invalid. Everything else is a `MachineError`, including a full disk
+    (`EngineUnusableError`) and an incompatible API.
     """
     remedy = _find_remedy(said, _ANSWERED)
     if refused and not remedy:
         if "invalid reference format" in said.lower():
-            return InputError(f"{_engine(host)} refuses: {said}. Give the name or id of an image.")
-        return CheckFailedError(f"{_engine(host)} refuses: {said}.")
+            return InputError(f"{_engine(host)} refused: {said}. Give the name or id of an image.")
+        return CheckFailedError(f"{_engine(host)} refused: {said}.")
     kind = EngineUnusableError if _FULL in said.lower() else MachineError
-    return kind(f"{_engine(host)} reports an error: {said}. {remedy}{DOCTOR}")
+    return kind(f"{_engine(host)} reported an error: {said}. {remedy}{DOCTOR}")
 
 
 @contextmanager
 def translate_errors(host: str | None) -> Iterator[None]:
-    """Let no error of docker-py or of the connection out untranslated."""
+    """Translate all errors of docker-py and of the connection in the block."""
     import requests  # noqa: PLC0415  # as slow to import as docker-py itself
     import urllib3  # noqa: PLC0415
     from docker.errors import DockerException, StreamParseError  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Try every feature that builds need, with an image of a few bytes."""
+"""Try every feature that builds need, by building an image of a few bytes."""
 
 import secrets
 import tempfile
@@ -11,19 +11,19 @@ from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError
 
-#: In the name of everything the probe builds, to tell its cache from that of others.
+#: Part of every name in the probe's build, by which its build cache is found and removed.
 MARK = "imgbuild-probe"
-#: A Linux program for x86-64 that does nothing: the header of an ELF file, that of one segment, and
-#: "push 60; pop rax; xor edi, edi; syscall". ``FROM scratch`` has no shell, and a base image may
-#: not be there yet.
+#: A Linux program for x86-64 that does nothing: the header of an ELF file, the header of a segment,
+#: and "push 60; pop rax; xor edi, edi; syscall". The probe needs it because ``FROM scratch`` has no
+#: shell, and this machine may not have a base image yet.
 EXIT_PROGRAM = bytes.fromhex(
     "7f454c4602010100000000000000000002003e00010000007800400000000000"
     "40000000000000000000000000000000000000004000380001000000000000000"
     "1000000050000000000000000000000000040000000000000004000000000007f"
     "000000000000007f0000000000000000100000000000006a3c5831ff0f05"
 )
-#: A named build context, secrets, mounts, a step on the engine's network, a here-document and a
-#: linked layer: everything that imgbuild's own Dockerfiles use.
+#: Everything that imgbuild's own Dockerfiles use: a named build context, secrets, mounts, a step on
+#: the engine's network, a here-document and a linked layer.
 _DOCKERFILE = f"""\
 FROM scratch AS {MARK}
 ARG NONCE
@@ -39,10 +39,11 @@ COPY --link --from=named /{MARK} /{MARK}.link
 
 
 def broken_feature(buildx: Buildx) -> str | None:
-    """Return the step and the error in which a build that uses all features ends, or ``None``.
+    """Build the probe; return the step that failed and its error, or None if all features work.
 
-    Image and build cache of the probe are removed again. It is a MachineError if buildx or the
-    engine cannot be used at all.
+    The probe's image and build cache are removed afterwards.
+
+    MachineError: buildx or the engine cannot be used at all.
     """
     with tempfile.TemporaryDirectory(prefix="imgbuild-probe-") as name:
         folder = Path(name)
@@ -75,6 +76,6 @@ def _target(folder: Path) -> BuildTarget:
         context=folder / "context",
         dockerfile=folder / "Dockerfile",
         contexts={"named": str(folder / "named")},
-        args={"NONCE": secrets.token_hex(8)},  # keeps BuildKit from answering from its cache
+        args={"NONCE": secrets.token_hex(8)},  # so that no step comes from BuildKit's cache
         secrets={"probe": folder / "secret"},
     )

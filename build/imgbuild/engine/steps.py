@@ -1,7 +1,8 @@
-"""The steps of one build, read from buildx's progress.
+"""Read the steps of one build from buildx's progress.
 
-``--progress=rawjson`` is one BuildKit ``SolveStatus`` a line, on standard error. A step (vertex) is
-known by its digest. Targets of a bake file that share it each report it, under a name of their own.
+With ``--progress=rawjson``, each line on standard error is one ``SolveStatus`` of BuildKit. A step
+(vertex) is identified by its digest. If targets of a bake file share a step, each target reports it
+under its own name.
 """
 
 import base64
@@ -16,18 +17,18 @@ from typing import Any, Literal
 from imgbuild.core.text import duration_text
 
 TAIL_LINES = 20
-#: A base image that the engine has is found in less, in seconds; pulling one is work.
+#: The engine finds a base image that it has in less than this, in seconds. A pull takes longer and
+#: counts as work.
 FOUND_SECONDS = 1.0
-#: A step writes the first every 10 s while it waits for another to compile, and the second when
-#: its turn has come.
+#: Output of a step that has to wait before it compiles: every 10 s, and when the wait is over.
 #: Source: images/files/compiling.sh.
 WAITS = "imgbuild: waits for a place to compile"
 GOES_ON = "imgbuild: has a place to compile"
-#: Steps that a build does without, as on a first build, for which a registry has nothing yet.
+#: Steps that may fail without failing the build. For example, the registry has no cache at first.
 _OF_CACHE = ("importing cache manifest from ", "exporting cache to ")
-#: An export's words for what it wrote, and which of them the engine will call the image by: in a
-#: graph driver the configuration, in a containerd store the manifest. Another builder than the
-#: engine's own asks the engine which format it loads.
+#: Messages of an export, each with a digest, and which digest becomes the engine's id of the image:
+#: the configuration's in a graph driver, the manifest's in a containerd store. A builder other than
+#: the engine's own asks the engine which format to load.
 _IMAGE, _MANIFEST, _CONFIG = "writing image", "exporting manifest", "exporting config"
 _WRITTEN = re.compile(rf"({_IMAGE}|{_MANIFEST}|{_CONFIG}) (sha256:[0-9a-f]{{64}}) done")
 _ID_OF = {
@@ -41,12 +42,15 @@ Message = Mapping[str, Any]
 
 @dataclass
 class Step:
-    """One step. ``elapsed`` is in seconds, 0 until it has ended.
+    """One step of a build.
 
-    A planned one has not begun: it is known as soon as BuildKit has read the Dockerfile. ``since``
-    is when it began to run, by a monotonic clock; None while it does not run, or waits for a place
-    to compile. ``tail`` are the last lines that it wrote, ``written`` the digests that an export
-    told of, by its words.
+    - ``state``: ``planned`` until the step starts; BuildKit reports all steps once it has read the
+      Dockerfile
+    - ``elapsed``: run time in seconds; 0 until the step has ended
+    - ``since``: start time in seconds, on a monotonic clock; None if the step does not run or waits
+      to compile
+    - ``tail``: the last lines of its output
+    - ``written``: the digests that an export reported, by its message
     """
 
     number: int
@@ -57,26 +61,26 @@ class Step:
     since: float | None = None
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     written: dict[str, str] = field(default_factory=dict)
-    #: The output after the last line end, by the number of the stream (stdout, stderr).
+    #: Output after the last line break, by the number of the stream (stdout, stderr).
     pending: dict[int, bytes] = field(default_factory=dict)
-    #: The parts of the step that ended, such as the layers of a pull.
+    #: Parts of the step that have ended, for example the layers of a pull.
     finished: set[str] = field(default_factory=set)
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is BuildKit's own housekeeping, of no interest while all goes well."""
-        joins = " LINK COPY " in self.name or " LINK ADD " in self.name  # what COPY --link made
+        """Whether the step is BuildKit's own; it matters only if it fails."""
+        joins = " LINK COPY " in self.name or " LINK ADD " in self.name  # from COPY --link
         return joins or self.name.startswith(("[internal]", "[context ", "resolving ", "[auth]"))
 
     @property
     def has_worked(self) -> bool:
-        """Whether it did something: no cache, no base image that is there."""
+        """Whether the step did work: not cached, not internal, not a base image that was there."""
         is_at_hand = "] FROM " in self.name and self.elapsed < FOUND_SECONDS
         return self.state == "done" and not self.is_internal and not is_at_hand
 
     @property
     def image_id(self) -> str | None:
-        """The id by which the engine knows the image that this step has exported."""
+        """The engine's id of the image that this step exported; None if it exported none."""
         words = _ID_OF.get(self.name, ())
         return next((self.written[word] for word in words if word in self.written), None)
 
@@ -84,8 +88,8 @@ class Step:
 class BuildSteps:
     """Reads the progress of one build, line by line.
 
-    ``show`` gets each step that begins or ends; BuildKit's own only if they fail. ``targets`` are
-    the names in the bake file, which bake writes into the names of steps.
+    ``show`` is called with each step that starts or ends, but with an internal step only if it
+    fails. ``targets`` are the names in the bake file, which bake writes into the names of steps.
     """
 
     def __init__(self, targets: tuple[str, ...], show: Callable[[Step], None], now: float) -> None:
@@ -103,16 +107,16 @@ class BuildSteps:
 
     @property
     def image_id(self) -> str | None:
-        """The id by which the engine knows the image that was exported."""
+        """The engine's id of the exported image; None if there is none."""
         return next((step.image_id for step in self._steps.values() if step.image_id), None)
 
     @property
     def work(self) -> float:
-        """The sum of the times of all steps that worked, in seconds."""
+        """The total time of all steps that did work, in seconds."""
         return sum(step.elapsed for step in self._steps.values() if step.has_worked)
 
     def feed(self, line: str, now: float) -> list[str]:
-        """Take in one line, and return the lines of the log; an unknown line is a remark."""
+        """Read one line and return its lines for the log; an unknown line becomes a remark."""
         self._heard = now
         try:
             lines = list(self._read(json.loads(line), now))
@@ -124,11 +128,11 @@ class BuildSteps:
         return lines
 
     def find_overdue(self, seconds: float, now: float) -> Step | None:
-        """Return a step that has run for ``seconds``, as failed; 0 is no limit.
+        """Mark a step that has run for ``seconds`` as failed and return it; 0 means no limit.
 
-        The time that a step waits for a place to compile does not count, because the steps that
-        have the places may be the ones that hang. If no step runs, or all of them wait, the build
-        has the same time to say something: buildx or the engine can also hang between steps.
+        The time that a step waits to compile does not count, because the step that hangs may be one
+        of those that it waits for. If no step runs, or all of them wait, the same limit applies to
+        the time without output, because buildx or the engine can also hang between steps.
         """
         if not seconds:
             return None
@@ -149,7 +153,7 @@ class BuildSteps:
             if vertex["digest"] not in self._steps:
                 name = self._remove_target(str(vertex["name"]))
                 self._steps[vertex["digest"]] = Step(len(self._steps) + 1, name)
-        # Output goes first: the last lines of a step can come together with its end.
+        # Read output before states, because the last lines of a step can come with its end.
         for log in message.get("logs") or ():
             yield from self._read_output(log, now)
         for status in message.get("statuses") or ():
@@ -166,8 +170,8 @@ class BuildSteps:
     def _remove_target(self, name: str) -> str:
         """Return a step's name without the target.
 
-        With several targets, bake writes ``[TARGET STAGE 3/4] RUN …`` and ``[TARGET] exporting …``;
-        with a single one it leaves the target out.
+        With several targets, bake writes ``[TARGET STAGE 3/4] RUN …`` and ``[TARGET] exporting …``.
+        With a single target, it omits the target.
         """
         bare = " ".join(name.split())
         if target := self._of_target.match(bare):
@@ -184,9 +188,9 @@ class BuildSteps:
             yield _add_output(step, line, now)
 
     def _read_state(self, step: Step, vertex: Message, now: float) -> Iterator[str]:
-        """Take in a step's new state, if it has one.
+        """Set a step's new state, if it changed; yield the lines for the log.
 
-        A step can run again after it was done: once for its metadata, once for its content.
+        A step that is done can run again: once for its metadata, once for its content.
         """
         state, error = _read_step_state(vertex), str(vertex.get("error") or "")
         if state == "failed" and step.name.startswith(_OF_CACHE):
@@ -212,7 +216,7 @@ class BuildSteps:
 
 
 def _add_output(step: Step, line: bytes, now: float) -> str:
-    """Take in a line as a terminal shows it: what a progress bar overwrote is gone."""
+    """Add a line of output, without text that a progress bar overwrote; return it for the log."""
     text = line.decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2].rstrip()
     step.tail.append(text)
     if export := _WRITTEN.fullmatch(text):
@@ -224,7 +228,7 @@ def _add_output(step: Step, line: bytes, now: float) -> str:
 
 def _read_step_state(vertex: Message) -> StepState | None:
     if error := vertex.get("error"):
-        # So ends a step of a build that was stopped.
+        # BuildKit ends the steps of a stopped build with this error.
         return "cancelled" if error.rstrip().endswith("context canceled") else "failed"
     if vertex.get("cached"):
         return "cached"

@@ -1,4 +1,4 @@
-"""The values of Docker's API, and how its JSON is read into them."""
+"""Values of Docker's API, and functions that read them from its JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,33 +6,36 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 Answer = Mapping[str, Any]
-#: The platform of every image, whichever machine builds it.
+#: The platform of every image, on every build machine.
 IMAGE_PLATFORM = "linux/amd64"
-#: Ways to request GPUs: NVIDIA's runtime, or devices of the Container Device Interface.
+#: Ways to request GPUs: NVIDIA's runtime, or devices of the Container Device Interface (CDI).
 GpuRequest = Literal["nvidia", "cdi"]
 
 
 @dataclass(frozen=True)
 class EngineVersion:
-    """The engine and how it stores images."""
+    """The engine's version, its image store, and its GPUs."""
 
     version: str
     storage_driver: str
-    #: True: images are manifests in containerd; False: the classic graph driver.
+    #: True: a containerd store, which stores manifests. False: a classic graph driver.
     containerd_store: bool
     root_dir: str
     architecture: str
-    #: How containers can have NVIDIA's GPUs; None where the engine offers none.
+    #: How a container can request NVIDIA GPUs; None if the engine offers none.
     gpus: GpuRequest | None = None
 
 
 @dataclass(frozen=True)
 class StoredImage:
-    """One image of the engine. ``size`` is in bytes, ``created`` in seconds since 1970.
+    """One image of the engine.
 
-    ``layers`` are the sha256 of the layers' tar files, the lowest first: the same on every engine,
-    which the id is not; ``user`` is whom containers run as. Only ``inspect`` has both. ``digests``
-    are references by digest under which registries have the image.
+    - ``size``: in bytes
+    - ``created``: in seconds since 1970; 0 if unknown
+    - ``layers``: sha256 of the layers' tar files, lowest layer first; unlike the id, they are the
+      same on every engine. Only ``inspect`` sets them.
+    - ``user``: the user that containers run as; only ``inspect`` sets it
+    - ``digests``: references by digest under which registries have the image
     """
 
     id: str
@@ -46,10 +49,10 @@ class StoredImage:
 
 
 class Layer(NamedTuple):
-    """One layer of an image, and the step that made it; ``size`` is in bytes, unpacked.
+    """One layer of an image, and the step that made it.
 
-    ``diff_id`` is the sha256 of its tar file, or None if unknown. A graph driver counts the bytes
-    of files, a containerd store blocks on disk.
+    ``diff_id`` is the sha256 of the layer's tar file, or None if unknown. ``size`` is the unpacked
+    size in bytes: a graph driver counts the bytes of files, a containerd store counts disk blocks.
     """
 
     diff_id: str | None
@@ -58,12 +61,12 @@ class Layer(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The identity of the layer: two images with the same key share it."""
+        """The identity of the layer: images that have the same key share the layer."""
         return self.diff_id or f"{self.size} {self.made_by}"
 
 
 class LabelledObject(NamedTuple):
-    """A network, or a container, running or not; ``created`` is in seconds since 1970, or 0."""
+    """A network or a container. ``created`` is in seconds since 1970, and 0 for a network."""
 
     id: str
     labels: Mapping[str, str]
@@ -71,10 +74,10 @@ class LabelledObject(NamedTuple):
 
 
 def engine_version(info: Answer) -> EngineVersion:
-    """Return the answer of ``/info``."""
+    """Read the answer of ``/info``."""
     status = {str(pair[0]): str(pair[1]) for pair in info.get("DriverStatus") or ()}
-    # The runtime goes first, since every engine knows it. Engines tell the devices of the Container
-    # Device Interface from API 1.50 on.
+    # Prefer the runtime, because every engine supports it. Engines list CDI devices from API 1.50
+    # on.
     devices = [str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or ()]
     gpus: GpuRequest | None = None
     if "nvidia" in (info.get("Runtimes") or {}):
@@ -84,7 +87,7 @@ def engine_version(info: Answer) -> EngineVersion:
     return EngineVersion(
         version=str(info.get("ServerVersion", "")),
         storage_driver=str(info.get("Driver", "")),
-        # The same sign the Docker client uses (docker info shows it as "driver-type").
+        # The Docker client checks the same field ("driver-type" in docker info).
         containerd_store=status.get("driver-type", "").startswith("io.containerd.snapshotter"),
         root_dir=str(info.get("DockerRootDir", "")),
         architecture=str(info.get("Architecture", "")),
@@ -93,12 +96,12 @@ def engine_version(info: Answer) -> EngineVersion:
 
 
 def stored_image(answer: Answer) -> StoredImage:
-    """Return an entry of ``/images/json``, or the answer of ``/images/NAME/json``."""
+    """Read an entry of ``/images/json``, or the answer of ``/images/NAME/json``."""
     config = answer.get("Config") or {}
     layers = (answer.get("RootFS") or {}).get("Layers")
     return StoredImage(
         id=str(answer["Id"]),
-        # Engines before 25 write <none>:<none> for none.
+        # Before version 25, engines list <none>:<none> for an image without names.
         tags=tuple(str(tag) for tag in answer.get("RepoTags") or () if "<none>" not in str(tag)),
         labels=(config or answer).get("Labels") or {},
         size=int(answer.get("Size") or 0),
@@ -110,7 +113,7 @@ def stored_image(answer: Answer) -> StoredImage:
 
 
 def _created_seconds(created: str | int) -> int:
-    """Return seconds since 1970; 0 for no date (``0001-01-01``) or one after the year 9999."""
+    """Return seconds since 1970; 0 before 1970 (``0001-01-01``: no date) or after the year 9999."""
     try:
         if isinstance(created, str):
             created = int(datetime.fromisoformat(created).timestamp())

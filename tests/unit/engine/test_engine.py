@@ -88,9 +88,9 @@ def refused(status: int, words: str) -> docker.errors.APIError:
         ),
         (refused(400, "client version 1.4 is too old"), MachineError, "upgrade"),
         (refused(500, "write /x: no space left on device"), EngineUnusableError, "disk is full"),
-        (refused(500, "stat /x: no such file or directory"), MachineError, "reports an error"),
+        (refused(500, "stat /x: no such file or directory"), MachineError, "stat /x: no such file"),
         (refused(404, "No such image: a:1"), CheckFailedError, "No such image: a:1"),
-        (refused(409, "conflict"), CheckFailedError, "refuses: conflict"),
+        (refused(409, "conflict"), CheckFailedError, "refused: conflict"),
         (refused(400, "invalid reference format"), InputError, "Give the name or id of an image"),
     ],
 )

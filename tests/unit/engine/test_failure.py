@@ -69,14 +69,14 @@ def test_the_fault_of_the_last_lines_or_the_error_decides_whose_it_is() -> None:
     error = reported(UNRESOLVED)
     assert (error.exit_code, "upstream cannot be reached" in str(error)) == (3, True)
     error = reported(error=f"digest mismatch sha256:ff: sha256:{ZEROS}")
-    assert (error.exit_code, "not what was pinned" in str(error)) == (1, True)
+    assert (error.exit_code, "pinned hash" in str(error)) == (1, True)
     # An early retry is not taken for the fault.
     more = [f"line {number}" for number in range(12)]
     assert reported(UNRESOLVED, *more).fault is None
 
 
 def test_a_build_that_says_nothing_has_failed_too() -> None:
-    assert reported(error="").cause == "buildx said nothing"
+    assert reported(error="").cause == "buildx printed nothing"
 
 
 def test_a_crash_of_buildx_is_told_by_its_first_line() -> None:

@@ -42,7 +42,7 @@ class PushingEngine(FakeEngine):
         super().push(reference, on_message)
         image_id = self.registry[reference].id
         if image_id == self.lost:
-            raise CheckFailedError("The engine refuses: connection reset by peer.")
+            raise CheckFailedError("The engine refused: connection reset by peer.")
         self.target.tagged[reference.removeprefix(f"{self.target.name}:")] = image_id
         on_message({"status": f"x: digest: {image_id} size: 855"})
 

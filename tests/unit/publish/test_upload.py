@@ -30,7 +30,7 @@ class Failing(FakeEngine):
     def push(self, reference: str, hear: Callable[[Mapping[str, object]], None] = print) -> None:
         self.then()
         if self.said:
-            raise CheckFailedError(f"The engine refuses: {self.said.pop(0)}.")
+            raise CheckFailedError(f"The engine refused: {self.said.pop(0)}.")
         super().push(reference, hear)
 
 
