@@ -1,1 +1,1 @@
-"""HTTP, mirrors, registries, logins and signatures."""
+"""Connect to upstreams, mirrors and registries; sign and verify images."""

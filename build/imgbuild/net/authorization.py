@@ -1,7 +1,7 @@
-"""Find the scheme and the login of a registry: http or https, a login or a token.
+"""Find out whether a registry uses http or https, and authorize requests by login or token.
 
 Sources: RFC 9110, section 11.6.1 (challenges); the token authentication specification of the
-distribution project. Nothing that this module returns or raises shows a password.
+distribution project. No error message of this module shows a password.
 """
 
 import re
@@ -17,20 +17,20 @@ from imgbuild.net import addresses, http
 from imgbuild.net.repository import RepositoryName
 from imgbuild.net.sites import Credentials
 
-#: The name of this client, which token servers require with identity tokens.
+#: The client's name, which token servers require with an identity token.
 _CLIENT = "imgbuild"
 _DELETE_SCOPE = "pull,push,delete"
 _TOKEN = re.compile(r"[!-~]+")
 
-#: Returns the login of a host as it is now, or ``None``.
+#: A function that returns the current login of a host, or None.
 FindCredentials = Callable[[str], Credentials | None]
 
 
 class Authorization:
-    """The scheme of a registry, and the login for one repository. Threads share one token.
+    """The scheme of a registry, and the authorization for one repository. Threads share one token.
 
-    Logins are found when the registry asks for one; ``login_error`` makes the error of one that is
-    missing or wrong. http is spoken on this machine only.
+    Logins are looked up when the registry asks for one. ``login_error`` creates the error for a
+    missing or wrong login. Only registries on this machine may use http.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class Authorization:
         self._make_login_error = login_error
         self._lock = threading.Lock()
         self._scheme = "" if addresses.is_loopback(name.host) else "https"
-        #: The ``Authorization`` header; empty before the registry has asked for one.
+        #: The ``Authorization`` header; empty until the registry asks for one.
         self._header = ""
         self._writes = False
-        #: The scope of tokens for writing; a server may grant less.
+        #: The scope to request for writing; a server may grant less.
         self._write_scope = "pull,push"
 
     def allow_deletion(self) -> None:
-        """Let the next token for writing allow deletions."""
+        """Request permission for deletions with the next token for writing."""
         if self._write_scope != _DELETE_SCOPE:
             self._write_scope, self._writes = _DELETE_SCOPE, False
 
@@ -65,21 +65,21 @@ class Authorization:
             return f"{self._scheme}://{self._repository.registry}"
 
     def _find_scheme(self) -> str:
-        """Return the scheme of a registry on this machine: https is tried first, as engines do."""
+        """Return the scheme of a registry on this machine; like engines, try https first."""
         host = self._repository.registry
         try:
             self._http.ask("GET", f"https://{host}/v2/")
         except http.TransientError as error:
             if "Connection refused" in str(error):
                 raise
-            # 400 is what servers answer that want TLS; this request is right in HTTP.
+            # The request is valid HTTP, so 400 means that the server expects TLS.
             if self._http.ask("GET", f"http://{host}/v2/").status == 400:
                 raise
             return "http"
         return "https"
 
     def send(self, send: Callable[..., http.Answer], *, write: bool) -> http.Answer:
-        """Return the answer to a request, which is sent again with a new header after a 401."""
+        """Return the answer to a request; after a 401, send it once more with a new header."""
         header = self._cached_token(write=write)
         answer = send(authorization=header)
         if self._requires_login(answer):
@@ -90,11 +90,15 @@ class Authorization:
         return answer
 
     def _requires_login(self, answer: http.Answer) -> bool:
-        """Return whether the registry itself asks for a login; no site that it leads to may."""
+        """Return whether the registry asks for a login.
+
+        CheckFailedError: a site to which the registry redirects asks for one.
+        """
         if answer.status == 401 and not addresses.same_site(answer.url, self.root()):
             raise CheckFailedError(
-                f"{self._repository}: the registry leads to {addresses.redact(answer.url)}, which "
-                "asks for a login; none was sent there. Check the registry, or a proxy before it."
+                f"{self._repository}: the registry redirects to {addresses.redact(answer.url)}, "
+                "which asks for a login. imgbuild sent none to that site. Check the registry, or "
+                "the proxy in front of it."
             )
         return answer.status == 401
 
@@ -102,23 +106,23 @@ class Authorization:
         return self._header if self._writes or not write else ""
 
     def _refresh_token(self, challenge: str, refused: str, *, write: bool) -> str:
-        """Return another header than the one that was ``refused`` with this challenge."""
+        """Return a new header in place of the one that was ``refused`` with this challenge."""
         with self._lock:
             known = self._cached_token(write=write)
             if known and known != refused:
-                return known  # another thread has renewed it
+                return known  # another thread has already renewed it
             login = self._find(self._repository.host)
             header = self._request_token(read_challenges(challenge), login, write=write)
             if header in {"", refused}:
                 raise self._login_error(login)
-            # A login is used for both.
+            # A Basic login is for both reading and writing.
             self._header, self._writes = header, write or header.startswith("Basic ")
             return header
 
     def _request_token(
         self, challenges: Mapping[str, Mapping[str, str]], login: Credentials | None, *, write: bool
     ) -> str:
-        """Return a new header, or nothing if there is none."""
+        """Return a new header; empty if there is no login or no valid token."""
         bearer = challenges.get("bearer", {})
         if not bearer.get("realm"):
             return login.basic if login and "basic" in challenges else ""
@@ -136,7 +140,7 @@ class Authorization:
     def _ask_for_token(
         self, challenge: Mapping[str, str], login: Credentials | None, *, write: bool
     ) -> http.Answer:
-        """Return the token server's answer; an identity token is exchanged as in OAuth 2."""
+        """Return the token server's answer; exchange an identity token as in OAuth 2."""
         realm = challenge["realm"]
         query = {
             "service": challenge.get("service", ""),
@@ -156,18 +160,18 @@ class Authorization:
 
     def _login_error(self, login: Credentials | None) -> ImgbuildError:
         problem = (
-            "refuses the login of this machine: it is wrong, has expired, or lacks the permission"
+            "refused this machine's login, which is wrong, has expired, or lacks the permission"
             if login
-            else "requires a login; this machine has none"
+            else "requires a login, and this machine has none"
         )
         host = self._repository.host
         return self._make_login_error(
-            f"{self._repository}: the registry {problem}: docker login {host}."
+            f"{self._repository}: the registry {problem}. Run `docker login {host}`."
         )
 
 
 def read_challenges(header: str) -> dict[str, dict[str, str]]:
-    """Return the parameters of each scheme of a ``WWW-Authenticate`` header, in lower case."""
+    """Return each scheme's parameters in a ``WWW-Authenticate`` header, with lower-case names."""
     challenges: dict[str, dict[str, str]] = {}
     parameters: dict[str, str] = {}
     for item in parse_http_list(header):
@@ -183,25 +187,27 @@ def read_challenges(header: str) -> dict[str, dict[str, str]]:
 
 
 def docker_credentials(host: str) -> Credentials | None:
-    """Return the Docker client's login for a host: credHelpers, credsStore, then auths.
+    """Return the Docker client's login for a host, from credHelpers, credsStore, then auths.
 
-    ``DOCKER_CONFIG`` names another folder than ``~/.docker``, as for the client. It is a
-    CheckFailedError if the configuration or the credential store cannot be read.
+    As for the client, ``DOCKER_CONFIG`` can name another folder than ``~/.docker``.
+
+    CheckFailedError: the configuration or the credential store cannot be read.
     """
-    from docker import auth  # noqa: PLC0415 - slow, and most registries want no login
+    from docker import auth  # noqa: PLC0415 - slow, and most registries need no login
     from docker.errors import DockerException  # noqa: PLC0415
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a helper that is not there; the error says so
+            warnings.simplefilter("ignore")  # a missing helper, which also raises an error
             entry = auth.resolve_authconfig(auth.load_config(), host) or {}
     except (DockerException, ValueError, KeyError, TypeError, AttributeError, OSError):
-        # Their messages quote what they could not read, which may be a password.
+        # These errors quote the text that could not be read, which may be a password.
         raise CheckFailedError(
-            f"{host}: the Docker client's login cannot be read: its config.json or its "
-            f"credential store (credsStore, credHelpers) fails. Correct it: docker login {host}."
+            f"{host}: the Docker client's login cannot be read, because its config.json is "
+            "damaged or its credential store (credsStore, credHelpers) fails. To fix it, run "
+            f"`docker login {host}`."
         ) from None
-    # The keys of a store's entry begin with capitals.
+    # Credential stores write the keys of an entry with a capital first letter.
     values = {name.lower(): value or "" for name, value in entry.items()}
     credentials = Credentials(
         user=values.get("username", ""),

@@ -1,4 +1,4 @@
-"""The one HTTP client: time limits, redirects, TLS, logins, and trying again."""
+"""The client for all HTTP requests: time limits, redirects, TLS, logins and retries."""
 
 import random
 import re
@@ -31,30 +31,30 @@ from imgbuild.net.addresses import (
 
 T = TypeVar("T")
 
-#: The most bytes of an answer that is read whole, unless more are allowed.
+#: The default size limit of an answer that is read whole, in bytes.
 LARGEST_ANSWER = 1 << 24
-#: The most seconds between two tries, and the most that a server may request.
+#: The longest wait between two tries, and the longest that a server may request, in seconds.
 LONGEST_WAIT, LONGEST_REQUESTED = 60.0, 300.0
-#: The most seconds until the headers of an answer are there, and all of one that is read whole: a
-#: server that sends a byte a second keeps every shorter limit.
+#: Time limits for the headers of an answer, and for an answer that is read whole, in seconds. A
+#: limit for each read is not enough: a server that sends one byte a second would never exceed it.
 HEADERS_SECONDS, ANSWER_SECONDS = 120.0, 300.0
 _CHUNK = 1 << 18
-#: The first that fits: some are kinds of others.
+#: The first match counts, because some of these errors are subclasses of others.
 _REASONS = (
     (requests.exceptions.ProxyError, "the proxy of this machine cannot be reached"),
-    (requests.exceptions.SSLError, "TLS failed, or the server has none"),
+    (requests.exceptions.SSLError, "TLS failed, or the server does not support it"),
     (requests.exceptions.ConnectTimeout, "no connection in time"),
     ((requests.exceptions.ReadTimeout, ReadTimeoutError), "no answer in time"),
-    ((requests.exceptions.ChunkedEncodingError, ProtocolError), "its answer broke off"),
+    ((requests.exceptions.ChunkedEncodingError, ProtocolError), "the answer was cut off"),
 )
-#: The system's message in the text of an error: ``Connection refused``.
+#: The system's message in the text of an error, for example ``Connection refused``.
 _CAUSE = re.compile(r"(?:\[Errno -?\d+\] |Error\(\d+, ['\"])([^'\")]+)")
 
 
 class TransientError(Exception):
-    """A fault that may pass by itself; the message completes "HOST: ".
+    """A temporary fault; the message completes "HOST: ".
 
-    ``wait`` is the number of seconds that the server requests.
+    ``wait`` is the wait before a retry that the server requests, in seconds.
     """
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
@@ -64,17 +64,20 @@ class TransientError(Exception):
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Exponential back-off with full jitter: many clients must not come back at the same moment.
+    """Exponential back-off with full jitter, so that clients do not all retry at the same moment.
 
-    ``first_wait`` is the most seconds before the second try. Source: M. Brooker, "Exponential
-    Backoff And Jitter", AWS Architecture Blog, 2015.
+    ``first_wait`` is the longest wait before the second try, in seconds. Source: M. Brooker,
+    "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
     """
 
     attempts: int
     first_wait: float
 
     def wait(self, failed: int, requested: float | None = None) -> float:
-        """Return the seconds to wait after so many failed tries; infinite after the last one."""
+        """Return the seconds to wait after ``failed`` tries; infinite if there is no further try.
+
+        There is none if the server has ``requested`` a wait of more than `LONGEST_REQUESTED`.
+        """
         if failed >= self.attempts or (requested or 0.0) > LONGEST_REQUESTED:
             return inf
         most = min(LONGEST_WAIT, self.first_wait * 2.0 ** (failed - 1))
@@ -83,7 +86,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer with its whole body, and the address that gave it."""
+    """An answer with its whole body, and the address that it came from after redirects."""
 
     status: int
     headers: Mapping[str, str]
@@ -92,11 +95,12 @@ class Answer:
 
 
 class HttpClient:
-    """Sends requests; threads may share it, and its connections are kept alive.
+    """Sends requests over connections that are kept alive; threads may share it.
 
-    ``verify`` is what ``requests`` verifies TLS with. ``login`` returns the ``Authorization``
-    header for an address, or nothing. ``log`` gets a line for each further try. ``seconds`` limit
-    the connection, and each wait for the server.
+    - ``verify``: CA bundle, or whether to verify TLS, as for ``requests``
+    - ``login``: returns the ``Authorization`` header for an address, or an empty text
+    - ``log``: called with one line before each retry
+    - ``seconds``: time limits for connecting, and for each wait for data
     """
 
     def __init__(
@@ -120,17 +124,17 @@ class HttpClient:
         return self._closed.is_set()
 
     def close(self) -> None:
-        """Close idle connections; a thread that waits for another try gives up."""
+        """Close idle connections; a thread that waits for a retry gives up."""
         self._closed.set()
         self._session.close()
 
     def get(
         self, url: str, headers: Mapping[str, str] | None = None, *, limit: int = LARGEST_ANSWER
     ) -> Answer:
-        """Return the answer to a GET, tried again after faults that may pass.
+        """Return the answer to a GET; retry after temporary faults.
 
-        The caller judges the status; 429 and the server's own faults are no answer. The errors are
-        those of `retry` and `ask`.
+        The caller must check the status. 408, 425, 429 and 5xx count as temporary faults. The
+        errors are those of `retry` and `ask`.
         """
 
         def attempt() -> Answer:
@@ -146,9 +150,10 @@ class HttpClient:
         work: Callable[[], T],
         advice: Callable[[TransientError], str] = lambda _: "",
     ) -> T:
-        """Return what ``work`` returns, begun anew after each `TransientError`.
+        """Return the result of ``work``, and start it again after each `TransientError`.
 
-        MachineError: the last try failed, or the client was closed. ``advice`` ends its message.
+        MachineError: the last try failed, or the client was closed. ``advice`` returns the end of
+            its message.
         """
         failed = 0
         while True:
@@ -159,7 +164,7 @@ class HttpClient:
                 seconds = self.policy.wait(failed, error.wait)
                 if seconds < inf and not self.closed:
                     count = f"{failed} of {self.policy.attempts} tries"
-                    self._log(f"{what}: {error}. Again in {seconds:.1f} s ({count}).")
+                    self._log(f"{what}: {error}. Retrying in {seconds:.1f} s ({count}).")
                 if seconds == inf or self._closed.wait(seconds):
                     tries = "1 try" if failed == 1 else f"{failed} tries"
                     text = f"{what} failed: {error} ({tries}). {advice(error)}"
@@ -176,13 +181,15 @@ class HttpClient:
         secret: bool = False,
         limit: int = LARGEST_ANSWER,
     ) -> Answer:
-        """Return the answer to one try of a request, its body read whole; any status is an answer.
+        """Send a request once and return the answer with its whole body, whatever the status.
 
-        ``authorization`` goes to the site of ``url`` alone; a ``secret`` content is not redirected.
+        ``authorization`` is sent only to the site of ``url``. ``secret`` content follows no
+        redirect.
 
         TransientError: there was no connection, or no whole answer.
-        MachineError: another try would not help: TLS, a wrong redirect, more than ``limit``.
-        CheckFailedError: a secret would be sent over plain http.
+        MachineError: a retry would not help, because the certificate is not trusted, a redirect is
+            wrong, or the answer has more than ``limit`` bytes.
+        CheckFailedError: a login or a secret would be sent over plain http.
         """
         with self.stream(
             method, url, headers, content=content, authorization=authorization, secret=secret
@@ -193,7 +200,7 @@ class HttpClient:
                     body += piece
                     if len(body) > limit:
                         size = f"{limit >> 20} MiB"
-                        raise MachineError(f"{redact(url)} sent more than {size}: refused.")
+                        raise MachineError(f"{redact(url)} sent more than {size}, the limit.")
             return Answer(response.status_code, response.headers, bytes(body), response.url)
 
     @contextmanager
@@ -207,12 +214,12 @@ class HttpClient:
         authorization: str = "",
         secret: bool = False,
     ) -> Iterator[requests.Response]:
-        """Give the answer to one try of a request, its body unread; see `ask`."""
+        """Send a request once and yield the answer with its body unread; see `ask`."""
         login = authorization or self._login(url)
         if (login or secret) and is_unencrypted(url):
             raise CheckFailedError(
-                f"{redact(url)} is plain http: the login is not sent there. Give the server a TLS "
-                "certificate, or this machine no login for it."
+                f"{redact(url)} uses plain http, so imgbuild does not send the login. Give the "
+                "server a TLS certificate, or remove this machine's login for it."
             )
         sent = {**({"Authorization": login} if login else {}), **(headers or {})}
         try:
@@ -232,29 +239,29 @@ class HttpClient:
         except TimeoutError:
             raise TransientError(f"no headers within {HEADERS_SECONDS:.0f} s") from None
         except (requests.RequestException, HTTPError) as error:
-            # Not chained: the original holds the request, with what it was authorized by.
+            # Not chained, because the original error holds the request with its authorization.
             raise _translate_error(error, url) from None
 
 
 class _Session(requests.Session):
-    """Follows redirects as `resolve_redirect` allows, and sends logins only to the first site."""
+    """Follows redirects that `resolve_redirect` allows, and sends logins only to the first site."""
 
     def __init__(self, verify: str | bool) -> None:
         super().__init__()
         self.verify = verify
-        # Files must arrive as the server has them, not compressed on the way.
+        # The server must send files unchanged, not compressed.
         self.headers.update({"User-Agent": "imgbuild", "Accept-Encoding": "identity"})
-        # Ignore logins (~/.netrc) and CAs of the environment.
+        # Ignore the environment's logins (~/.netrc) and CAs.
         self.trust_env = False
         self.max_redirects = 10
-        # Keep no cookies, because they are not safe beside threads.
+        # Keep no cookies, because threads cannot share them safely.
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
         for scheme in PORTS:
             self.mount(f"{scheme}://", HTTPAdapter(pool_maxsize=32))
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         location = super().get_redirect_target(resp)
-        # A 301 to 303 would turn a write into a GET.
+        # 301, 302 and 303 would turn a write into a GET.
         follows = resp.request.method in {"GET", "HEAD"} or resp.status_code in {307, 308}
         return resolve_redirect(resp.url, location) if location and follows else None
 
@@ -276,18 +283,18 @@ def _proxies(url: str) -> dict[str, str]:
 
 @contextmanager
 def limit_time(seconds: float, response: requests.Response) -> Iterator[Callable[[], None]]:
-    """Cut the answer off after ``seconds``; call the yielded function to restart the timer.
+    """Cut off the answer after ``seconds``; the yielded function restarts the timer.
 
-    A clock in the loop that reads is not enough: one read can last as long as a server drips
-    trailers or a gzip header.
+    Checking the time between reads is not enough, because a single read lasts for as long as the
+    server keeps sending trailers or a gzip header byte by byte.
 
-    TransientError: it took longer.
+    TransientError: the answer took longer.
     """
     timers, late = list[threading.Timer](), threading.Event()
 
     def cut() -> None:
         late.set()
-        with suppress(ValueError, RuntimeError, OSError):  # the answer has ended
+        with suppress(ValueError, RuntimeError, OSError):  # the answer has already ended
             response.raw.shutdown()
 
     def restart() -> None:
@@ -313,21 +320,21 @@ def limit_time(seconds: float, response: requests.Response) -> Iterator[Callable
 
 
 def raise_transient(status: int, headers: Mapping[str, str], detail: str = "") -> None:
-    """Raise `TransientError` for a status that another try may change; ``detail`` explains it."""
+    """Raise `TransientError` for a status that a retry may change; ``detail`` ends its message."""
     if status in {408, 425, 429} or status >= 500:
         seconds = None
         with suppress(KeyError, HTTPError, ValueError, OverflowError):
-            # A number of seconds, or a date (RFC 9110, 10.2.3).
+            # The header is a number of seconds, or a date (RFC 9110, 10.2.3).
             seconds = Retry().parse_retry_after(headers["Retry-After"])
         raise TransientError(f"it answered {status}{detail}", seconds)
 
 
 def _translate_error(error: Exception, url: str) -> Exception:
-    """Return why there was no whole answer, without addresses of proxies or memory in it."""
+    """Return an error for a missing answer that shows no addresses of proxies or memory."""
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return MachineError(
-            f"{redact(url)}: its TLS certificate is not trusted here; if your network re-signs "
-            "TLS, set ca_bundle in the settings."
+            f"{redact(url)}: this machine does not trust its TLS certificate. If your network "
+            "replaces certificates with its own, set ca_bundle in the settings."
         )
     if isinstance(error, requests.TooManyRedirects):
         return MachineError(f"{redact(url)}: too many redirects.")
@@ -335,7 +342,7 @@ def _translate_error(error: Exception, url: str) -> Exception:
 
 
 def reason(error: BaseException) -> str:
-    """Return why there was no answer, in the system's words instead of a library's."""
+    """Return why there was no answer; prefer the system's message to the library's."""
     for kinds, text in _REASONS:
         if isinstance(error, kinds):
             return text

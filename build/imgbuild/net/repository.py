@@ -1,4 +1,4 @@
-"""The name of a repository of a registry, and the manifests and artifacts in it.
+"""Names of repositories in registries, and the manifests and artifacts in them.
 
 Sources: OCI image specification 1.1, with "Guidelines for Artifact Usage"; Docker's schema 2.
 """
@@ -14,38 +14,38 @@ from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.core.files import parse_strict_json, sha256
 from imgbuild.core.scalars import PublishingRepository, refusal_reason
 
-#: Docker Hub's registry has another host than its images' names. Source: the engine's registry
-#: package.
+#: Docker Hub's host in the names of images, and the host of its registry. Source: the engine's
+#: package "registry".
 HUB, HUB_REGISTRY = "docker.io", "registry-1.docker.io"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
-#: Manifests that list those of several platforms.
+#: Types of indexes: manifests that list the manifests of several platforms.
 INDEXES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
-#: The keys of a manifest, of an index and of what refers to content. Sources: OCI image
-#: specification 1.1, "manifest.md", "image-index.md", "descriptor.md"; Docker's have no others.
+#: The keys of manifests, indexes and descriptors. Docker's formats have no others. Sources: OCI
+#: image specification 1.1, "manifest.md", "image-index.md", "descriptor.md".
 _COMMON_KEYS = {"schemaVersion", "mediaType", "artifactType", "subject", "annotations"}
 _MANIFEST_KEYS = _COMMON_KEYS | {"config", "layers"}
 _INDEX_KEYS = _COMMON_KEYS | {"manifests"}
 _DESCRIPTOR_KEYS = {
     *("mediaType", "digest", "size", "urls", "annotations", "data", "artifactType", "platform")
 }
-#: The configuration of an artifact.
+#: The type and the content of an artifact's configuration.
 EMPTY_TYPE, EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-#: No blob has so many bytes. A manifest that says more is damaged, or meant to do harm.
+#: More bytes than any blob has. A manifest with a larger size is damaged or malicious.
 LARGEST_BLOB = 1 << 50
 
 
 class DamagedError(CheckFailedError):
-    """The content of a registry is damaged, or of another kind than expected."""
+    """The registry's content is damaged or has an unexpected type."""
 
 
 @dataclass(frozen=True)
 class RepositoryName:
-    """A repository; ``host`` includes its port, if it has one."""
+    """A repository in a registry; ``host`` includes the port, if there is one."""
 
     host: str
     path: str
@@ -55,13 +55,13 @@ class RepositoryName:
 
     @property
     def registry(self) -> str:
-        """The host, with its port, that requests go to."""
+        """The host, with its port, that receives the requests."""
         return HUB_REGISTRY if self.host == HUB else self.host
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest as its registry holds it; ``content`` are the very bytes of ``digest``."""
+    """A manifest as its registry stores it; ``digest`` is the digest of ``content``."""
 
     digest: str
     media_type: str
@@ -70,14 +70,15 @@ class Manifest:
     def document(self) -> Mapping[str, Any]:
         """Return the parsed content of a manifest or an index.
 
-        DamagedError: it is neither, or programs could read it in different ways: two keys differ
-        only in case, it has a key that neither has, or another type than the registry says.
+        DamagedError: the content is neither, or programs could read it in different ways, because
+            two keys differ only in case, a key is not known, or its type is not the type that the
+            registry sent.
         """
         what = f"The manifest {self.digest}"
         document = json_object(self.content, what)
         kind = document.get("mediaType")
         if kind and self.media_type and kind != self.media_type:
-            raise DamagedError(f"{what} is of the type {kind}, but sent as {self.media_type}.")
+            raise DamagedError(f"{what} has type {kind}, but was sent as {self.media_type}.")
         _check_keys(document, _INDEX_KEYS if "manifests" in document else _MANIFEST_KEYS, what)
         descriptors = [document.get("config"), document.get("subject")]
         for key in ("layers", "manifests"):
@@ -92,12 +93,12 @@ class Manifest:
 
     @property
     def config_digest(self) -> str:
-        """The digest of the configuration, or nothing if it has none."""
+        """The digest of the configuration; empty if there is none."""
         return self._digest_of("config")
 
     @property
     def subject(self) -> str:
-        """The digest of the image that it is about, or nothing if it is of none."""
+        """The digest of the image that the manifest refers to; empty if there is none."""
         return self._digest_of("subject")
 
     def _digest_of(self, key: str) -> str:
@@ -106,33 +107,32 @@ class Manifest:
             return ""
         digest = str(part.get("digest", ""))
         if not DIGEST.fullmatch(digest):
-            raise DamagedError(f"The manifest {self.digest}: its {key} has no sha256.")
+            raise DamagedError(f"The manifest {self.digest}: its {key} has no valid sha256.")
         return digest
 
     def sizes(self) -> tuple[int, ...]:
-        """Return the bytes of the configuration and of each layer, as the registry holds them.
+        """Return the size of the configuration and of each layer in the registry, in bytes.
 
-        DamagedError: it does not say them, or lists several platforms.
+        DamagedError: a size is missing or impossible, or the manifest lists several platforms.
         """
         document = self.document()
         config, layers = document.get("config"), document.get("layers")
         if config is None or not isinstance(layers, list):
-            raise DamagedError(f"{self.digest} lists several platforms, not one image: build it.")
+            raise DamagedError(f"{self.digest} lists several platforms, not one image. Build it.")
         sizes = []
         for part in (config, *layers):
             size = part.get("size") if isinstance(part, Mapping) else None
             if type(size) is not int or not 0 <= size < LARGEST_BLOB:
-                raise DamagedError(f"{self.digest} refers to something without a size that can be.")
+                raise DamagedError(f"{self.digest} refers to content that has no valid size.")
             sizes.append(size)
         return tuple(sizes)
 
     def is_image(self, image_id: str) -> bool:
-        """Return whether an engine gives its image this id, by what the manifest says.
+        """Return whether the manifest describes the image that has this id in an engine.
 
-        This is no proof, because the layers can differ. Sign only images that the engine pushed.
-
-        The id is the digest of the configuration in a graph driver, that of the manifest in the
-        containerd store.
+        The id is the digest of the configuration in a graph driver, and of the manifest in a
+        containerd store. A match proves nothing, because the layers can differ: sign only images
+        that the engine pushed.
         """
         return image_id in {self.digest, self.config_digest}
 
@@ -141,11 +141,14 @@ _REPOSITORY = TypeAdapter(PublishingRepository)
 
 
 def parse_repository(text: str, option: str) -> RepositoryName:
-    """Return the repository that ``text`` names; if it names none, InputError with ``option``."""
-    if "@" in text:  # never quoted: it may hold a login
+    """Return the repository that ``text`` names.
+
+    InputError: it names none. The message begins with ``option``.
+    """
+    if "@" in text:  # not quoted in the message, because it may contain a login
         raise InputError(
-            f"{option}: a repository is HOST[:PORT]/REPOSITORY, without login and digest. Logins "
-            "are the Docker client's: docker login HOST."
+            f"{option}: give HOST[:PORT]/REPOSITORY, without a login or a digest. imgbuild uses "
+            "the logins of the Docker client: docker login HOST."
         )
     try:
         _REPOSITORY.validate_python(text)
@@ -156,9 +159,9 @@ def parse_repository(text: str, option: str) -> RepositoryName:
 
 
 def split_reference(reference: str) -> tuple[str, str, str]:
-    """Return the repository, the tag and the digest that name an image; the last two may be empty.
+    """Return the repository, tag and digest of an image's name; tag and digest may be empty.
 
-    A colon before the last slash is that of a port. Source: distribution's package reference.
+    A colon before the last slash belongs to a port. Source: distribution's package "reference".
     """
     name, _, digest = reference.partition("@")
     path, colon, tag = name.rpartition(":")
@@ -170,23 +173,26 @@ def digest_of(content: bytes) -> str:
 
 
 def descriptor(media_type: str, content: bytes) -> dict[str, Any]:
-    """Return the entry of a manifest that refers to content."""
+    """Return the descriptor by which a manifest refers to content."""
     return {"mediaType": media_type, "digest": digest_of(content), "size": len(content)}
 
 
 def json_object(content: bytes, what: str) -> Mapping[str, Any]:
-    """Return a JSON object from a registry; DamagedError if the content is none."""
+    """Return a JSON object from a registry.
+
+    DamagedError: the content is not a JSON object, or programs could read it in different ways.
+    """
     try:
         document = parse_strict_json(content)
     except ValueError as error:
-        raise DamagedError(f"{what} is not JSON that can be trusted: {error}.") from None
+        raise DamagedError(f"{what} is not valid, unambiguous JSON: {error}.") from None
     if not isinstance(document, dict):
         raise DamagedError(f"{what} is not a JSON object.")
     return document
 
 
 def _check_keys(document: Mapping[str, Any], known: Container[str], what: str) -> None:
-    """Raise DamagedError for a key that is not known: another program may know it."""
+    """Raise DamagedError for an unknown key, because another program may give it a meaning."""
     for key in document:
         if key not in known:
-            raise DamagedError(f"{what} has the key {key[:80]!r}, which no manifest has.")
+            raise DamagedError(f"{what} has the unknown key {key[:80]!r}.")

@@ -1,7 +1,7 @@
-"""Read and write manifests, blobs, tags and artifacts of one repository of a registry.
+"""Read and write manifests, blobs, tags and artifacts in one repository of a registry.
 
-Source of paths and statuses: OCI distribution specification 1.1. The content of images is pushed
-by the engine.
+The engine pushes the content of images. Source of paths and statuses: OCI distribution
+specification 1.1.
 """
 
 import json
@@ -33,44 +33,46 @@ from imgbuild.net.sites import Sites
 if TYPE_CHECKING:
     from imgbuild.core.settings import Settings
 
-#: The most bytes that are read of a blob.
+#: The default size limit of a blob that is read, in bytes.
 LARGEST_BLOB = 1 << 28
-#: The most bytes that are read of a blob that is JSON, which takes far more memory than its bytes.
+#: The size limit of a JSON blob, in bytes. Parsed JSON takes far more memory than its bytes.
 LARGEST_DOCUMENT = 1 << 22
-#: The most pages of tags, and the most tags; far more than a repository has.
+#: Limits for the pages of tags and for the tags of a repository, far more than any has.
 MOST_PAGES, MOST_TAGS = 10_000, 1_000_000
-#: So many requests at once.
+#: The number of parallel requests.
 REQUESTS = 8
 _NEXT = re.compile(r'<([^>]*)>\s*;[^,]*\brel="?next"?')
 _ACCEPT = {
     "Accept": ", ".join((repository.OCI_MANIFEST, repository.DOCKER_MANIFEST, *repository.INDEXES))
 }
-#: docker-registry 2.8 answers this while another client writes a blob of the manifest, because it
-#: reads the blob's link while that file is still empty (seen with its storage in a folder).
+#: docker-registry 2.8 returns this error while another client writes a blob of the manifest,
+#: because it reads the blob's link file while it is still empty (seen with storage in a folder).
 _WRITTEN_NOW = "DIGEST_INVALID"
 _DISK_FULL = "no space left on device"
-#: Limit for a text of a registry in a message.
+#: The most characters of a registry's text in a message.
 _LONGEST_TEXT = 200
-#: Advice on statuses that another try would not change; `publish.upload` has those of engines.
+#: Advice for statuses that a retry would not change; `publish.upload` has the advice for engines.
 _HINTS = {
-    403: " The login there is, if any, does not allow it: docker login {host}, as a user who may.",
+    403: " The login, if there is one, has no permission. Use another: docker login {host}.",
     404: " The repository does not exist, and the registry does not create it.",
-    405: " It accepts no writes (it may be a mirror), or no deletions (a setting of registries).",
-    413: " A proxy before it limits the size of requests.",
+    405: " It does not accept writes (is it a mirror?), or its settings do not allow deletions.",
+    413: " A proxy in front of the registry limits the size of requests.",
 }
 
 T = TypeVar("T")
 
 
 class RegistryClient:
-    """One repository of one registry; it connects at the first request. Threads may share it.
+    """A client for one repository of a registry. It connects at the first request.
+
+    Threads may share it.
 
     Every method raises `MachineError` if the registry cannot be reached or keeps failing, and
     `CheckFailedError` if it refuses (unauthorized, denied) or returns content with another digest.
     A ``reference`` is a tag or a digest.
 
-    Logins are found when the registry asks for one; ``login_error`` makes the error of one that is
-    missing or wrong. http is spoken on this machine only.
+    Logins are looked up when the registry asks for one. ``login_error`` creates the error for a
+    missing or wrong login. Only registries on this machine may use http.
     """
 
     def __init__(
@@ -80,14 +82,14 @@ class RegistryClient:
         find_credentials: FindCredentials = docker_credentials,
         login_error: Callable[[str], ImgbuildError] = CheckFailedError,
     ) -> None:
-        #: ``HOST[:PORT]/REPOSITORY``, for messages and as an engine names it.
+        #: ``HOST[:PORT]/REPOSITORY``, as in messages and in an engine's names of images.
         self.name = str(name)
         self._repository = name
         self._http = client
         self._authorization = Authorization(name, client, find_credentials, login_error)
 
     def close(self) -> None:
-        """Close the connections, and end every wait for another try."""
+        """Close the connections; a thread that waits for a retry gives up."""
         self._http.close()
 
     @property
@@ -95,7 +97,7 @@ class RegistryClient:
         return self._http.closed
 
     def retry(self, what: str, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns, tried again from its start after a transient fault."""
+        """Return the result of ``work``, and start it again after each temporary fault."""
         advice = partial(_advice, self._repository.host)
         return self._http.retry(f"{self.name}: {what}", work, advice)
 
@@ -109,9 +111,10 @@ class RegistryClient:
         content: bytes | None = None,
         most: int = LARGEST_ANSWER,
     ) -> Answer:
-        """Return the answer to one request; ``path`` is below the repository, or an address.
+        """Return the answer to one request; ``path`` is below the repository, or a full address.
 
-        TransientError: there was no answer, or 429, or a server error.
+        TransientError: there was no answer, or the status is one that a retry may change, for
+            example 429 or a server error.
         CheckFailedError: the status is not ``expected``.
         The error of ``login_error``: there is no login, or it is wrong.
         """
@@ -122,7 +125,7 @@ class RegistryClient:
         if same_site(url, root):
             answer = self._authorization.send(send, write=method not in {"GET", "HEAD"})
         else:
-            answer = send()  # another site gets no login of this one
+            answer = send()  # do not send this registry's login to another site
         text = error_text(answer)
         raise_transient(answer.status, answer.headers, text)
         if answer.status == 400 and _WRITTEN_NOW in text:
@@ -135,8 +138,8 @@ class RegistryClient:
         return answer
 
     def head(self, tag: str) -> str | None:
-        """Return the digest of a manifest, or ``None`` if there is none."""
-        answer = self._read("HEAD", f"/manifests/{tag}", f"asking for {tag}")
+        """Return the digest of a tag's manifest; None if there is no such tag."""
+        answer = self._read("HEAD", f"/manifests/{tag}", f"looking up {tag}")
         if answer is None:
             return None
         digest = answer.headers.get("Docker-Content-Digest", "")
@@ -146,7 +149,7 @@ class RegistryClient:
         return manifest.digest if manifest else None
 
     def heads(self, tags: Sequence[str]) -> dict[str, str]:
-        """Return the digest of each tag that is there."""
+        """Return the digest of each tag that exists."""
         digests = in_parallel(self.head, tags, REQUESTS)
         return {tag: digest for tag, digest in zip(tags, digests, strict=True) if digest}
 
@@ -161,7 +164,12 @@ class RegistryClient:
         return repository.Manifest(digest, kind, answer.body)
 
     def put_manifest(self, reference: str, content: bytes, media_type: str) -> str:
-        """Store a manifest whose blobs are all there; return its digest. A tag moves."""
+        """Store a manifest and return its digest; an existing tag moves to it.
+
+        The registry must already have the manifest's blobs.
+
+        CheckFailedError: the registry reports another digest.
+        """
         what = f"writing {reference}"
         path = f"/manifests/{reference}"
         kind = {"Content-Type": media_type}
@@ -170,27 +178,28 @@ class RegistryClient:
         told = answer.headers.get("Docker-Content-Digest") or digest
         if told != digest:
             raise CheckFailedError(
-                f"{self.name}: {reference} was written with digest {digest}, and the registry says "
-                f"{told}: its storage, or a proxy before it, is damaged."
+                f"{self.name}: {reference} was written with digest {digest}, but the registry "
+                f"reports {told}. The registry's storage, or a proxy in front of it, is damaged."
             )
         return digest
 
     def blob(self, digest: str, most: int | None = None) -> bytes:
-        """Return a blob of at most ``most`` bytes; `CheckFailedError` if there is none.
+        """Return a blob of at most ``most`` bytes, by default `LARGEST_BLOB`.
 
-        The default is `LARGEST_BLOB`.
+        CheckFailedError: the registry does not have the blob.
+        MachineError: the blob is larger.
         """
         limit = most or LARGEST_BLOB
         answer = self._read("GET", f"/blobs/{digest}", f"reading {digest}", most=limit)
         if answer is None:
             raise CheckFailedError(
-                f"{self.name} has no blob {digest}, which a manifest there refers to."
+                f"{self.name} has no blob {digest}, but a manifest there refers to it."
             )
         self._check_digest(answer.body, digest, "a blob")
         return answer.body
 
     def put_blob(self, content: bytes) -> str:
-        """Store a blob, unless it is there; return its digest. A failed upload starts again."""
+        """Store a blob unless the registry has it; return its digest. Restart a failed upload."""
         digest = repository.digest_of(content)
         what = f"writing {digest}"
 
@@ -203,26 +212,32 @@ class RegistryClient:
             address += f"{separator}digest={quote(digest, safe='')}"
             kind = {"Content-Type": "application/octet-stream"}
             finished = self.ask(what, "PUT", address, (201, 404), kind, content)
-            if finished.status == 404:  # the registry was restarted in between
+            if finished.status == 404:  # the registry restarted in between
                 raise TransientError(f"it lost the upload{error_text(finished)}")
 
         self.retry(what, upload)
         return digest
 
     def delete(self, digest: str) -> None:
-        """Delete a manifest, with every tag that is at it; one that is not there is no error."""
+        """Delete a manifest with all its tags; a manifest that does not exist is no error."""
         self._authorization.allow_deletion()
         what, path = f"deleting {digest}", f"/manifests/{digest}"
         self.retry(what, lambda: self.ask(what, "DELETE", path, (200, 202, 404)))
 
     def tags(self) -> tuple[str, ...]:
-        """Return every tag, sorted; none of a repository that does not exist yet."""
+        """Return all tags, sorted; none if the repository does not exist yet.
+
+        CheckFailedError: the registry repeats a page, or has too many pages or tags.
+        """
         tags: set[str] = set()
         pages: set[str] = set()
         path = "/tags/list?n=1000"  # registries may return fewer
         while path:
             if path in pages or len(pages) == MOST_PAGES or len(tags) > MOST_TAGS:
-                raise CheckFailedError(f"{self.name}: its tags have no end. Is it a registry?")
+                raise CheckFailedError(
+                    f"{self.name}: the list of tags does not end: a page is repeated, or it has "
+                    f"more than {MOST_PAGES:,} pages or {MOST_TAGS:,} tags. Is this a registry?"
+                )
             pages.add(path)
             answer = self._read("GET", path, "listing its tags")
             if answer is None:
@@ -233,14 +248,16 @@ class RegistryClient:
         return tuple(sorted(tags))
 
     def _read_tags(self, body: bytes) -> list[str]:
-        """Return the tags of one answer; CheckFailedError: it has what is no tag."""
+        """Return the tags in one answer; CheckFailedError if it is not a list of tags."""
         try:
             tags: list[str] = parse_strict_json(body)["tags"] or []
             if all(TAG.fullmatch(tag) for tag in tags):
                 return tags
         except (ValueError, KeyError, TypeError):
             pass
-        raise CheckFailedError(f"{self.name}: its answer is not a list of tags. Is it a registry?")
+        raise CheckFailedError(
+            f"{self.name}: the answer is not a list of tags. Is this a registry?"
+        )
 
     def put_artifact(
         self,
@@ -250,10 +267,12 @@ class RegistryClient:
         subject: repository.Manifest | None = None,
         annotations: Mapping[str, str] = MappingProxyType({}),
     ) -> str:
-        """Store a file of this media type under a tag; return the digest. A tag moves.
+        """Store content of the media type ``kind`` under a tag; return the artifact's digest.
 
-        The same content always has the same digest. It is read again: a registry whose disk is full
-        may say that it wrote what it then does not have, which is a `MachineError`.
+        An existing tag moves. The same arguments always give the same digest.
+
+        MachineError: the registry reported success but does not have the artifact. A registry whose
+            disk is full can do this, so the artifact is read back.
         """
         manifest: dict[str, Any] = {
             "schemaVersion": 2,
@@ -269,19 +288,20 @@ class RegistryClient:
         self.put_blob(repository.EMPTY)
         self.put_blob(content)
         digest = self.put_manifest(tag, json.dumps(manifest).encode(), repository.OCI_MANIFEST)
-        if self.manifest(tag) is None:  # its digest is checked as it is read
+        if self.manifest(tag) is None:  # reading it also checks its digest
             raise MachineError(
-                f"{self.name}:{tag} was written and is not there. Check that the registry is well "
-                "(its log, its disk), then run this again."
+                f"{self.name}:{tag} was written, but the registry does not have it. Check the "
+                "registry's log and disk, then run this again."
             )
         return digest
 
     def refer(self, subject: str, digest: str, kind: str) -> None:
-        """Let a list of what refers to a manifest have an artifact, where no registry lists it.
+        """Add an artifact to the list of its subject's referrers, if the registry keeps no list.
 
-        Source: OCI distribution specification 1.1, "Referrers Tag Schema".
+        The list is an index under a tag. Source: OCI distribution specification 1.1, "Referrers Tag
+        Schema".
         """
-        if self._read("GET", f"/referrers/{subject}", "asking what refers to an image"):
+        if self._read("GET", f"/referrers/{subject}", "listing the referrers of an image"):
             return
         artifact = self.manifest(digest)
         tag = subject.replace(":", "-")
@@ -298,12 +318,12 @@ class RegistryClient:
         self.put_manifest(tag, json.dumps(index).encode(), index_type)
 
     def read_artifact(self, tag: str, kind: str) -> tuple[Mapping[str, Any], str] | None:
-        """Return the JSON object under a tag, with the digest of the image that it is about.
+        """Return the JSON object under a tag, and the digest of the image that it refers to.
 
-        The digest is empty if the object is about none. Return None if there is no such tag.
+        The digest is empty if it refers to none. Return None if there is no such tag.
 
-        DamagedError: it is of another type, or no JSON object.
-        MachineError: it has more than `LARGEST_DOCUMENT` bytes.
+        DamagedError: the artifact does not have the type ``kind``, or is not a JSON object.
+        MachineError: the object has more than `LARGEST_DOCUMENT` bytes.
         """
         manifest = self.manifest(tag)
         if manifest is None:
@@ -316,12 +336,12 @@ class RegistryClient:
         except (CheckFailedError, KeyError, TypeError, ValueError) as error:
             raise repository.DamagedError(f"{where} is not an artifact of imgbuild.") from error
         if (own_kind := document.get("artifactType")) != kind:
-            raise repository.DamagedError(f"{where} is of the type {own_kind}, not {kind}.")
+            raise repository.DamagedError(f"{where} has the type {own_kind}, not {kind}.")
         content = self.blob(digest, LARGEST_DOCUMENT)
         return repository.json_object(content, where), manifest.subject
 
     def _read(self, method: str, path: str, what: str, most: int = LARGEST_ANSWER) -> Answer | None:
-        """Return the answer 200 to a request, or None for 404."""
+        """Return the answer if its status is 200; None if it is 404."""
         answer = self.retry(what, lambda: self.ask(what, method, path, most=most))
         return None if answer.status == 404 else answer
 
@@ -329,13 +349,14 @@ class RegistryClient:
         actual = repository.digest_of(content)
         if actual != digest:
             raise CheckFailedError(
-                f"{self.name}: {what}: the registry gave content with digest {actual} for "
-                f"{digest}. Nothing was kept. Its storage, or a proxy before it, is damaged."
+                f"{self.name}: {what}: the registry returned content with digest {actual} instead "
+                f"of {digest}. Nothing was kept. The registry's storage, or a proxy in front of "
+                "it, is damaged."
             )
 
 
 def error_text(answer: Answer) -> str:
-    """Return the registry's own words, as ``: CODE: message``; empty if there are none."""
+    """Return the registry's error as ``: CODE: message``; empty if there is none."""
     try:
         error = parse_json(answer.body)["errors"][0]
         words = [str(error.get(key) or "") for key in ("code", "message")]
@@ -343,36 +364,37 @@ def error_text(answer: Answer) -> str:
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return ""
     errno = detail.get("Err") if isinstance(detail, Mapping) else None
-    if errno == 28 or _DISK_FULL in str(detail):  # ENOSPC, of Go's PathError
+    if errno == 28 or _DISK_FULL in str(detail):  # ENOSPC in Go's PathError
         words.append(_DISK_FULL)
     text = " ".join(": ".join(filter(None, words)).split())[:_LONGEST_TEXT]
     return f": {text}" if text else ""
 
 
 def _advice(host: str, error: TransientError) -> str:
-    """Return what to do after the last try failed."""
+    """Return advice for the error of the last try."""
     if _DISK_FULL in str(error).lower():
-        return "Its disk is full: free space, then run this again."
+        return "The registry's disk is full. Free space, then run this again."
     if error.wait:
-        return f"It asks clients to wait {ceil(error.wait)} s: run this again after that."
+        return f"The registry asks clients to wait {ceil(error.wait)} s. Run this again after that."
     if "answered 429" in str(error):
-        return "It limits the rate of requests: wait, or use fewer --jobs."
-    return f"Check that {host} can be reached and works (its log, its disk), then run this again."
+        return "The registry limits the rate of requests. Wait, or use fewer --jobs."
+    return f"Check that {host} can be reached, and check its log and disk. Then run this again."
 
 
 def connect(
     named: str | None, settings: "Settings", log: Callable[[str], None], option: str
 ) -> RegistryClient:
-    """Return a client of the repository that is ``named``, or the settings'; it sends nothing yet.
+    """Return a client for the ``named`` repository, or for the settings'; it sends nothing yet.
 
-    Logins are the Docker client's. http is spoken on this machine only. TLS is verified with the
-    settings' CA bundle, else the system's. ``option`` is where the repository was named. It is an
-    InputError if none is named, or it is not the name of a repository.
+    It uses the Docker client's logins, http only on this machine, and the CA bundle of
+    `Sites.verify`. ``option`` is the option that names the repository.
+
+    InputError: no repository is named, or the name is not that of a repository.
     """
     if named is None:
         if not settings.publishing.repository:
             raise InputError(
-                f"Which registry? Give {option} HOST[:PORT]/REPOSITORY, or set publishing: "
+                f"No registry is set. Give {option} HOST[:PORT]/REPOSITORY, or set publishing: "
                 "{repository: …} in imgbuild.local.yaml."
             )
         named, option = settings.publishing.repository, "publishing.repository"

@@ -1,9 +1,9 @@
-"""Sign images, attest their contents, and verify both, with the program cosign.
+"""Sign images, attest their contents, and verify both with the program cosign.
 
-Write both signature formats: the tags of cosign's first versions, which versions 2 and 3 verify,
-and bundles that refer to the image, which version 3 and tools such as oras list. The signature in a
-tag comes last, so an image that has it is complete. With a key, nothing is sent to a public log.
-Sources: cosign 2.5 and 3.1, ``--help`` and behaviour.
+imgbuild writes both signature formats. Versions 2 and 3 of cosign verify the older one, which is
+stored under a tag. Version 3 and tools like oras list the newer one, a bundle that refers to the
+image. The signature under the tag is written last, so an image that has it is complete. With a key,
+nothing is sent to a public log. Sources: cosign 2.5 and 3.1, ``--help`` and behaviour.
 """
 
 import base64
@@ -20,42 +20,43 @@ from imgbuild.core.files import json_sha256, parse_strict_json, work_folder
 from imgbuild.core.process import NOT_FOUND, Finished, run
 from imgbuild.core.settings import Settings
 
-#: How long one call may take, in seconds: keyless signing may wait for a person at a browser.
+#: Time limit of one call, in seconds. Keyless signing may wait for a person at a browser.
 SECONDS = 300
-#: cosign's names of the types of predicates, and what a statement calls them.
+#: The types of predicates: cosign's names, and the URIs in statements.
 TYPES = {
     "cyclonedx": "https://cyclonedx.org/bom",
     "slsaprovenance1": "https://slsa.dev/provenance/v1",
 }
-#: The type of a predicate that says since when an image should not be used, and why.
+#: The type of the predicate that says from when an image should not be used, and why.
 RETIREMENT = "urn:imgbuild:retirement:1"
-#: Types of statements that are read; cosign writes the older one.
+#: The types of statements that imgbuild accepts. cosign writes the older one.
 _STATEMENTS = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
 _FORMS = (["--new-bundle-format=true"], ["--new-bundle-format=false"])
 _MISSING = (
-    "cosign is not on PATH: it signs images and verifies signatures. Install it (Debian 13 and "
-    "Ubuntu 25.04: apt-get install cosign; others: its releases at github.com/sigstore/cosign)."
+    "cosign is not on PATH. imgbuild needs it to sign images and to verify signatures. Install it "
+    "(Debian 13 and Ubuntu 25.04: apt-get install cosign; other systems: the releases at "
+    "github.com/sigstore/cosign)."
 )
-#: cosign's answers, as whole lines, if it could ask the registry and no attestation is there: none
-#: at all, or none of the type. If one cannot be read or is not trusted, more follows the colon.
+#: cosign's errors, as whole lines, if the registry answered but has no attestation at all, or none
+#: of the type. If an attestation cannot be read or is not trusted, text follows the colon.
 _NO_ATTESTATION = re.compile(
     "^Error: (no matching attestations: *|none of the attestations matched the predicate type.*)$",
     re.MULTILINE,
 )
-#: The meaning of cosign's answers; other answers are repeated as they are.
+#: The meaning of cosign's errors. Other errors are quoted unchanged.
 _REASONS = {
     "none of the expected identities matched": "somebody else signed it",
     "no matching CertificateIdentity found": "somebody else signed it",
     "no signatures found": "it has no signature",
-    "no matching attestations": "nothing of the kind has a signature that is trusted",
-    "invalid signature": "the signature is of another key, or of something else",
+    "no matching attestations": "it has no attestation of this type with a trusted signature",
+    "invalid signature": "the signature belongs to another key or to other content",
 }
 
 
-#: Variables that tell cosign who signs, and which services and keys it uses. It reads every other
-#: option from a variable as well: with COSIGN_UPLOAD=false it signs nothing and succeeds, with
-#: COSIGN_CHECK_CLAIMS=false it accepts the signature of another image. Source: ``cosign env``, and
-#: the behaviour of 2.5 and 3.1.
+#: The variables that only say who signs, and which services and keys cosign uses. cosign also reads
+#: every other option from a variable: with COSIGN_UPLOAD=false it signs nothing and succeeds, and
+#: with COSIGN_CHECK_CLAIMS=false it accepts the signature of another image. Source: ``cosign env``,
+#: and the behaviour of 2.5 and 3.1.
 _VARIABLES = re.compile(
     "COSIGN_(PASSWORD|PRIVATE_KEY|PUBLIC_KEY|YES|TIMEOUT|MAX_ATTACHMENT_SIZE|IDENTITY_TOKEN"
     "|FULCIO_URL|FULCIO_AUTH_FLOW|REKOR_URL|TRUSTED_ROOT|OIDC_[A-Z_]+|PKCS11_[A-Z_]+)"
@@ -64,9 +65,9 @@ _VARIABLES = re.compile(
 
 @dataclass(frozen=True)
 class Cosign:
-    """Calls cosign; ``ca`` is a bundle of authorities for the TLS of registries, if set.
+    """Calls cosign. ``ca`` is the CA bundle for registries, if set.
 
-    InputError: a variable changes what cosign signs or verifies.
+    InputError: an environment variable changes what cosign signs or verifies.
     """
 
     ca: str | None = None
@@ -81,7 +82,10 @@ class Cosign:
                 )
 
     def call(self, *words: str, registry: bool = True) -> Finished:
-        """Run it to its end; passwords are in the environment. MachineError: it is not there."""
+        """Run cosign until it ends; it reads passwords from the environment.
+
+        MachineError: cosign is not on PATH.
+        """
         trusted = ["--registry-cacert", self.ca] if registry and self.ca else []
         finished = run(["cosign", *words, *trusted], timeout=SECONDS)
         if finished.code == NOT_FOUND:
@@ -90,13 +94,13 @@ class Cosign:
 
     @cached_property
     def has_signing_config(self) -> bool:
-        """Whether cosign is version 3 or newer, which has other defaults."""
+        """Whether cosign is version 3 or newer, whose defaults differ."""
         return "--use-signing-config" in self.call("sign", "--help", registry=False).output
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Signs by a key, a file or an address of a KMS; without one, as a person or a CI job."""
+    """Signs with a key: a file, or an address of a KMS. Without one, a person or a CI job signs."""
 
     cosign: Cosign
     key: str | None = None
@@ -110,24 +114,25 @@ class Signer:
         answer = self.cosign.call("public-key", f"--key={self.key}", registry=False)
         if not answer.ok:
             raise CheckFailedError(
-                f"--sign-key {self.key}: {answer.last(1)}. It is a key of cosign (cosign "
-                "generate-key-pair), with its password in COSIGN_PASSWORD, or an address of a KMS."
+                f"--sign-key {self.key}: {answer.last(1)}. Give a key of cosign (cosign "
+                "generate-key-pair) and set its password in COSIGN_PASSWORD, or give an address of "
+                "a KMS."
             )
         return Trust(self.cosign, public_key=answer.output)
 
     def sign(self, reference: str, predicates: Mapping[str, bytes]) -> None:
-        """Attest the predicates, as `attest` does, and sign the image.
+        """Attest the predicates, as `attest` does, and then sign the image.
 
-        CheckFailedError: cosign fails; its words are told.
+        CheckFailedError: cosign fails; the message quotes it.
         """
         self.attest(reference, predicates)
-        for form in _FORMS if self.cosign.has_signing_config else [[]]:  # version 2 signs in one
+        for form in _FORMS if self.cosign.has_signing_config else [[]]:  # version 2 has only one
             self._call("sign", *form, reference)
 
     def attest(self, reference: str, predicates: Mapping[str, bytes]) -> None:
-        """Attest predicates, by cosign's name of their type, of the image at a digest.
+        """Attest predicates, by cosign's name of their type, about the image at a digest.
 
-        CheckFailedError: cosign fails; its words are told.
+        CheckFailedError: cosign fails; the message quotes it.
         """
         with work_folder("sign") as folder:
             path = folder / "predicate"
@@ -139,7 +144,7 @@ class Signer:
 
     def _call(self, command: str, *words: str) -> None:
         options = [f"--key={self.key}", "--tlog-upload=false"] if self.key else []
-        if self.cosign.has_signing_config:  # with one, it writes only one of the two forms
+        if self.cosign.has_signing_config:  # with one, it writes only one format
             options.append("--use-signing-config=false")
         answer = self.cosign.call(command, "--yes", *options, *words)
         if not answer.ok:
@@ -148,7 +153,7 @@ class Signer:
 
 @dataclass(frozen=True)
 class Trust:
-    """Verifies signatures of a public key, or of an identity that an issuer confirmed."""
+    """Verifies signatures by a public key, or by an identity that an issuer confirmed."""
 
     cosign: Cosign
     key: str | None = None
@@ -158,20 +163,23 @@ class Trust:
 
     @property
     def fingerprint(self) -> str:
-        """A sha256 of the key's content, the address of a KMS, or the identity."""
+        """A sha256 of the key's content or its address in a KMS, and of the identity and issuer."""
         key = self.public_key or self.key or ""
         if (path := Path(key)).is_file():
             key = path.read_text(encoding="ascii", errors="replace")
         return json_sha256([key, self.identity, self.issuer])
 
     def require_signature(self, reference: str) -> None:
-        """Return if the image at a reference by digest is signed; CheckFailedError with why not."""
+        """Verify the signature of the image at a reference by digest.
+
+        CheckFailedError: the image has no trusted signature; the message says why.
+        """
         _require_ok(self._run("verify", reference), reference)
 
     def read_attestations(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the predicates of a type, one of `TYPES` or a URI, that are attested of an image.
+        """Return the attested predicates of an image that have a type, one of `TYPES` or a URI.
 
-        CheckFailedError: none is, or only by somebody else.
+        CheckFailedError: there are none, or somebody else attested them.
         """
         answer = _require_ok(
             self._run("verify-attestation", f"--type={kind}", reference), reference
@@ -179,9 +187,10 @@ class Trust:
         return _read_predicates(answer.output, kind, reference)
 
     def read_attestations_if_any(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the same, or nothing if the registry has no attestation of the type.
+        """Return the same as `read_attestations`, or nothing if there is none of the type.
 
-        CheckFailedError: the registry could not be asked, or one is there that is not trusted.
+        CheckFailedError: the registry could not be asked, or it has an attestation that is not
+            trusted.
         """
         answer = self._run("verify-attestation", f"--type={kind}", reference)
         if not answer.ok and _NO_ATTESTATION.search(answer.errors):
@@ -206,7 +215,7 @@ class Trust:
 
 
 def _require_ok(answer: Finished, reference: str) -> Finished:
-    """Return cosign's answer if it has verified; CheckFailedError with the reason if it has not."""
+    """Return cosign's answer if the verification succeeded; CheckFailedError says why if not."""
     if answer.ok:
         return answer
     reasons = (text for sign, text in _REASONS.items() if sign in answer.errors)
@@ -214,9 +223,9 @@ def _require_ok(answer: Finished, reference: str) -> Finished:
 
 
 def _read_predicates(output: str, kind: str, reference: str) -> tuple[Mapping[str, Any], ...]:
-    """Return the predicates of a type, about an image at a digest, that cosign has verified.
+    """Return the predicates of a type, about the image at a digest, in cosign's verified output.
 
-    CheckFailedError: there is none.
+    CheckFailedError: there are none.
     """
     digest, uri = reference.rpartition(":")[2], TYPES.get(kind, kind)
     predicates = []
@@ -232,14 +241,14 @@ def _read_predicates(output: str, kind: str, reference: str) -> tuple[Mapping[st
         if is_of_type and digest in subjects and isinstance(predicate, dict):
             predicates.append(predicate)
     if not predicates:
-        raise CheckFailedError(f"{reference}: no attestation of the type {kind} is about it.")
+        raise CheckFailedError(f"{reference}: no attestation of type {kind} is for this image.")
     return tuple(predicates)
 
 
 def find_signer(key: str | None, settings: Settings, *, keyless: bool = False) -> Signer | None:
-    """Return the signer of the options, or None. Check it before anything is sent.
+    """Return the signer of the options, or None; check its key before anything is sent.
 
-    MachineError: cosign is not there. CheckFailedError: the key cannot be read. InputError: see
+    MachineError: cosign is not on PATH. CheckFailedError: the key cannot be read. InputError: see
     `Cosign`.
     """
     if not key and not keyless:
@@ -248,12 +257,12 @@ def find_signer(key: str | None, settings: Settings, *, keyless: bool = False) -
     if not key:
         signer.cosign.call("version", registry=False)
     elif not signer.trust.public_key:
-        raise CheckFailedError(f"--sign-key {key}: cosign tells no public key of it.")
+        raise CheckFailedError(f"--sign-key {key}: cosign prints no public key for it.")
     return signer
 
 
 def read_trust(settings: Settings) -> Trust | None:
-    """Return the trust of the settings, or None. InputError: see `Cosign`."""
+    """Return the trust of the settings, or None if they name none. InputError: see `Cosign`."""
     trusted = settings.verify
     if not trusted.key and not trusted.identity:
         return None
@@ -268,14 +277,20 @@ def require_trusted(
     made_here: bool,
     verified_by: object = None,
 ) -> None:
-    """Return if an image of the engine may be used by whom the settings trust.
+    """Check that the settings trust an image of the engine.
 
-    It may if the settings trust everybody, if it was ``made_here``, or if one of ``digests`` has a
-    trusted signature: what registries call it, as the engine knows them, ``REPOSITORY@DIGEST``. The
-    name that the user gave decides nothing: every image can have any. ``verified_by`` is the
-    fingerprint of whose signature was verified when it was pulled.
+    They do in each of these cases:
 
-    CheckFailedError: it is not signed, or by somebody else.
+    - they do not require signatures
+    - the image was ``made_here``
+    - its signature was verified when it was pulled; ``verified_by`` is the fingerprint of the trust
+      that verified it
+    - one of ``digests`` has a trusted signature; these are the image's references in registries
+      that the engine knows, ``REPOSITORY@DIGEST``
+
+    The name that the user gave does not matter, because any image can have any name.
+
+    CheckFailedError: the image is not signed, or somebody else signed it.
     """
     trust = read_trust(settings)
     if trust is None or made_here or verified_by == trust.fingerprint:
@@ -288,8 +303,8 @@ def require_trusted(
             reasons.append(str(error))
         else:
             return
-    said = " ".join(reasons) or "The engine has no digest of a registry for it."
+    said = " ".join(reasons) or "The engine knows no registry that has this image."
     raise CheckFailedError(
-        f"{reference} was not built on this machine, and has no signature that `verify` of the "
+        f"{reference} was not built on this machine and has no signature that `verify` in the "
         f"settings trusts. {said} Pull it by its name in the registry where it is signed."
     )

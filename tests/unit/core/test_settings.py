@@ -186,10 +186,10 @@ def test_a_login_is_not_sent_over_plain_http(tmp_path: Path, name: str) -> None:
         assert sites(url).login(url) == Credentials("me", "secret")
     refused = "http://m.example:8080/a"
     sites("http://other.example/").check_logins()
-    with pytest.raises(CheckFailedError, match="the login is not sent there") as unsent:
+    with pytest.raises(CheckFailedError, match="plain http") as unsent:
         sites(refused).client().get(f"{refused}/f")
     assert "secret" not in str(unsent.value)
-    refusal = "login for http://m.example:8080/a/?, which is plain http"
+    refusal = "login for http://m.example:8080/a/?, .*plain http"
     with pytest.raises(InputError, match=refusal) as caught:
         sites(refused).check_logins()
     assert "secret" not in str(caught.value)

@@ -120,7 +120,7 @@ def test_no_build_gets_a_login_for_plain_http(images: dict[str, Image], tmp_path
     path = tmp_path / "netrc"
     path.write_text("machine m.example login me password secret\n")
     settings = {"netrc": str(path), "mirrors": {"python-index": "http://m.example/simple"}}
-    with pytest.raises(InputError, match=r"http://m\.example/simple, which is plain http"):
+    with pytest.raises(InputError, match=r"http://m\.example/simple, .*plain http"):
         _prepare(images, settings)
 
 

@@ -62,11 +62,13 @@ def test_a_name_and_password_also_one_that_is_changed_in_the_middle(
 
 
 def test_a_login_that_is_refused_is_sent_once(server: RegistryServer) -> None:
-    server.wanted, told = {"Basic other"}, f"docker login {server.host}."
-    assert f"wrong, has expired, or lacks the permission: {told}" in refusal(server, LOGIN)
-    assert f"requires a login; this machine has none: {told}" in refusal(server, None)
+    server.wanted, told = {"Basic other"}, f"docker login {server.host}"
+    for login, fact in ((LOGIN, "wrong, has expired"), (None, "this machine has none")):
+        message = refusal(server, login)
+        assert fact in message
+        assert told in message
     server.challenge = "Negotiate"
-    assert "refuses the login" in refusal(server, LOGIN)
+    assert "wrong, has expired" in refusal(server, LOGIN)
     tried = [one.authorization for one in server.asked if "/team/" in one.path]
     assert tried == ["", LOGIN.basic, "", ""]
 
@@ -152,7 +154,7 @@ def test_a_login_goes_to_a_token_server_with_tls_and_to_no_further_host(
         assert other.asked == []
     bearer.challenge = 'Bearer realm="http://token.example.org/x",service="s"'
     for login in (LOGIN, Credentials(identity="identity-1")):
-        assert "plain http: the login is not sent" in refusal(bearer, login)
+        assert "plain http" in refusal(bearer, login)
 
 
 def test_an_upload_to_another_host_gets_no_login(server: RegistryServer) -> None:
@@ -180,7 +182,7 @@ def test_another_host_may_not_ask_for_a_login(
         storage.wanted, storage.tokens = {"Bearer t1"}, [TOKEN]
         storage.challenge = f'{scheme} realm="http://{storage.host}/token",service="s"'
         bearer.elsewhere = f"http://{storage.host}"
-        with pytest.raises(CheckFailedError, match=r"leads to http://.*, which asks for a login"):
+        with pytest.raises(CheckFailedError, match=r" http://.*, which asks for a login"):
             registry.blob(digest)
         assert [(one.method, one.authorization) for one in storage.asked] == [("GET", "")]
     assert len(tokens_asked(bearer)) == known

@@ -28,7 +28,7 @@ def test_a_fault_that_passes_is_logged(server: FaultyServer) -> None:
     url = server.give("/x", Reply(b"", 503), Reply(b"bo", announced=4), Reply(b"body"))
     lines: list[str] = []
     assert HttpClient(policy=QUICK, log=lines.append).get(url).body == b"body"
-    for line, facts in zip(lines, (("503", "1 of 3"), ("broke off", "2 of 3")), strict=True):
+    for line, facts in zip(lines, (("503", "1 of 3"), ("cut off", "2 of 3")), strict=True):
         assert all(fact in line for fact in facts)
     assert Sites().get(f"{server.url}/none").status == 404
     server.give("/x", Reply(b"", 503))
@@ -78,7 +78,7 @@ def test_authorization_stays_at_its_site_and_off_plain_http(server: FaultyServer
         url = server.give("/f", Reply(b"", 302, headers={"Location": there}))
         assert HttpClient(policy=QUICK).ask("GET", url, authorization="Basic x").body == b"x"
         assert (server.asked[0].authorization, other.asked[0].authorization) == ("Basic x", None)
-    with pytest.raises(CheckFailedError, match="plain http: the login is not sent"):
+    with pytest.raises(CheckFailedError, match="plain http"):
         HttpClient(policy=QUICK).ask("GET", "http://x.example/y", authorization="Basic x")
 
 

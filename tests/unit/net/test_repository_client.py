@@ -94,7 +94,7 @@ def test_tags_come_page_by_page_and_the_pages_end(
         server.asked.clear()
         server.faults.clear()
         server.fail("GET /tags", *map(page, pages))
-        with pytest.raises(CheckFailedError, match="its tags have no end"):
+        with pytest.raises(CheckFailedError, match="list of tags does not end"):
             registry.tags()
         assert len(server.lines()) == most
 
@@ -135,7 +135,7 @@ def test_tags_that_are_too_many_are_not_kept(
     server.store.page = 1
     for number in range(5):
         server.store.add_image(f"1.{number}")
-    with pytest.raises(CheckFailedError, match="its tags have no end"):
+    with pytest.raises(CheckFailedError, match="list of tags does not end"):
         registry.tags()
     assert len(server.lines()) == 3
 
@@ -168,7 +168,7 @@ def test_an_address_that_cannot_be_is_refused(
             "no space left on device .3 tries",
         ),
         (Fault(429, {"Retry-After": "3600"}), "429 .1 try.*3600 s"),
-        (Fault(cut=True), "its answer broke off"),
+        (Fault(cut=True), "cut off"),
     ],
     ids=["500", "429", "disk", "wait", "cut"],
 )
@@ -188,7 +188,7 @@ def test_an_answer_that_cannot_be_used(registry: RegistryClient, server: Registr
     deep = b"[" * 100_000
     for body in (b"<html>", b"{}", b"[]", b'{"tags": 1}', deep):
         server.fail("GET /tags", Fault(200, {}, body))
-        with pytest.raises(CheckFailedError, match="Is it a registry"):
+        with pytest.raises(CheckFailedError, match="not a list of tags"):
             registry.tags()
     server.fail("GET /tags", Fault(403, {}, deep))
     with pytest.raises(CheckFailedError, match="it answered 403"):
@@ -196,7 +196,7 @@ def test_an_answer_that_cannot_be_used(registry: RegistryClient, server: Registr
     with pytest.raises(CheckFailedError, match=f"has no blob {ABSENT}"):
         registry.blob(ABSENT)
     server.fail("GET /manifests/doc", Fault(404))
-    with pytest.raises(MachineError, match="doc was written and is not there"):
+    with pytest.raises(MachineError, match="doc was written"):
         registry.put_artifact("doc", KIND, b"{}")
 
 
@@ -284,7 +284,7 @@ def test_faults_while_the_scheme_is_asked_for(server: RegistryServer) -> None:
     server.fail("GET /v2/", Fault(reset=True), Fault(cut=True))
     assert opened(server.name).tags() == ()
     server.fail("GET /v2/", *[Fault(400)] * ATTEMPTS)
-    with pytest.raises(MachineError, match="TLS failed, or the server has none"):
+    with pytest.raises(MachineError, match="TLS failed"):
         opened(server.name).tags()
 
 
