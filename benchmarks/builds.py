@@ -77,7 +77,7 @@ class Yard:
             shutil.rmtree(self.cache / "imgbuild" / "horovod-wheels", ignore_errors=True)
 
     def imgbuild(self) -> list[str]:
-        names = [word for image in self.images for word in ("--name", image.name)]
+        names = [image.name for image in self.images]
         return [IMGBUILD, "build", "--no-test", *names]
 
     def build(self, target: BuildTarget, *words: str) -> list[str]:

@@ -40,7 +40,7 @@ def supplied(
 
     The base images are loaded into the engine that the settings of ``env`` name.
     """
-    names = [word for image in images for word in ("--name", image.name)]
+    names = [image.name for image in images]
     run([IMGBUILD, "matrix", *names, "--make-bases"], env)
     with (
         surroundings(env),

@@ -81,7 +81,7 @@ class _Steps:
         return [
             IMGBUILD,
             command,
-            *(word for name in self.names for word in ("--name", name)),
+            *self.names,
             *more,
         ]
 
@@ -124,7 +124,7 @@ def _make_base(image: Image, env: Mapping[str, str]) -> Path:
     settings = yaml.safe_load(path.read_text("utf-8")) or {}
     base = {image.os_name: {"from": "bootstrap"}}
     path.write_text(yaml.safe_dump({**settings, "base": base}), encoding="utf-8")
-    run([IMGBUILD, "matrix", "--name", image.name, "--make-bases"], env)
+    run([IMGBUILD, "matrix", image.name, "--make-bases"], env)
     return base_folder(image, Settings())
 
 

@@ -42,8 +42,7 @@ def main() -> None:
     parser.add_argument("--no-test", action="store_true", help="run no suites")
     chosen = parser.parse_args()
     checkouts = {"this checkout": ROOT, "the other": chosen.other.resolve()}
-    names = [word for name in chosen.images for word in ("--name", name)]
-    command = [IMGBUILD, "build", *names, *["--no-test"] * chosen.no_test]
+    command = [IMGBUILD, "build", *chosen.images, *["--no-test"] * chosen.no_test]
     with scratch_engine(containerd=chosen.containerd) as (env, folder):
         cache = folder / "cache"
         if cache_dir().is_dir():
@@ -58,7 +57,7 @@ def main() -> None:
             }
             prepare = partial(start_cold, contestant_env, compiles=chosen.compile)
             contestants.append(Contestant(name, command, contestant_env, prepare))
-        run([IMGBUILD, "matrix", *names, "--make-bases"], contestants[0].env)
+        run([IMGBUILD, "matrix", *chosen.images, "--make-bases"], contestants[0].env)
         run(command, contestants[0].env)  # it brings packages and wheels
         seconds = compare(contestants, chosen.rounds, warmups=0)
     publish("revisions", timing_table(seconds, "the other"), write=chosen.write)

@@ -25,8 +25,8 @@ def main() -> None:
     chosen = parser.parse_args()
     family = all_images(load_matrix(ROOT / "matrix.yaml"))
     images = [i for i in family if i.stack == "debian" and i.variant == "cpu"]
-    names = [word for image in images for word in ("--name", image.name)]
-    found = json.loads(run([IMGBUILD, "size", *names, "--json"]))
+    names = [image.name for image in images]
+    found = json.loads(run([IMGBUILD, "show", "--layers", *names, "--json"]))
     missing = [one["name"] for one in found["images"] if not one["built"]]
     if missing:
         sys.exit(f"Not built: {', '.join(missing)}. Run {BUILD} first.")

@@ -56,7 +56,7 @@ class Release:
         run([DOCKER, "builder", "prune", "--all", "--force", "--filter=type=regular"], self.env)
         for reference in run([DOCKER, "images", "-q"], self.env).split():
             run([DOCKER, "rmi", "--force", reference], self.env)
-        command = [IMGBUILD, "build", "--name", name, "--no-test", "--project", str(project)]
+        command = [IMGBUILD, "build", name, "--no-test", "--project", str(project)]
         run(command, self.env)
 
     def push(self, name: str) -> int:

@@ -38,7 +38,7 @@ def test_the_suite_fails_and_names_the_fault(
         )
         (report,) = checkout.json(
             *image.options,
-            *("test", *image.selection, "--image", broken.tag, "--suite", broken.suite),
+            *("test", *image.selection, broken.tag, "--suite", broken.suite),
             *("--report", str(tmp_path)),
             timeout=900,
             code=1,

@@ -93,7 +93,7 @@ ENDED = [
         ("suite", ONE),
         ("suite", ("test", "--tf", "1.10", "--rerun")),
         ("suite", ("extend", "--tf", "1.10", "-t", "me/other:1", "--env", "N=1")),
-        ("middle", ("reproduce", "--tf", "1.10")),
+        ("middle", ("verify", "--rebuild", "--tf", "1.10")),
     )
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 ]
@@ -120,7 +120,7 @@ def test_a_command_that_is_ended(
         assert "Traceback" not in said
         assert project.left() == []
         assert command == ONE or project.images() == images
-    elif command[0] in {"extend", "reproduce"}:  # of other names than the rerun
+    elif command[0] in {"extend", "verify"}:  # of other names than the rerun
         project.run("clean", "--yes")
     assert project.ids() == before
     assert project.docker("image", "inspect", "me/other:1").returncode != 0

@@ -79,7 +79,7 @@ def test_buildah_builds_a_dockerfile(checkout: Checkout, engine: Engine, tmp_pat
     try:
         checkout.printed("load", "--input", str(root / "image.tar"))
         suites = ("--suite", "tensorflow", "--suite", "horovod")
-        tested = checkout.run("test", "--image", tag, *suites)
+        tested = checkout.run("test", tag, *suites)
         assert "passed" in tested.stdout
     finally:
         engine.untag(tag)

@@ -65,7 +65,7 @@ def test_extending_and_building_again_by_a_builder(
     project.run(*small, "--copy", "more:/opt/more")
     assert project.printed("run", "--rm", "imgbuild-e2e-small/more:1", "cat", "/opt/more") == "more"
     project.printed("rmi", "imgbuild-e2e-small/more:1")
-    (again,) = project.json("reproduce", "--tf", "1.10", *name, code=1, timeout=300)
+    (again,) = project.json("verify", "--rebuild", "--tf", "1.10", *name, code=1, timeout=300)
     assert again["lacking"] == []
     base, _, random, _ = again["layers"]
     assert (base["same"], random["same"]) == (True, False)

@@ -45,7 +45,7 @@ def test_docker_builds_a_dockerfile_alone(
     try:
         _docker_build(target, checkout, *given, f"--tag={REFERENCE}")
         suites = ("--suite", "tensorflow", "--suite", "horovod")
-        tested = checkout.run("test", "--image", REFERENCE, *suites)
+        tested = checkout.run("test", REFERENCE, *suites)
         assert "passed" in tested.stdout
     finally:
         engine.untag(REFERENCE)

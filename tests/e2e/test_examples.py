@@ -40,7 +40,7 @@ def test_a_job_learns_together(
     """On two workers, or with a parameter server."""
     text = (EXAMPLES / "kubernetes" / f"{name}.yaml").read_text(encoding="utf-8")
     for published in {*re.findall(r"image: (\S+)", text)}:
-        (row,) = checkout.json("show", "--name", published.rpartition(":")[2])
+        (row,) = checkout.json("show", published.rpartition(":")[2])
         text = text.replace(published, base(row["name"]).tag)
     printed = cluster.run(text)
     assert LEARNT.search(printed)

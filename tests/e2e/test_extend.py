@@ -82,7 +82,7 @@ def test_what_is_added_is_there(base: Bases, checkout: Checkout, folder: Path, t
     assert labels["imgbuild.added.pip"].split() == [f"{n}=={v}" for n, v in locked.versions.items()]
     assert _config(checkout, tag)["Entrypoint"] == _config(checkout, on)["Entrypoint"]
     lock = ("--lock", str(folder / "again.txt"))
-    again = checkout.run("extend", "--base", tag, "--pip", "keras", "-t", tag, "--no-test", *lock)
+    again = checkout.run("extend", tag, "--pip", "keras", "-t", tag, "--no-test", *lock)
     assert "adds nothing, the base has all of it" in again.stderr
     assert _config(checkout, tag)["User"] == "1000"
 
@@ -93,7 +93,7 @@ def test_a_replaced_package_leaves_nothing_behind(
     """No lock of uv; and the keys with which `future` tests are no secret."""
     base(NAME)
     options = ("-t", tag, "--lock", str(tmp_path / "x.lock.txt"), "--test", "short")
-    checkout.run("extend", "--name", NAME, "--pip", "absl-py==0.9.0", "--pip", "future", *options)
+    checkout.run("extend", NAME, "--pip", "absl-py==0.9.0", "--pip", "future", *options)
     assert _printed(checkout, tag, "python", "-c", "import absl, future") == ""
 
 
@@ -102,7 +102,7 @@ def test_what_does_not_fit_changes_nothing(
 ) -> None:
     base(NAME)
     lock = tmp_path / "train.lock.txt"
-    options = ("--name", NAME, "--pip", "numpy==1.21", "-t", tag, "--lock", str(lock))
+    options = (NAME, "--pip", "numpy==1.21", "-t", tag, "--lock", str(lock))
     refused = checkout.run("extend", *options, code=2)
     assert "numpy==1.21: the image has 1.18.5" in refused.stderr
     assert not lock.exists()
@@ -178,7 +178,7 @@ ID = ("image", "inspect", "--format={{.Id}}", "me/small:1")
 
 def test_suites_decide_about_the_tag(small: SmallProject) -> None:
     small.run(*SMALL, "--copy", "more:/opt/more", "--test", "all")
-    small.run("test", "--image", "me/small:1")  # its label says what it must be
+    small.run("test", "me/small:1")  # its label says what it must be
     named = small.printed(*ID)
     before = small.images()
     # The suite counts what is in this folder.

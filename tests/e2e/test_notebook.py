@@ -29,12 +29,12 @@ def test_the_page_opens(
     extend, run = (shlex.split(one.line) for one in page_commands(section(PAGE, "JupyterLab")))
     package = extend[extend.index("--pip") + 1]
     lock = ("--lock", str(open_folder / "lock.txt"))
-    checkout.run("extend", "--name", image, "--pip", package, "-t", tag, "--no-test", *lock)
+    checkout.run("extend", image, "--pip", package, "-t", tag, "--no-test", *lock)
     program = [*run[run.index("--") :], "--port", str(port)]
     own = ("--job", tag.removesuffix(":1"), "--code", str(open_folder))
     job = (*own, "--env", f"JUPYTER_TOKEN={TOKEN['token']}")
     user = ("--user", "4321:4321", "--port", str(port))
-    line = checkout.run("run", "--image", tag, *job, *user, *program).stdout
+    line = checkout.run("run", tag, *job, *user, *program).stdout
     words = shlex.split(line.replace("\\\n", " "))
     after = words.index("run") + 1
     checkout.printed("run", "--detach", *words[after:])

@@ -36,8 +36,8 @@ SECONDS = 3600
 
 
 def _reproduced(checkout: Checkout, name: str, code: int) -> dict[str, Any]:
-    checkout.run("build", "--name", name, "--no-test", timeout=SECONDS)
-    (found,) = checkout.json("reproduce", "--name", name, code=code, timeout=SECONDS)
+    checkout.run("build", name, "--no-test", timeout=SECONDS)
+    (found,) = checkout.json("verify", "--rebuild", name, code=code, timeout=SECONDS)
     return dict(found)
 
 
@@ -72,12 +72,12 @@ def test_a_stray_time_and_an_unset_seed_are_found(copy: Checkout) -> None:
 def test_an_image_is_the_same_on_another_day(
     checkout: Checkout, copy: Checkout, engine: Engine, tmp_path: Path
 ) -> None:
-    checkout.run("build", "--name", QUICKEST, "--no-test", timeout=SECONDS)
+    checkout.run("build", QUICKEST, "--no-test", timeout=SECONDS)
     today = engine.need("imgbuild/tensorflow:1.10-cpu").layers
     base, layers = _base_of_another_day(checkout, engine, tmp_path)
     change_settings(copy.root, base={"debian-12": {"from": "layout", "path": str(base)}})
     try:
-        copy.run("build", "--name", QUICKEST, "--no-test", timeout=SECONDS)
+        copy.run("build", QUICKEST, "--no-test", timeout=SECONDS)
     finally:
         checkout.docker("rmi", ANOTHER_DAY_NAME)
     assert engine.need(f"{COPY_REPOSITORY}:1.10-cpu").layers[layers:] == today[1:]

@@ -111,5 +111,5 @@ def test_whoever_ends_it_leaves_nothing_running(trainer: Trainer, number: signal
 
 
 def test_an_image_that_was_not_built_is_not_looked_for_elsewhere(checkout: Checkout) -> None:
-    words = ("run", "--exec", "--name", "tf-2.1-gpu-ubuntu", "--", "true")
+    words = ("run", "--exec", "tf-2.1-gpu-ubuntu", "--", "true")
     assert "Build it first" in checkout.run(*words, code=2, timeout=SECONDS).stderr

@@ -60,9 +60,9 @@ def test_two_images_at_once_and_then_nothing_to_run(
 
 
 def test_an_image_that_was_built_on_ours(checkout: Checkout, derived: str) -> None:
-    command = ("test", "--image", derived, "--suite", "pins")
+    command = ("test", derived, "--suite", "pins")
     (report,) = checkout.json(*command)
     (pins,) = report["suites"]
     assert (pins["failed"], pins["skipped"]) == (0, [])
-    bad = checkout.run(*command, "--name", TWO[1], code=1)
+    bad = checkout.run(*command, "--tf", "2.2", "--stack", "debian", code=1)
     assert "horovod: pinned 0.19.5, the image has 0.15.2" in bad.stderr

@@ -54,9 +54,9 @@ def test_an_sbom_has_the_packages_that_dpkg_and_pip_list(
     base: Bases, checkout: Checkout, tmp_path: Path
 ) -> None:
     image, file = base(NAME), tmp_path / "sbom.json"
-    text = _sbom(checkout, image, "--name", NAME)
+    text = _sbom(checkout, image, NAME)
     image_id = checkout.printed("image", "inspect", "--format", "{{.Id}}", image.tag)
-    checkout.run("sbom", "--image", image_id, "--output", str(file))
+    checkout.run("sbom", image_id, "--output", str(file))
     assert file.read_text(encoding="utf-8") == text
 
     run = ("run", "--rm", "--network=none", image.tag)
@@ -98,7 +98,7 @@ def test_other_tools_find_the_same_packages(
     base: Bases, checkout: Checkout, tools: Path, tmp_path: Path, name: str
 ) -> None:
     image = base(name)
-    ours = _packages(_sbom(checkout, image, "--image", image.tag))
+    ours = _packages(_sbom(checkout, image, image.tag))
 
     syft = checkout.typed([str(tools / "syft"), f"docker:{image.tag}", "-o", "json"], 0)
     artifacts = json.loads(syft.stdout)["artifacts"]

@@ -34,7 +34,7 @@ def test_an_image_with_old_packages_is_named_with_what_mends_it(
     with zipfile.ZipFile(records, "w") as archive:
         archive.writestr("a.json", json.dumps({"id": "GHSA-made-up", "affected": [affected]}))
     sarif = tmp_path / "found.sarif"
-    words = ("scan", "--image", tag, "--osv", str(records), "--sarif", str(sarif))
+    words = ("scan", tag, "--osv", str(records), "--sarif", str(sarif))
     (found,) = checkout.json(*words, code=1)
     findings = {one["id"]: one for one in found["findings"]}
     assert findings.keys() >= {"openssl", "GHSA-made-up"}
@@ -79,7 +79,7 @@ def test_a_published_image_with_old_packages_is_to_be_built_again(
             published = f"2026-11-20T0{number}:00:00Z"
             record = Record(*facts, "cpu", "debian", {}, {}, (), published, system=system)
             put_record(client, record, image)
-            words = ("matrix", "--name", name, "--from", repository)
+            words = ("matrix", name, "--from", repository)
             listed = json.loads(checkout.run(*words, "--outdated").stdout)
             if number == 1:
                 assert listed == []

@@ -52,7 +52,7 @@ def require_unmarked(copy: Checkout, image: str, mark: str) -> None:
     assert process.returncode == 0
     assert mark not in copy.printed("image", "inspect", image)
     assert mark not in copy.printed("history", "--no-trunc", image)
-    assert mark not in copy.run("sbom", "--image", image).stdout
+    assert mark not in copy.run("sbom", image).stdout
     assert mark not in copy.log()
 
 
@@ -88,7 +88,7 @@ def test_secrets_are_used_and_left_behind(copy: Checkout, tmp_path: Path, tag: s
     base = f"{COPY_REPOSITORY}:1.10-cpu"
     require_unmarked(copy, base, mark)
     options = ("--pip=docopt", "--apt=libsndfile1", "--lock", str(tmp_path / "lock.txt"))
-    copy.run("extend", f"--base={base}", *options, "-t", tag, "--no-test")
+    copy.run("extend", base, *options, "-t", tag, "--no-test")
     require_unmarked(copy, tag, mark)
 
 
@@ -129,8 +129,8 @@ def test_a_foreign_image_gets_no_secret_and_no_network(
     on = base("tf-2.2-cpu-debian").tag
     try:
         copy.printed("build", "--quiet", f"--build-arg=BASE={on}", f"--tag={foreign}", str(folder))
-        copy.run("extend", f"--base={foreign}", "--apt=libsndfile1", "-t", tag, "--no-test")
-        copy.run("scan", "--image", foreign, "--osv", str(_no_records(tmp_path)), code=None)
+        copy.run("extend", foreign, "--apt=libsndfile1", "-t", tag, "--no-test")
+        copy.run("scan", foreign, "--osv", str(_no_records(tmp_path)), code=None)
         assert "libsndfile.so.1" in copy.printed("run", "--rm", tag, "/sbin/ldconfig", "-p")
     finally:
         copy.docker("rmi", "--force", foreign)

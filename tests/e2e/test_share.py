@@ -73,7 +73,7 @@ def test_extended_image_is_shared(
     assert found["suites"]["text"] == "bytes passed"
     (other.root / "more.py").write_text("", encoding="utf-8")
     more = ("--copy", "more.py:/opt/more.py", "--tag", SECOND, "--no-test")
-    other.run("extend", "--base", reference, *more)
+    other.run("extend", reference, *more)
     trained = other.printed("run", "--rm", "--network=none", SECOND, "ls", "/opt")
     assert trained.split() == ["app.py", "more.py"]
     base = other.docker("image", "inspect", "--format", "{{json .Config.Labels}}", SECOND).stdout
@@ -90,6 +90,6 @@ def test_extended_image_is_shared(
         capture_output=True,
     )
     other.set_up(verify={"key": str(other.root / "foreign.pub")})
-    refused = other.run("extend", "--base", reference, *more, code=1)
+    refused = other.run("extend", reference, *more, code=1)
     other.docker("rmi", "--force", reference)
     assert "no signature" in refused.stderr

@@ -336,7 +336,7 @@ def test_what_is_not_verified_is_neither_pulled_nor_extended(
         assert "is not verified" in other.run("build", *ONE, *source, "--no-test").stderr
         assert other.plan("1.10")["action"] != "build", "it was built here"
         reference = f"{client.name}:{_tag(client, '1.10')}"
-        words = ("extend", "--base", reference, "--env", "A=1", "-t", "me/x:1", "--no-test")
+        words = ("extend", reference, "--env", "A=1", "-t", "me/x:1", "--no-test")
         # The very image was built by `other`; whoever has no record of that needs a signature.
         fresh = replace(other, state=tmp_path / "fresh")  # which has built nothing
         assert "no signature" in fresh.run(*words, code=1).stderr

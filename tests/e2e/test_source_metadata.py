@@ -50,7 +50,6 @@ def test_code_of_a_package_runs_in_a_container(
     monkeypatch.setenv("UV_FIND_LINKS", str(index))
     machine = replace(checkout, cache=tmp_path / "cache")
     options = (
-        "--name",
         NAME,
         "--pip",
         "imgbuild-e2e-teller",

@@ -242,7 +242,7 @@ def test_a_night_rebuilds_its_part_and_publishes_nothing(project: CiProject) -> 
     night = project.run("nightly.yml", "rebuild")
     assert night.succeeded, str(night.printed)
     part = night.printed["Tonight's part of the family"]
-    names = re.findall(r"(?:NAMES=| )--name (tf-\S+-debian\S*)", part)
+    names = re.findall(r"(?:NAMES=| )(tf-\S+-debian\S*)", part)
     family = {one["name"] for one in project.checkout.json("list", "--stack", "debian")}
     assert 0 < len(names) < len(family) / 2
     assert {*names} <= family

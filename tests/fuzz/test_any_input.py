@@ -276,7 +276,7 @@ def _options(draw: st.DrawFn, parameters: list[Any]) -> list[str]:
     words=st.sampled_from(
         [
             *(["list", "--json"], ["render"], ["render", "--check"], ["lock", "--check"]),
-            *(["show", "--name", ONE], ["show", "--name", OTHER], ["matrix"]),
+            *(["show", ONE], ["show", OTHER], ["matrix"]),
             *(["audit", "--offline"], ["build", "--all", "--plan"]),
         ]
     ),
@@ -288,9 +288,7 @@ def test_any_matrix(checkout: Checkout, content: bytes, words: list[str]) -> Non
 @cases(SETTINGS)
 @given(
     content=documents(EVERY_SETTING) | texts(yaml.safe_dump(EVERY_SETTING).encode()),
-    words=st.sampled_from(
-        [["matrix", "--name", ONE, "--name", OTHER], ["matrix", "--missing"], ["release", "list"]]
-    ),
+    words=st.sampled_from([["matrix", ONE, OTHER], ["matrix", "--missing"], ["release", "list"]]),
 )
 def test_any_settings(checkout: Checkout, content: bytes, words: list[str]) -> None:
     checkout.run(*words, **{"imgbuild.local.yaml": content})
@@ -307,7 +305,7 @@ def test_any_settings(checkout: Checkout, content: bytes, words: list[str]) -> N
             ["render"],
             ["matrix"],
             ["audit", "--offline"],
-            ["show", "--name", ONE],
+            ["show", ONE],
         ]
     ),
 )

@@ -52,7 +52,7 @@ def main(words: list[str]) -> None:
     inspect = ["docker", "image", "inspect", image.tags[0]]
     inspected = subprocess.run(inspect, stdout=subprocess.PIPE, check=False)
     if inspected.returncode != 0:
-        parser.error(f"the engine has no {image.tags[0]}: imgbuild build --name {name}")
+        parser.error(f"the engine has no {image.tags[0]}: imgbuild build {name}")
     folder.mkdir(parents=True)
     (folder / "image.json").write_bytes(inspected.stdout)
     expected = expectation(images[name], project, standin.versions if standin else None)

@@ -7,8 +7,8 @@ from typing import Any
 
 from imgbuild.catalog.entries import CatalogEntry
 from imgbuild.catalog.page import catalog_page
+from imgbuild.cli.image_layers import instruction
 from imgbuild.cli.show_command import read_image_facts
-from imgbuild.cli.size_command import instruction
 from imgbuild.core.project import Project
 from imgbuild.engine.types import Layer
 from imgbuild.locks.lockfile import read_lock

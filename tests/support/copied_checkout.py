@@ -132,7 +132,7 @@ def make_base() -> None:
         settings.write_text(yaml.safe_dump({**settings_of(SOURCE), "base": base}), encoding="utf-8")
         program = [sys.executable, "-m", "imgbuild", "--settings", str(settings)]
         subprocess.run(
-            [*program, "matrix", "--name", "tf-1.10-cpu-debian", "--make-bases"],
+            [*program, "matrix", "tf-1.10-cpu-debian", "--make-bases"],
             cwd=SOURCE,
             env={**os.environ, "IMGBUILD_PROJECT": str(SOURCE)},
             stdout=subprocess.DEVNULL,

@@ -57,7 +57,7 @@ def push_and_pull(
     """Push the image ``name``, and pull it with the engine at ``target``: its inputs stay."""
     with own_registry(folder) as registry, forwarded(registry.port, other.pid):
         repository = f"{registry.host}/{REPOSITORY}"
-        push = ("push", "--name", name, "--to", repository, "--allow-substituted")
+        push = ("push", name, "--to", repository, "--allow-substituted")
         (image,) = checkout.json(*push, "--plan")["images"]
         checkout.run(*push)
         assert name in checkout.run("release", "list", "--from", repository, "--check").stdout
@@ -65,7 +65,7 @@ def push_and_pull(
 
 
 def _pull_and_run(checkout: Checkout, name: str, target: str, reference: str) -> None:
-    (plan,) = checkout.json("build", "--name", name, "--plan")
+    (plan,) = checkout.json("build", name, "--plan")
     puller = replace(checkout, host=target)
     puller.printed("pull", "--quiet", reference)
     try:

@@ -185,7 +185,7 @@ def test_build_plan_prints_the_same_json(
 ) -> None:
     """One image of each action; the digests themselves are in ``test_golden.py``."""
     names = (FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH)
-    words = ("build", "--plan", *(word for name in names for word in ("--name", name)))
+    words = ("build", "--plan", *names)
     digests = {one["image"]: one["input_digest"] for one in _json(*words)}
     ids = {name: f"sha256:{number:064x}" for number, name in enumerate(names, 1)}
     pins = {one["name"]: one["pins"] for one in _frozen("list.json")}[SECOND]
@@ -210,7 +210,7 @@ def test_push_plan_prints_the_same_json(
     """One image that the repository lacks, and one of which a later release is there."""
     tags = {one["name"]: one["published"] for one in _frozen("list.json")}
     tag = tags[SECOND]["immutable"].replace("RELEASE", RELEASE)
-    words = ("--name", FIRST, "--name", SECOND)
+    words = (FIRST, SECOND)
     plan = _json("build", "--plan", *words)
     ids = {FIRST: "sha256:" + "a" * 64, SECOND: digest_of(configuration_bytes(tag))}
     for one in plan:

@@ -51,8 +51,8 @@ def budget_problem(size: int, budget: int | None, engine: Engine) -> str | None:
     more = (size - budget) * 100 / budget
     return (
         f"it has {size / 1e6:.0f} MB, {more:.1f} % more than its budget of {budget / 1e6:.0f} MB; "
-        f"{allowed} % is allowed. `imgbuild size` shows its layers. If this size is right, raise "
-        "the budget in matrix.yaml"
+        f"{allowed} % is allowed. `imgbuild show --layers` has its layers. If this size is right, "
+        "raise the budget in matrix.yaml"
     )
 
 

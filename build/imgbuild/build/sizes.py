@@ -33,7 +33,7 @@ class ImageSize:
         return sum(layer.size for layer in self.layers)
 
     def as_json(self, shared: Counter[str]) -> dict[str, Any]:
-        """Return the image's entry in the output of ``size --json``."""
+        """Return the image's entry in the output of ``show --layers --json``."""
         named = {"name": self.name, "reference": self.reference, "budget": self.budget}
         if self.image_id is None:
             return {**named, "built": False}
@@ -100,7 +100,7 @@ def combined_size(images: Sequence[ImageSize]) -> dict[str, int]:
 
 
 def as_json(images: Sequence[ImageSize]) -> dict[str, Any]:
-    """Return the output of ``size --json``; all sizes are in bytes."""
+    """Return the output of ``show --layers --json``; all sizes are in bytes."""
     shared = count_sharing(images)
     listed = [image.as_json(shared) for image in images]
     return {"images": listed, "family": combined_size(images)}

@@ -73,9 +73,15 @@ def describe_image(
         image = find_image(matrix, name)
         with closing(connect(repository, project.settings, log, "--from")) as registry:
             return _find_release(image.name, release, read_published(registry), project)
-    if {":", "/"} & {*text}:
-        return _describe_reference(text, project, matrix, log)
-    return _describe_planned(find_image(matrix, text), project, log)
+    try:
+        image = find_image(matrix, text)
+    except InputError:
+        if {":", "/"} & {*text}:
+            return _describe_reference(text, project, log)
+        raise
+    if parse_known_name(text):
+        log(f"{text}: using {image.name}, with TensorFlow {image.tensorflow}.")
+    return _describe_planned(image, project, log)
 
 
 def _describe_planned(image: Image, project: Project, log: Log) -> Sections:
@@ -134,7 +140,7 @@ def _describe_record(record: Record, project: Project) -> Sections:
     }
 
 
-def _describe_reference(reference: str, project: Project, matrix: Matrix, log: Log) -> Sections:
+def _describe_reference(reference: str, project: Project, log: Log) -> Sections:
     """Describe an image in the engine, or if it is missing there, in its registry."""
     stored = None
     with open_engine(project.settings.engine) as engine:
@@ -142,10 +148,6 @@ def _describe_reference(reference: str, project: Project, matrix: Matrix, log: L
             stored = engine.inspect(reference)
         except MachineError as error:
             log(f"note: {error}")
-        if stored is None and parse_known_name(reference):
-            image = find_image(matrix, reference)
-            log(f"{reference}: using {image.name}, with TensorFlow {image.tensorflow}.")
-            return _describe_planned(image, project, log)
         if stored is None:
             return _describe_remote(reference, project, log)
         with image_locks([folder_name(reference)], engine.host, state_dir() / "locks"):

@@ -36,8 +36,8 @@ INTERRUPTED = 130
 #: commands, of ``imgbuild.cli.<name>_command``.
 GROUPS = {
     "Use images": ("list", "show", "diff", "catalog", "extend", "run"),
-    "Build": ("doctor", "build", "test", "size", "clean"),
-    "Publish": ("push", "release", "sbom", "scan", "verify", "reproduce"),
+    "Build": ("doctor", "build", "test", "clean"),
+    "Publish": ("push", "release", "sbom", "scan", "verify"),
     "Maintain a family": ("init", "add", "lock", "render", "audit", "matrix"),
 }
 COMMANDS = tuple(chain.from_iterable(GROUPS.values()))
@@ -76,7 +76,7 @@ _AFTER_INTERRUPT = {
     "build": "Images that passed are tagged; no other tag was made or moved. Nothing is left "
     "running.",
     "extend": "No tag was made or moved; a lock that was written stays. Nothing is left running.",
-    "reproduce": "The new images are removed; no tag was made or moved. Nothing is left running.",
+    "verify": "The new images are removed; no tag was made or moved. Nothing is left running.",
     "push": "Pushed images stay in the registry, and every moving tag names a complete image. "
     "Run the same command again to continue.",
     "release prune": "The deleted releases are gone, and nothing else has changed. The same "

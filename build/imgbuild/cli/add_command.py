@@ -53,13 +53,13 @@ def add(
 
 def _list_decisions(row: "NewRow", images: "Sequence[Image]") -> list[str]:
     image, before = images[0], f"TensorFlow {row.like.tensorflow}"
-    names = " ".join(f"--name {image.name}" for image in images)
+    names = " ".join(image.name for image in images)
     pins = ", ".join(f"{name} {image.version_of(name)}" for name in _JUDGED)
     lines = ["", "Still to decide (CONTRIBUTING.md):"]
     lines.append(f"- whether the pins of {before} are right for {row.version}: {pins}")
     if row.cudnn and image.release.cudnn == row.cudnn:
         lines.append(f"- `cudnn` of the release: {row.cudnn} was copied from the next older one")
-    lines.append("- `budget` of its row, by `imgbuild size` after the build")
+    lines.append("- `budget` of its row, by `imgbuild show --layers` after the build")
     lines.append(f"Then `imgbuild build {names}` builds and tests it.")
     lines.append("In a checkout of imgbuild, `make derived` updates tests and docs.")
     return lines

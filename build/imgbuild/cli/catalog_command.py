@@ -24,8 +24,8 @@ def catalog(
     """
     from imgbuild.catalog.entries import read_catalog
     from imgbuild.catalog.page import catalog_page, images_table, page_file, with_images_table
+    from imgbuild.cli.image_layers import instruction
     from imgbuild.cli.show_command import read_image_facts
-    from imgbuild.cli.size_command import instruction
     from imgbuild.core.files import write_text
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix

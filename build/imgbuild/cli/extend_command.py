@@ -36,7 +36,6 @@ def extend(
     tag: str | None = option(
         "--tag -t NAME:TAG", "The name of the result. Default: local/FOLDER:VERSION."
     ),
-    base: str | None = option("--base IMAGE", "Extend this image, by its reference."),
     pip: list[str] | None = option(
         "--pip REQUIREMENT", "A Python package, or several; repeatable."
     ),
@@ -73,17 +72,21 @@ def extend(
 ) -> None:
     """Add packages, files and settings to an image, locked and tested.
 
-    Packages that do not fit the base's own are refused before anything is built.
+    IMAGE can be any image that has a TensorFlow: of the list, of the engine or of a registry.
+    Packages that do not fit its own are refused before anything is built.
     """
     from imgbuild.build.context import BuildOptions
     from imgbuild.extend.extension import parse_extension, read_extension
 
+    base = None
     if not file:
-        selection, more = _split_words(selection, base)
+        selection, more = _split_words(selection)
         if more and not pip:
             words = " ".join(more)
             raise InputError(f"`extend` takes one image. Packages follow --pip: --pip {words}")
         pip = [*(pip or ()), *more]
+        selection, others = options.split_names(checkout, selection)
+        base = others[0] if others else None
     variables = _parse_variables(env or ())
     values: dict[str, object] = {"base": base, "pip": pip, "requirements": requirements}
     values |= {"keep_image": keep_image, "conda_file": conda_file, "apt": apt}
@@ -131,11 +134,11 @@ def extend(
     )
 
 
-def _split_words(selection: Selection, base: str | None) -> tuple[Selection, tuple[str, ...]]:
+def _split_words(selection: Selection) -> tuple[Selection, tuple[str, ...]]:
     """Return the selection of the base, and the words that are packages, as after ``--pip``."""
-    options = replace(selection, names=())
-    if base or options != Selection():
-        return options, selection.names
+    others = replace(selection, names=())
+    if others != Selection():
+        return others, selection.names
     return replace(selection, names=selection.names[:1]), selection.names[1:]
 
 
@@ -279,7 +282,7 @@ def _usage_text(tag: str, base: "BaseImage", host: str | None, lock_path: Path |
     shell = "bash" if base.image else "sh"
     words = docker_run_words(host, base.image)
     text = f"\nUse it:\n  {words} -it {tag} {shell}"
-    text += f"\nRun a program in it: `imgbuild run --image {tag} --exec -- python train.py`"
+    text += f"\nRun a program in it: `imgbuild run {tag} --exec -- python train.py`"
     if lock_path:
         text += f"\nCommit {lock_path}, so that the same command adds the same versions."
     return text

@@ -5,20 +5,23 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from imgbuild.core.errors import InputError
+from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.project import INSTALLED, Project, SettingsOptions, find_project, find_root
 from imgbuild.core.text import parse_duration, printable
-from imgbuild.matrix.selection import Selection
+from imgbuild.matrix.selection import NAMES_ALONE, Selection
+from imgbuild.net.addresses import has_registry
 
 if TYPE_CHECKING:
     from imgbuild.core.settings import Settings
+    from imgbuild.engine.client import Engine
     from imgbuild.matrix.images import Image
     from imgbuild.matrix.model import Matrix
     from imgbuild.net.signing import Trust
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 #: The error if it is not clear whose signatures count.
 WHOSE = "Which signatures do you trust? Give --key KEY, or --identity NAME --issuer URL."
+#: What an engine can know an image by: a reference or an id.
+_REFERENCE = re.compile(r"\w[\w./:@-]*", re.ASCII)
 #: The name of an image, which its folder has.
 _NAME = re.compile(r"tf-(?P<tf>[^-]+)-[cg]pu-(?P<stack>.+?)(-(open|intel|no-)mpi)?")
 
@@ -239,28 +244,87 @@ def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
     return images
 
 
-def check_image(image: object, selection: Selection) -> None:
-    """Refuse ``--image`` beside options that select images of the matrix."""
-    if image and selection != Selection():
-        raise InputError("--image cannot be combined with the selection options.")
+def split_names(project: Project, selection: Selection) -> tuple[Selection, tuple[str, ...]]:
+    """Return the selection without the names that are not of the matrix, and those names.
+
+    A name is first that of an image of the matrix, then of one of the engine, then, if it begins
+    with a registry, of one there. Without an engine, each name with ``:`` or ``/`` passes.
+
+    InputError: there is no image of that name, or options stand beside it.
+    """
+    from imgbuild.matrix.load import load_matrix
+    from imgbuild.matrix.selection import find_image
+
+    if not selection.names:
+        return selection, ()
+    matrix = load_matrix(project.matrix)
+    own, others = list[str](), list[str]()
+    for name in dict.fromkeys(selection.names):
+        try:
+            find_image(matrix, name)
+        except InputError as error:
+            if not has_registry(name) and not _may_be_in_engine(project, name):
+                raise InputError(f"{error} The engine has no such image either.") from None
+            others.append(name)
+        else:
+            own.append(name)
+    return replace(selection, names=tuple(own)), tuple(others)
 
 
-def engine_images(
-    checkout: Project, selection: Selection, references: Sequence[str]
-) -> "list[tuple[str, Image | None]]":
-    """Return what to look for in the engine: each ``--image``, or the selected images.
+def _may_be_in_engine(project: Project, name: str) -> bool:
+    """Return whether the engine has an image; if it does not answer, whether the name can be one.
 
-    The latter are with their image of the matrix; what is built from stand-ins has another name.
+    One without a tag and a repository is not: it is a mistake in the name of an image of the list.
+    """
+    from imgbuild.engine.client import open_engine
+
+    if not _REFERENCE.fullmatch(name):
+        return False
+    try:
+        with open_engine(project.settings.engine) as engine:
+            return engine.inspect(name) is not None
+    except MachineError:
+        return bool({":", "/"} & {*name})
+
+
+def pull_missing(engine: "Engine", reference: str, settings: "Settings") -> None:
+    """Pull an image of a registry that the engine lacks, if the settings trust its signature.
+
+    CheckFailedError: they do not trust it; it is removed.
+    """
+    from imgbuild.net.signing import require_trusted
+
+    if not has_registry(reference) or engine.inspect(reference):
+        return
+    info(f"pulling {reference}")
+    engine.pull(reference)
+    stored = engine.need(reference)
+    try:
+        require_trusted(stored.digests, reference, settings, made_here=False)
+    except BaseException:
+        if "@" not in reference:
+            engine.untag(reference)
+        engine.discard(stored.id)
+        raise
+
+
+def engine_images(checkout: Project, selection: Selection) -> "list[tuple[str, Image | None]]":
+    """Return the references of the selected images, each with its image of the matrix if any.
+
+    Images that are built from stand-ins have another name.
     """
     from imgbuild.matrix.images import standin_image
 
-    check_image(references, selection)
-    if references:
-        return [(reference, None) for reference in references]
-    images = select(checkout, selection)
-    if checkout.settings.standin:
-        images = tuple(map(standin_image, images))
-    return [(image.tags[0], image) for image in images]
+    if selection.names and selection != Selection(names=selection.names):
+        raise InputError(NAMES_ALONE)
+    selection, others = split_names(checkout, selection)
+    references: list[tuple[str, Image | None]] = [(name, None) for name in others]
+    if selection.names or not others:
+        images = select(checkout, selection)
+        if checkout.settings.standin:
+            images = tuple(map(standin_image, images))
+        references += [(image.tags[0], image) for image in images]
+    return references
 
 
 def _selection(
@@ -286,13 +350,7 @@ def _selection(
         autocompletion=lambda: ["openmpi", "intelmpi", "no-mpi"],
     ),
     everything: bool = flag("--all", "All images that fit, not only the defaults."),
-    name: list[str] | None = option(
-        "--name IMAGE",
-        "The same as the argument IMAGE; repeatable.",
-        autocompletion=complete(0),
-    ),
 ) -> Selection:
-    names = (*(images or ()), *(name or ()))
     return Selection(
         tensorflow=tuple(tf or ()),
         cpu=cpu,
@@ -300,7 +358,7 @@ def _selection(
         stack=stack,
         mpi=mpi,
         everything=everything,
-        names=names,
+        names=tuple(images or ()),
     )
 
 

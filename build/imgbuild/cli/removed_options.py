@@ -11,7 +11,9 @@ REMOVED_COMMANDS = {
     "pick": "imgbuild list",
     "prune": "imgbuild release prune",
     "published": "imgbuild release list",
+    "reproduce": "imgbuild verify --rebuild",
     "retire": "imgbuild release retire",
+    "size": "imgbuild show --layers",
 }
 #: The replacement, by the option; no command has an option of that name.
 REMOVED_OPTIONS = {
@@ -26,8 +28,11 @@ REMOVED_OPTIONS = {
     "Horovod's wheels stay in the cache of this machine.",
     "--changed-since": "`imgbuild matrix --missing` lists the images that are not published with "
     "their inputs, and `imgbuild build --all --plan` says what a change rebuilds, and why.",
-    "--expect": "`imgbuild test --image IMAGE` expects the image of the matrix that the label of "
-    "IMAGE names, or that --tf and --name select.",
+    "--base": "Name the image as the first word: `imgbuild extend IMAGE`.",
+    "--expect": "`imgbuild test IMAGE` expects the image of the matrix that the label of IMAGE "
+    "names, or that --tf and the other selection options select.",
+    "--image": "Name the image as a word of its own: `imgbuild test IMAGE`.",
+    "--name": "Name the image as a word of its own: `imgbuild build IMAGE`.",
     "--refresh-base": "Use --refresh.",
     "--log-format": "Standard error is always text; --json prints the results as JSON.",
 }

@@ -3,6 +3,7 @@
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -10,7 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import typer
 import typer.core
 
-from imgbuild.cli.options import PROJECT, echo, flag, info, option, seconds, select, takes_selection
+from imgbuild.cli.options import (
+    PROJECT,
+    echo,
+    flag,
+    info,
+    option,
+    pull_missing,
+    seconds,
+    select,
+    split_names,
+    takes_selection,
+)
 from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.project import Project
 from imgbuild.core.user_folders import state_dir
@@ -57,11 +69,9 @@ def run(
     words: list[str] | None = typer.Argument(
         None,
         metavar="IMAGE -- COMMAND",
-        help="The image by name, tag or alias, and the program to run, with its arguments.",
+        help="The image, as for `imgbuild list` or by its reference, and the program to run, with "
+        "its arguments. --gpu and --mpi say what is in an image that the engine does not have.",
         show_default=False,
-    ),
-    image: str | None = option(
-        "--image IMAGE", "Any other image; --gpu and --mpi say what is in it."
     ),
     form: JobFormat = option(
         "--format",
@@ -135,7 +145,7 @@ def run(
     names = tuple(takewhile("--".__ne__, words))
     command = words[len(names) + 1 :]
     if len(names) > 1 and not command:
-        program = names if image or selection != Selection() else names[1:]
+        program = names if selection != Selection() else names[1:]
         raise InputError(f"Write -- before the program: -- {' '.join(program)}")
     given: dict[str, object] = {
         "--exec": execute,
@@ -151,7 +161,7 @@ def run(
     }
     _check_format(form, given)
     selection = replace(selection, names=selection.names + names)
-    reference, has_gpu, flavour, planned = _find_image(checkout, image, selection)
+    reference, has_gpu, flavour, planned = _find_image(checkout, selection)
     if form in _ELSEWHERE:
         _require_registry(reference, form)
     has_tasks = servers or form == "tfjob"
@@ -209,7 +219,7 @@ def _require_registry(reference: str, form: JobFormat) -> None:
     raise InputError(
         f"--format {form}: other machines would look for {reference} on Docker Hub, where it "
         "is another's. Push it first (`imgbuild push --to REGISTRY/REPOSITORY`), then name it "
-        "as it is there: --image REGISTRY/REPOSITORY:TAG."
+        "as it is there: REGISTRY/REPOSITORY:TAG."
     )
 
 
@@ -264,6 +274,8 @@ def _check_image(reference: str, planned: "Image | None", project: Project) -> s
     store = ReportStore(state_dir() / "reports")
     hint = build_hint(planned)
     with open_engine(settings.engine) as engine:
+        if planned is None:
+            pull_missing(engine, reference, settings)
         stored = engine.need(reference, hint)  # Docker would look for it elsewhere
     if planned:
         store.require_own(stored.id, planned)
@@ -297,29 +309,55 @@ def _text(form: JobFormat, job: "TrainingJob", project: Project) -> str:
 
 
 def _find_image(
-    project: Project, reference: str | None, selection: Selection
+    project: Project, selection: Selection
 ) -> "tuple[str, bool, Flavour, Image | None]":
     """Return the image's reference, whether it is for GPUs, its MPI; and it, if the matrix's."""
-    if reference is None:
-        images = select(project, selection)
+    own, others = split_names(project, selection)
+    if not others:
+        images = select(project, own)
         if len(images) > 1:
             names = ", ".join(image.name for image in images)
             raise InputError(f"`run` takes one image, and these are selected: {names}.")
         (image,) = images
         has_gpu = image.variant == "gpu"
         return image.tags[0], has_gpu, image.mpi.flavour, image
-    contents = Selection(cpu=selection.cpu, gpu=selection.gpu, mpi=selection.mpi)
+    if len(selection.names) > 1:
+        raise InputError(f"`run` takes one image, not {len(selection.names)}.")
+    (reference,) = others
+    contents = Selection(names=others, cpu=selection.cpu, gpu=selection.gpu, mpi=selection.mpi)
     if selection != contents:
         raise InputError(
-            f"--image {reference}: of the selection options only --cpu, --gpu and --mpi can say "
-            "what is in it."
+            f"{reference}: of the selection options only --cpu, --gpu and --mpi can say what is in "
+            "it."
         )
     if selection.mpi not in {None, "openmpi", "intelmpi"}:
         raise InputError(f"--mpi {selection.mpi!r}: there is none; give openmpi or intelmpi.")
+    built_on = _find_by_label(project, reference)
+    has_gpu = selection.gpu
+    if built_on and not selection.cpu:
+        has_gpu = has_gpu or built_on.variant == "gpu"
     flavour: Flavour = "openmpi"
-    if selection.mpi == "intelmpi":
-        flavour = "intelmpi"
-    return reference, selection.gpu, flavour, None
+    if built_on:
+        flavour = built_on.mpi.flavour
+    if selection.mpi:
+        flavour = "intelmpi" if selection.mpi == "intelmpi" else "openmpi"
+    return reference, has_gpu, flavour, None
+
+
+def _find_by_label(project: Project, reference: str) -> "Image | None":
+    """Return the image of the matrix that an image of the engine is, or is built on, if known."""
+    from imgbuild.dockerfile.labels import NAME
+    from imgbuild.engine.client import open_engine
+    from imgbuild.matrix.images import all_images
+    from imgbuild.matrix.load import load_matrix
+
+    stored = None
+    with suppress(MachineError), open_engine(project.settings.engine) as engine:
+        stored = engine.inspect(reference)
+    if stored is None:
+        return None
+    family = all_images(load_matrix(project.matrix))
+    return next((image for image in family if image.name == stored.labels.get(NAME)), None)
 
 
 def _choose_user(user: str | None, *, has_ssh: bool) -> str | None:

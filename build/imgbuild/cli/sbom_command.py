@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from imgbuild.cli.options import PROJECT, echo, engine_images, option, takes_selection
+from imgbuild.cli.options import PROJECT, echo, engine_images, option, pull_missing, takes_selection
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
 from imgbuild.matrix.selection import Selection
@@ -11,13 +11,13 @@ from imgbuild.matrix.selection import Selection
 @takes_selection(without="everything")
 def sbom(
     selection: Selection,
-    image: str | None = option("--image IMAGE", "This image of the engine, by name or id."),
     output: Path | None = option("--output FILE", "Write it into this file."),
     checkout: Project = PROJECT,
 ) -> None:
     """Print the bill of materials (SBOM) of an image as CycloneDX 1.6.
 
-    It is read from the running image, which must be in the engine. The same image has the same one.
+    IMAGE can be any image: of the list, of the engine or of a registry. The SBOM is read from the
+    running image. The same image has the same one.
     """
     from imgbuild.core.files import write_text
     from imgbuild.engine.client import open_engine
@@ -25,11 +25,13 @@ def sbom(
     from imgbuild.matrix.selection import build_hint
     from imgbuild.publish.sbom import make_locked_sbom
 
-    (reference, planned), *others = engine_images(checkout, selection, [image] if image else [])
+    (reference, planned), *others = engine_images(checkout, selection)
     if others:
         raise InputError(f"An SBOM is of one image; {len(others) + 1} are selected.")
     name = planned.name if planned else reference
     with open_engine(checkout.settings.engine) as engine:
+        if planned is None:
+            pull_missing(engine, reference, checkout.settings)
         stored, matrix = engine.need(reference, build_hint(planned)), load_matrix(checkout.matrix)
         text = make_locked_sbom(name, stored, engine, checkout, matrix)
     if output:

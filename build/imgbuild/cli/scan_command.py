@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, option, print_result, select, takes_selection
+from imgbuild.cli.options import info, option, print_result, takes_selection
 from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.core.project import Project
 from imgbuild.core.text import align_rows, count_text
@@ -30,9 +30,6 @@ _NOT_ASKED = "not asked: "
 @takes_selection()
 def scan(
     selection: Selection,
-    image: str | None = option(
-        "--image IMAGE", "This image of the engine, not the matrix's own, by name or id."
-    ),
     osv: Path | None = option(
         "--osv FILE", "Ask this ZIP file of OSV's records, not OSV's service."
     ),
@@ -42,6 +39,7 @@ def scan(
 ) -> None:
     """Show the security fixes that images lack; exit 1 if one does.
 
+    IMAGE can be any image: of the list, of the engine or of a registry.
     The archive of the image's system is asked for updates, and OSV for known vulnerabilities of its
     packages; exit 3 if OSV gave no answer. Findings under `accepted` in the matrix do not count
     until their day.
@@ -56,23 +54,22 @@ def scan(
     from imgbuild.scan.findings import make_sarif, save_scan
     from imgbuild.suites.container import require_docker_client
 
-    options.check_image(image, selection)
-    # Any image of the matrix says how this machine builds; it may lack the scanned one.
-    if image:
+    scanned = options.engine_images(checkout, selection)
+    # If the matrix has none of them, any of its images says how this machine builds.
+    images = tuple(planned for _, planned in scanned if planned)
+    if not images:
         matrix = load_matrix(checkout.matrix)
         images = all_images(matrix)[:1]
-    else:
-        images = select(checkout, selection)
     require_docker_client()
     sites = options.sites_of(checkout, images[0].matrix)
     scans: list[Scan] = []
     with open_context(checkout, images, BuildOptions(), info) as context:
         ask = _make_ask(osv, sites)
-        for planned in context.images:
-            info(f"scanning {image or planned.name}")
-            reference = image or planned.tags[0]
-            of_matrix = None if image else planned
-            result = _scan_image(reference, of_matrix, ask, context)
+        for reference, planned in scanned:
+            info(f"scanning {planned.name if planned else reference}")
+            if planned is None:
+                options.pull_missing(context.engine, reference, checkout.settings)
+            result = _scan_image(reference, planned, ask, context)
             scans.append(result)
             save_scan(result, context.state)
     if sarif:

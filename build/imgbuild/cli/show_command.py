@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imgbuild.cli.options import JSON, PROJECT, print_result, select, takes_selection
+from imgbuild.cli.options import JSON, PROJECT, flag, print_result, select, takes_selection
 from imgbuild.core.project import Project
 from imgbuild.core.text import WIDTH, wrap_words
 from imgbuild.matrix.selection import Selection
@@ -20,8 +20,25 @@ GPU_TITLE = (
 
 
 @takes_selection()
-def show(selection: Selection, as_json: bool = JSON, checkout: Project = PROJECT) -> None:
-    """Show the pins of an image, each with its reason, and its GPUs."""
+def show(
+    selection: Selection,
+    layers: bool = flag(
+        "--layers",
+        "Show the layers of built images instead; exit 1 if an image exceeds its budget.",
+    ),
+    as_json: bool = JSON,
+    checkout: Project = PROJECT,
+) -> None:
+    """Show the pins of an image, each with its reason, and its GPUs.
+
+    --layers shows the size of each layer, and the step that made it, also of other images than
+    those of the list.
+    """
+    if layers:
+        from imgbuild.cli.image_layers import print_layers
+
+        print_layers(checkout, selection, as_json=as_json)
+        return
     images = select(checkout, selection)
     facts = [read_image_facts(image, checkout.locks) for image in images]
     texts = map(image_text, facts)

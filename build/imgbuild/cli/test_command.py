@@ -25,11 +25,6 @@ def test(
     selection: Selection,
     suite: list[str] | None = option("--suite NAME", "Run only this suite; repeatable."),
     list_suites: bool = flag("--list-suites", "List the suites; run none."),
-    image: str | None = option(
-        "--image IMAGE",
-        "Test this image of the engine. Its label names the image of the matrix that it must "
-        "equal, or --tf and --name do.",
-    ),
     jobs: int = options.JOBS,
     fail_fast: bool = flag("--fail-fast", "Stop at the first failed check."),
     rerun: bool = flag("--rerun", "Also run suites that passed before."),
@@ -44,7 +39,9 @@ def test(
 ) -> None:
     """Run the test suites in built images; exit 1 if a check fails.
 
-    A suite that passed is not run again until the image, its code or the expectation changes.
+    A suite that passed is not run again until the image, its code or the expectation changes. An
+    IMAGE that is not of the matrix must equal the image of the matrix that its label names, or that
+    --tf and the other selection options select.
     """
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.suites.catalog import choose_suites, read_suites
@@ -57,14 +54,20 @@ def test(
         print_result([suite.as_json() for suite in suites], suite_lines(suites), as_json=as_json)
         return
     suite_names = tuple(suite or ())
-    if image is not None and selection == Selection():
+    row, others = options.split_names(checkout, selection)
+    if len(others) > 1 or (others and row.names):
+        raise InputError(
+            f"One image that is not of the matrix is tested at a time: {', '.join(others)}."
+        )
+    image = others[0] if others else None
+    if image is not None and row == Selection():
         images = _images_by_label(checkout, image)
     else:
-        images = select(checkout, selection)
+        images = select(checkout, row)
     for selected in images:
         choose_suites(checkout.suites, suite_names, known_facts(selected))
     if image is not None and len(images) != 1:
-        raise InputError(f"--image names one image, but {len(images)} are selected.")
+        raise InputError(f"{image} must equal one image, but {len(images)} are selected.")
     require_docker_client()
     build_options = BuildOptions(reports=report and report.absolute())
     with (
@@ -88,13 +91,14 @@ def _images_by_label(project: Project, reference: str) -> "tuple[Image, ...]":
     from imgbuild.engine.client import open_engine
 
     with open_engine(project.settings.engine) as engine:
+        options.pull_missing(engine, reference, project.settings)
         name = engine.need(reference).labels.get(NAME, "")
     try:
         return select(project, Selection(names=(name,)))
     except InputError:
         raise InputError(
-            f"--image {reference}: its label {NAME}, {name!r}, names no image of the matrix. Say "
-            "which one it must equal: --tf or --name."
+            f"{reference}: its label {NAME}, {name!r}, names no image of the matrix. Say which one "
+            "it must equal, with --tf VERSION and the other selection options."
         ) from None
 
 

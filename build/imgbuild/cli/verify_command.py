@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 from typing import TYPE_CHECKING
 
-import typer
-
 from imgbuild.cli.options import (
+    BUILDER,
     IDENTITY,
     ISSUER,
     JSON,
@@ -14,49 +14,109 @@ from imgbuild.cli.options import (
     PROJECT,
     WHOSE,
     choose_trust,
+    engine_images,
     flag,
     info,
     print_result,
+    takes_selection,
 )
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.core.project import Project
+from imgbuild.matrix.selection import Selection
+from imgbuild.net.addresses import has_registry
 
 if TYPE_CHECKING:
+    from imgbuild.net.signing import Trust
     from imgbuild.publish.verification import VerifiedFact
 
 
+@takes_selection()
 def verify(
-    reference: str = typer.Argument(
-        metavar="IMAGE", help="A published image: HOST/REPOSITORY:TAG or @DIGEST."
-    ),
+    selection: Selection,
     key: str | None = KEY,
     identity: str | None = IDENTITY,
     issuer: str | None = ISSUER,
-    rebuild: bool = flag("--rebuild", "Also build it once more and compare, as `reproduce` does."),
+    rebuild: bool = flag(
+        "--rebuild", "Also build it once more, from nothing; exit 1 if the results differ."
+    ),
+    builder: list[str] | None = BUILDER,
     as_json: bool = JSON,
     checkout: Project = PROJECT,
 ) -> None:
     """Verify a published image: who signed it, and what it holds.
 
-    Its tag, record, configuration and contents must agree with its signed SBOM and provenance, and
-    it must not be retired. Otherwise the command says what is wrong, and exits with 1. Without an
-    option, the key or identity under `verify` in the settings is trusted.
+    IMAGE is HOST/REPOSITORY:TAG or @DIGEST. Its tag, record, configuration and contents must agree
+    with its signed SBOM and provenance, and it must not be retired. Otherwise the command says what
+    is wrong, and exits with 1. Without an option, the key or identity under `verify` in the
+    settings is trusted. With --rebuild, IMAGE can also be an image of the engine, which is built
+    again with the inputs that its labels name; tags and imgbuild's caches stay as they are.
     """
+    published = [name for name in selection.names if has_registry(name)]
+    if not published and rebuild:
+        if key or identity or issuer:
+            raise InputError(
+                "--key, --identity and --issuer are for published images: HOST/REPOSITORY:TAG."
+            )
+        _rebuild(checkout, selection, tuple(builder or ()), as_json=as_json)
+        return
+    if len(published) != 1 or selection != Selection(names=tuple(published)):
+        raise InputError(
+            "Give one published image, HOST/REPOSITORY:TAG or @DIGEST. To build an image of the "
+            "engine again and compare the two, add --rebuild."
+        )
+    if builder and not rebuild:
+        raise InputError("--builder needs --rebuild.")
+    trust = choose_trust(checkout.settings, key, identity, issuer)
+    if trust is None:
+        raise InputError(f"{WHOSE} Or set verify: {{key: …}} in imgbuild.local.yaml.")
+    (reference,) = published
+    _verify(checkout, reference, trust, tuple(builder or ()), rebuild=rebuild, as_json=as_json)
+
+
+def _rebuild(
+    checkout: Project, selection: Selection, builders: tuple[str, ...], *, as_json: bool
+) -> None:
+    """Build images of the engine again, and print in what the results differ."""
+    from imgbuild.cli.rebuild_lines import rebuild_lines
+    from imgbuild.maintain.reproduction import reproduce
+
+    results = []
+    for reference, planned in engine_images(checkout, selection):
+        results.append(reproduce(checkout, reference, info, planned, builders))
+    lines = chain.from_iterable(map(rebuild_lines, results))
+    print_result([result.as_json() for result in results], lines, as_json=as_json)
+    if different := [result.reference for result in results if not result.same]:
+        raise CheckFailedError(f"Different when built again: {', '.join(different)}.")
+
+
+def _verify(
+    checkout: Project,
+    reference: str,
+    trust: "Trust",
+    builders: tuple[str, ...],
+    *,
+    rebuild: bool,
+    as_json: bool,
+) -> None:
+    """Verify a published image, and print each fact."""
+    from imgbuild.cli.rebuild_lines import rebuild_lines
     from imgbuild.maintain.reproduction import reproduce
     from imgbuild.publish.verification import VerifiedFact, verify_image
     from imgbuild.suites.container import require_docker_client
 
-    trust = choose_trust(checkout.settings, key, identity, issuer)
-    if trust is None:
-        raise InputError(f"{WHOSE} Or set verify: {{key: …}} in imgbuild.local.yaml.")
     require_docker_client()
     exact, facts = verify_image(reference, trust, checkout, info)
+    lines = [*_lines(facts)]
     if rebuild and all(not fact.problem for fact in facts):
         # By its digest: the engine may have another image under the tag.
-        reproduction = reproduce(checkout, exact, info)
+        reproduction = reproduce(checkout, exact, info, builders=builders)
         problem = "" if reproduction.same else "another build of it is not the same"
-        facts.append(VerifiedFact("rebuild", problem))
-    print_result([asdict(fact) for fact in facts], _lines(facts), as_json=as_json)
+        fact = VerifiedFact("rebuild", problem)
+        facts.append(fact)
+        lines += [*_lines([fact])]
+        if problem:
+            lines += [f"  {line}" for line in rebuild_lines(reproduction)]
+    print_result([asdict(fact) for fact in facts], lines, as_json=as_json)
     if failed := [fact.name for fact in facts if fact.problem]:
         raise CheckFailedError(f"{reference} is not verified: {', '.join(failed)}.")
 

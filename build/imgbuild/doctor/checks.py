@@ -239,7 +239,7 @@ def check_programs(root: Path) -> Iterator[Finding]:
     if find_program("git"):
         yield _check_git(root)
     else:
-        detail = "missing; images get no revision label, and `reproduce` cannot read their commits"
+        detail = "missing; images get no revision label, which `verify --rebuild` needs"
         yield Finding(Status.WARNING, "git", detail, install_command("git"))
 
 

@@ -61,12 +61,8 @@ class Job:
 
     @property
     def names(self) -> str:
+        """The images as words of ``imgbuild build``, ``test`` and ``push``."""
         return " ".join(image.name for image in self.images)
-
-    @property
-    def options(self) -> str:
-        """The options that select these images in ``imgbuild build``, ``test`` and ``push``."""
-        return " ".join(f"--name {image.name}" for image in self.images)
 
     @property
     def has_gpu(self) -> bool:
@@ -258,7 +254,7 @@ def github_text(jobs: Sequence[Job]) -> str:
         if job.shard:
             entry = {"shard": job.shard}
         entry["images"] = job.names
-        entry["names"] = job.options
+        entry["names"] = job.names
         entry["gpu"] = job.has_gpu
         entries.append(entry)
     return json.dumps({"include": entries}, separators=(",", ":"))
@@ -281,7 +277,7 @@ def gitlab_text(jobs: Sequence[Job]) -> str:
             title = f"shard {job.shard.replace('/', ' of ')}"
         variables = {
             "IMGBUILD_IMAGES": job.names,
-            "IMGBUILD_NAMES": job.options,
+            "IMGBUILD_NAMES": job.names,
             "IMGBUILD_GPU": "true" if job.has_gpu else "false",
         }
         pipeline[title] = {"extends": GITLAB_TEMPLATE, "variables": variables}

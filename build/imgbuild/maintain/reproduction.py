@@ -179,8 +179,8 @@ def _pull_original(
     present = engine.inspect(name)
     if image and not present:
         raise InputError(
-            f"The engine has no image {name}. Build it first (imgbuild build --name {image.name}), "
-            "or name a published one with --image."
+            f"The engine has no image {name}. Build it first (imgbuild build {image.name}), or "
+            "name a published one: HOST/REPOSITORY:TAG."
         )
     if not present:
         if has_registry(name):

@@ -83,7 +83,7 @@ class Rule(Section):
 
 
 def _drop_documented(parts: object) -> object:
-    """Drop a part of older matrices that no image has: `reproduce` reads the image's own commit."""
+    """Drop a part of older matrices, which `verify --rebuild` reads; no image has it."""
     return [part for part in parts if part != "documented"] if isinstance(parts, list) else parts
 
 

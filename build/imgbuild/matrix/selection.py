@@ -15,6 +15,11 @@ if TYPE_CHECKING:  # the command line reads `Selection` without what validates a
 
 #: So many of the nearest versions or names are listed where one does not exist.
 _NEAR = 3
+#: The error for a name beside other options.
+NAMES_ALONE = (
+    "An image's name cannot be combined with --tf, --cpu, --gpu, --stack, --mpi or --all. Give "
+    "either the name or the options."
+)
 #: In place of a version: the newest that has an image of the other options.
 LATEST = "latest"
 #: A version, with or without a variant.
@@ -59,10 +64,7 @@ def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]
     images = all_images(matrix)
     if selection.names:
         if selection != Selection(names=selection.names):
-            raise InputError(
-                "An image's name, as argument or with --name, cannot be combined with --tf, --cpu, "
-                "--gpu, --stack, --mpi or --all."
-            )
+            raise InputError(NAMES_ALONE)
         named = [find_image(matrix, name) for name in dict.fromkeys(selection.names)]
         names = {image.name for image in named}
         return tuple(image for image in images if image.name in names)
@@ -223,4 +225,4 @@ def normalize_alias(alias: str) -> str:
 
 def build_hint(image: "Image | None") -> str:
     """Return how to build a missing image; empty for one that is not of the matrix."""
-    return f"Build it first: imgbuild build --name {image.name}" if image else ""
+    return f"Build it first: imgbuild build {image.name}" if image else ""

@@ -198,9 +198,8 @@ class ReportStore:
             raise InputError(
                 f"There is no record that this machine built {image.tags[0]} ({image_id}) or "
                 "pulled it from a repository that you named. Its labels prove nothing, because "
-                f"anybody can write them. Build it first (`imgbuild build --name {image.name}`), "
-                "or name the image yourself: with `imgbuild extend --base`, or with --image in "
-                "other commands."
+                f"anybody can write them. Build it first (`imgbuild build {image.name}`), or name "
+                "the image itself by this id."
             )
 
     def was_made_here(self, image_id: str) -> bool:

@@ -335,7 +335,7 @@ def _word_problems(job: TrainingJob, *, has_program: bool) -> Iterator[str]:
     if not _NAME.fullmatch(job.name):
         yield f"--job {job.name!r}: not a valid name. Valid names are like train-1."
     if not _IMAGE.fullmatch(job.image):
-        yield f"--image {job.image!r}: not a valid image name."
+        yield f"{job.image!r}: not a valid image name."
     if not _USER.fullmatch(job.user or "0"):
         yield f"--user {job.user!r}: give UID or UID:GID."
     if not _GPUS.fullmatch(job.gpus or "all"):

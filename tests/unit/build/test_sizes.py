@@ -1,4 +1,4 @@
-"""``imgbuild size`` on an engine in memory: tables, JSON, budgets."""
+"""``imgbuild show --layers`` on an engine in memory: tables, JSON, budgets."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from imgbuild.build.sizes import image_layers
-from imgbuild.cli.size_command import instruction
+from imgbuild.cli.image_layers import instruction
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.engine.types import Layer, StoredImage
 from support.fake_engine import FakeEngine
@@ -43,12 +43,12 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 
 def size(matrix: Path, *words: str) -> str:
     """Return what the command prints for a family with this matrix."""
-    return command("size", "--project", str(matrix.parent), *words).stdout
+    return command("show", "--layers", "--project", str(matrix.parent), *words).stdout
 
 
 @pytest.mark.usefixtures("engine")
 def test_the_tables_of_a_family(edited: Edited) -> None:
-    printed = size(edited(ROW, ROW), "--stack", "debian")
+    printed = size(edited(ROW, ROW), "--all", "--stack", "debian")
     rows = [" ".join(line.split()) for line in printed.splitlines()]
     assert rows[0] == "image MB budget layers"
     assert {f"{OLD} 17.0 - 2", f"{NEW} 18.0 - 2", f"{ABSENT} not built - -"} <= {*rows}
@@ -62,7 +62,7 @@ def test_the_tables_of_a_family(edited: Edited) -> None:
 
 def test_json_has_every_byte(engine: FakeEngine, edited: Edited) -> None:
     def found() -> Any:
-        return json.loads(size(edited(ROW, ROW), "--json", "--stack", "debian"))
+        return json.loads(size(edited(ROW, ROW), "--all", "--json", "--stack", "debian"))
 
     images = {image["name"]: image for image in found()["images"]}
     once = {"by_content": 19 * MB, "by_chain": 19 * MB}
@@ -82,24 +82,24 @@ def test_json_has_every_byte(engine: FakeEngine, edited: Edited) -> None:
 def test_an_image_over_its_budget_makes_it_fail(engine: FakeEngine, edited: Edited) -> None:
     matrix = edited(ROW, f"{ROW}, budget: {{cpu: 17}}")
     with pytest.raises(CheckFailedError) as caught:
-        size(matrix, "--stack", "debian")
+        size(matrix, "--all", "--stack", "debian")
     for fact in (NEW, "18 MB", "5.9 %", "17 MB"):
         assert fact in str(caught.value)
     # What is built from stand-ins has no budget.
     (matrix.parent / "imgbuild.local.yaml").write_text("standin: {note: a test's}\n")
     engine.tag(f"sha256:{NEW}", "standin.invalid/imgbuild/tensorflow:2.2-cpu")
-    assert "EXCEEDED" not in size(matrix, "--stack", "debian")
+    assert "EXCEEDED" not in size(matrix, "--all", "--stack", "debian")
 
 
 @pytest.mark.usefixtures("engine")
 def test_any_image_of_the_engine(edited: Edited) -> None:
     matrix = edited(ROW, ROW)
-    several = ("--image", "imgbuild/tensorflow:2.2-cpu", "--image", f"sha256:{OLD}")
+    several = ("imgbuild/tensorflow:2.2-cpu", f"sha256:{OLD}")
     found = json.loads(size(matrix, "--json", *several))
-    assert [image["size"] for image in found["images"]] == [18 * MB, 17 * MB]
+    assert [image["size"] for image in found["images"]] == [17 * MB, 18 * MB]
     for words, fact in {
-        "--image app:1": "app:1",
-        "--image app:1 --tf 2.2": "--image",
+        "app:1": "app:1",
+        "sha256:tf-2.2-cpu-debian --tf 2.2": "cannot be combined",
         "--tf 2.3 --stack debian": ABSENT,
     }.items():
         with pytest.raises(InputError, match=fact):

@@ -75,7 +75,7 @@ def test_the_selection_narrows() -> None:
         *("tf-2.2-cpu-ubuntu", "tf-2.2-cpu-debian", "tf-2.2-cpu-debian-intelmpi")
     }
     assert answer["why"] == {}
-    assert {*found(*V100, "--name", "TensorFlow 2.2 GPU")["run"]} == {"tf-2.2-gpu-ubuntu"}
+    assert {*found(*V100, "TensorFlow 2.2 GPU")["run"]} == {"tf-2.2-gpu-ubuntu"}
 
 
 FROZEN = """\

@@ -50,7 +50,7 @@ def _run(folder: Path, *arguments: str) -> tuple[int, str]:
     ("options", "count"),
     [
         ((), None),
-        (("2.2", "--name", "tf-2.2-gpu-ubuntu"), 2),
+        (("2.2", "tf-2.2-gpu-ubuntu"), 2),
         (("--tf", "2.2", "--gpu"), 1),
     ],
 )
@@ -197,7 +197,7 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ),
         ("test --tf 2.2 --report /etc/passwd", "Invalid value for '--report'"),
         ("build --tf 2.2 --report /etc/passwd", "Invalid value for '--report'"),
-        ("test --image x --all", "--image names one image"),
+        ("test x/y:1 --all", "x/y:1 must equal one image"),
         ("test --tf 2.2 --jobs 0", "--jobs"),
         ("lock --check --upgrade", "--check cannot be combined"),
         ("build --tf 2.2 --plan --refresh", "cannot be combined"),
@@ -309,7 +309,11 @@ def test_a_project_that_cannot_be_looked_at(unchanged: Path, tmp_path: Path, nam
 
 
 @pytest.mark.parametrize(
-    "words", [("build", "--fetch", "a" * 5000, "--tf", "2.2"), ("--settings", "a" * 5000, "size")]
+    "words",
+    [
+        ("build", "--fetch", "a" * 5000, "--tf", "2.2"),
+        ("--settings", "a" * 5000, "build", "--plan"),
+    ],
 )
 def test_a_name_that_no_file_can_have(unchanged: Path, words: tuple[str, ...]) -> None:
     result = run_main(unchanged, *words)
@@ -421,7 +425,7 @@ def _completed(folder: Path, *words: str) -> list[str]:
         (("build", "--tf", "1.1"), ["1.10", "1.11", "1.12", "1.13", "1.14", "1.15"]),
         (("lock", "--stack", ""), ["debian", "ubuntu"]),
         (("list", "--mpi", "i"), ["intelmpi"]),
-        (("test", "--name", "tf-1.10-cpu-d"), ["tf-1.10-cpu-debian"]),
+        (("test", "tf-1.10-cpu-d"), ["tf-1.10-cpu-debian"]),
         (("bui",), ["build"]),
     ],
 )

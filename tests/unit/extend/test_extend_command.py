@@ -31,7 +31,7 @@ ADDED = ("-t", "me/x:1", "--env", "A=1")
         (("2.2", "pandas", "six", "--env", "A=1"), "Packages follow --pip: --pip pandas six"),
         (("-t", "me/x:1", "--tf", "2.2"), "Nothing to add: give --pip, --requirements"),
         ((*ADDED, "--tf", "2.2", "--tf", "2.3"), "One image is extended; 2 are selected."),
-        (("-t", "me/x:1", "--base", "x:1", "--gpu"), "The base is x:1; leave out what selects"),
+        (("-t", "me/x:1", "x:1", "--gpu"), "Packages follow --pip: --pip x:1"),
         (("-t", "me/x:1", "--env", "A"), "--env A: give NAME=VALUE."),
         (("-t", "me/x:1", "--copy", "none:/x"), "has no such file or folder"),
         ((*ADDED, "-t", "imgbuild/tensorflow:1"), "imgbuild/tensorflow"),
@@ -53,19 +53,18 @@ def test_misuse_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("selection", "base", "expected"),
+    ("selection", "expected"),
     [
-        (Selection(names=("1.15", "pandas", "six")), None, (("1.15",), ("pandas", "six"))),
-        (Selection(tensorflow=("1.15",), names=("six",)), None, ((), ("six",))),
-        (Selection(names=("six",)), "me/train:1", ((), ("six",))),
-        (Selection(), None, ((), ())),
+        (Selection(names=("1.15", "pandas", "six")), (("1.15",), ("pandas", "six"))),
+        (Selection(tensorflow=("1.15",), names=("six",)), ((), ("six",))),
+        (Selection(), ((), ())),
     ],
 )
 def test_words_after_the_image_are_packages(
-    selection: Selection, base: str | None, expected: tuple[tuple[str, ...], tuple[str, ...]]
+    selection: Selection, expected: tuple[tuple[str, ...], tuple[str, ...]]
 ) -> None:
     """`--pip pandas six` reaches the command as an option and a word."""
-    left, packages = _split_words(selection, base)
+    left, packages = _split_words(selection)
     assert (left.names, packages) == expected
     assert left.tensorflow == selection.tensorflow
 

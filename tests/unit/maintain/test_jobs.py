@@ -134,7 +134,7 @@ def test_missing_is_by_digest_and_outdated_is_what_lacks_security_fixes_too(
     assert found == {ONE: "no openssl", GPU: NOT_PUBLISHED}
     _publish(checkout, registry, GPU)
     assert _reasons(checkout, MISSING) == {}
-    assert run("--missing", "--from", WHERE, "--name", GPU, project=checkout.root) == "[]\n"
+    assert run("--missing", "--from", WHERE, GPU, project=checkout.root) == "[]\n"
     assert registry.closed
 
 
@@ -234,7 +234,7 @@ def test_json_says_all_that_is_known(checkout: Checkout, images: dict[str, Image
     facts = {"name": ONE, "variant": "cpu", "stack": "debian", "mpi": images[ONE].mpi_name}
     assert facts.items() <= found.items()
     assert (found["input_digest"], found["reason"], found["shard"]) == (None, "selected", "1/1")
-    assert json.loads(run("--name", ONE, project=checkout.root)) == [
+    assert json.loads(run(ONE, project=checkout.root)) == [
         {key: value for key, value in found.items() if key != "shard"}
     ]
 
@@ -244,12 +244,12 @@ def test_github_has_one_entry_an_image_or_a_shard_on_one_line(
 ) -> None:
     text = github_text(single)
     assert "\n" not in text
-    facts = {"name": GPU, "images": GPU, "names": f"--name {GPU}", "gpu": True}
+    facts = {"name": GPU, "images": GPU, "names": f"{GPU}", "gpu": True}
     assert facts.items() <= json.loads(text)["include"][1].items()
-    names = f"--name {ONE} --name {GPU}"
+    names = f"{ONE} {GPU}"
     assert json.loads(github_text(sharded))["include"] == [
         {"shard": "1/4", "images": f"{ONE} {GPU}", "names": names, "gpu": True},
-        {"shard": "2/4", "images": TWO, "names": f"--name {TWO}", "gpu": False},
+        {"shard": "2/4", "images": TWO, "names": f"{TWO}", "gpu": False},
     ]
     assert github_text([]) == '{"include":[]}'
 
@@ -266,7 +266,7 @@ def test_gitlab_has_one_job_an_image_or_a_shard(single: list[Job], sharded: list
     first, second = yaml.safe_load(gitlab_text(sharded)).items()
     variables = {
         "IMGBUILD_IMAGES": f"{ONE} {GPU}",
-        "IMGBUILD_NAMES": f"--name {ONE} --name {GPU}",
+        "IMGBUILD_NAMES": f"{ONE} {GPU}",
         "IMGBUILD_GPU": "true",
     }
     assert first == ("shard 1 of 4", {"extends": ".imgbuild", "variables": variables})

@@ -70,8 +70,8 @@ def test_the_latest_is_the_newest_that_fits(matrix: Matrix, words: dict[str, Any
             Selection(gpu=True, stack=DEBIAN, mpi="intelmpi", everything=True),
             "--mpi intelmpi : cpu-ubuntu, gpu-ubuntu, cpu-debian, gpu-debian, cpu-debian-intelmpi,",
         ),
-        (replace(NAMED, tensorflow=("2.2",)), "--name --tf"),
-        (replace(NAMED, mpi="openmpi"), "--name --mpi"),
+        (replace(NAMED, tensorflow=("2.2",)), "--tf"),
+        (replace(NAMED, mpi="openmpi"), "--mpi"),
         (Selection(names=(*NAMED.names, "9.9-gpu")), "--tf '9.9'"),
         (Selection(names=("azureml-tensorflow-2.22-gpu",)), "AzureML-TensorFlow-2.2-GPU,"),
         # There were images with the documented pins.

@@ -39,7 +39,7 @@ def pushed(monkeypatch: pytest.MonkeyPatch) -> list[PushOptions]:
 
 def test_push_finds_extended_images(pushed: list[PushOptions]) -> None:
     command("push", REFERENCE, *TO)
-    command("push", "--name", REFERENCE, *TO)
+    command("push", REFERENCE, *TO)
     assert [one.extended for one in pushed] == [(REFERENCE,)] * 2
 
 

@@ -14,6 +14,8 @@ from imgbuild.publish.verification import VerifiedFact
 from support.project_copy import command
 
 EXACT = f"registry.test/ml/tf@sha256:{'1' * 64}"
+#: A comparison without layers.
+NOTHING: dict[str, Any] = {"image": "x", "layers": (), "packages": {}, "configuration": {}}
 TAGGED = "registry.test/ml/tf:2.2-cpu"
 
 
@@ -29,9 +31,10 @@ def rebuilt(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return what is rebuilt; each rebuild differs after the first."""
     names: list[str] = []
 
-    def reproduce(_: object, name: str, __: object) -> Any:
+    def reproduce(_: object, name: str, __: object, **___: object) -> Any:
         names.append(name)
-        return SimpleNamespace(same=len(names) == 1)
+        same = len(names) == 1
+        return SimpleNamespace(**NOTHING, same=same, reference=name)
 
     monkeypatch.setattr(imgbuild.maintain.reproduction, "reproduce", reproduce)
     monkeypatch.setattr(imgbuild.suites.container, "require_docker_client", lambda: None)

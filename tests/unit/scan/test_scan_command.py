@@ -18,6 +18,7 @@ from support.project_copy import NO_ENGINE, ROOT, invoke
 
 OPENSSL = SecurityFinding("openssl", "openssl", "1", "2", "open")
 ACCEPTED = SecurityFinding("openssl", "openssl", "1", "2", "accepted until …", counts=False)
+BOTH = ("tf-2.2-cpu-debian", "tf-2.3-cpu-debian")
 RECORD = {
     "id": "GHSA-1",
     "affected": [
@@ -42,10 +43,9 @@ def scan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, _hasty: None) -> Any:
             return Scan(name, "sha256:1", "2026-11-25", (*findings, *more), asked, (), ())
 
         monkeypatch.setattr(scan_command, "_scan_image", scanned)
-        images = [SimpleNamespace(name="one", tags=["one"]), SimpleNamespace(name="b", tags=["b"])]
-        context = nullcontext(SimpleNamespace(images=images, state=tmp_path))
+        context = nullcontext(SimpleNamespace(engine=None, state=tmp_path))
         monkeypatch.setattr("imgbuild.build.context.open_context", lambda *_: context)
-        return invoke("scan", "--tf", "2.2", "--cpu", *words, env=NO_ENGINE)
+        return invoke("scan", *BOTH, *words, env=NO_ENGINE)
 
     return run
 
@@ -55,7 +55,7 @@ def test_scan_without_an_answer_of_osv(scan: Any, findings: tuple[SecurityFindin
     """Nothing was found because nobody was asked: that is not clean."""
     result = scan(findings=findings)
     assert isinstance(result.exception, MachineError)
-    assert all(name in str(result.exception) for name in ("one", "b", "--osv FILE"))
+    assert all(name in str(result.exception) for name in ("2.2-cpu", "2.3-cpu", "--osv FILE"))
     assert result.stdout.count("known vulnerabilities: not asked: ") == 2
     (one, _) = json.loads(scan("--json", findings=findings).stdout)
     assert one["vulnerabilities"].startswith("not asked: ")

@@ -1,4 +1,4 @@
-"""``imgbuild test --image``: which image of the matrix it must be, by its label."""
+"""``imgbuild test IMAGE``: which image of the matrix it must be, by its label."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from support.project_copy import ROOT, command
     [
         ({NAME: "tf-2.2-cpu-debian"}, {"gpu_runs"}),  # which a CPU image does not have
         ({NAME: "tf-9.9-cpu-debian"}, {"me/train:1", NAME, "tf-9.9-cpu-debian", "--tf"}),
-        ({}, {"me/train:1", NAME, "--tf", "--name"}),
+        ({}, {"me/train:1", NAME, "--tf"}),
     ],
     ids=["known", "unknown", "none"],
 )
@@ -25,7 +25,7 @@ def test_the_label_names_the_image(
 ) -> None:
     engine = FakeEngine([StoredImage("sha256:1", ("me/train:1",), labels)])
     monkeypatch.setattr("imgbuild.engine.client.Engine", lambda _: engine)
-    words = ("test", "--image", "me/train:1", "--suite", "gpu_runs", "--project", str(ROOT))
+    words = ("test", "me/train:1", "--suite", "gpu_runs", "--project", str(ROOT))
     with pytest.raises(InputError) as error:
         command(*words)
     assert {fact for fact in facts if fact in str(error.value)} == facts

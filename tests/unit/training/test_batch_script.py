@@ -27,7 +27,7 @@ sys.exit(7)
 
 def _ran(folder: Path, *words: str) -> tuple[str, list[str], dict[str, str]]:
     """Run the script of a job; return it, the words that Apptainer got, and its variables."""
-    code, text = ran(folder, "--image", PUSHED, "--format", "slurm", *words)
+    code, text = ran(folder, PUSHED, "--format", "slurm", *words)
     assert code == 0, text
     for name in ("srun", "apptainer"):
         path = folder / name

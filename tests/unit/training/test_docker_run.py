@@ -53,7 +53,7 @@ def test_every_command_can_be_pasted(tmp_path: Path) -> None:
 def test_the_engine_of_the_settings_is_named(tmp_path: Path) -> None:
     settings = tmp_path / "settings.yaml"
     settings.write_text("engine: {host: 'unix:///run/other.sock'}\n")
-    code, text = ran(tmp_path, "--image", "a", *PROGRAM, env={"IMGBUILD_SETTINGS": str(settings)})
+    code, text = ran(tmp_path, "a:1", *PROGRAM, env={"IMGBUILD_SETTINGS": str(settings)})
     assert code == 0
     assert text.startswith("docker -H unix:///run/other.sock run --rm --pull never --name train ")
 
@@ -70,18 +70,18 @@ def test_the_engine_of_the_settings_is_named(tmp_path: Path) -> None:
 def test_only_what_names_its_registry_is_pulled(
     tmp_path: Path, image: str, *, pulled: bool
 ) -> None:
-    words = ("--image", image, "--user", "7", "--tensorboard", "x", "--checkpoints", "kept")
+    words = (image, "--user", "7", "--tensorboard", "x", "--checkpoints", "kept")
     never = 0 if pulled else 3
     assert ran(tmp_path, *words, *PROGRAM)[1].count("--pull never") == never
     text = ran(tmp_path, *words, "--format", "compose", *PROGRAM)[1]
     assert text.count("pull_policy: never") == never
-    container = json.loads(ran(tmp_path, *words[:2], "--format", "devcontainer")[1])
+    container = json.loads(ran(tmp_path, *words[:1], "--format", "devcontainer")[1])
     there = ["docker", "image", "inspect", "--format={{.Id}}", image]
     assert container.get("initializeCommand") == (None if pulled else there)
 
 
 def test_without_a_client_nothing_is_run(tmp_path: Path) -> None:
-    words = ("--image", "a", "--exec", *PROGRAM)
+    words = ("a:1", "--exec", *PROGRAM)
     code, text = ran(tmp_path, *words, env={"PATH": str(tmp_path)})
     assert (code, text.count("\n")) == (3, 0)
     assert text.startswith("--exec: ")

@@ -20,7 +20,7 @@ _MADE = re.compile(r"^\$ (imgbuild run .*) > (examples/kubernetes/\S+)$", re.MUL
 
 
 def _manifest(folder: Path, form: str, *words: str) -> Any:
-    code, text = ran(folder, "--image", PUSHED, "--format", form, *words, *PROGRAM)
+    code, text = ran(folder, PUSHED, "--format", form, *words, *PROGRAM)
     assert code == 0, text
     document = yaml.safe_load(text)
     assert faults(document, schema_of(DEFINITIONS[form], document["apiVersion"])) == []
@@ -86,5 +86,5 @@ def test_the_tasks_of_a_tfjob_that_train_have_gpus(tmp_path: Path) -> None:
 def test_the_folder_of_the_code_is_one_word_of_the_comment(tmp_path: Path) -> None:
     folder = tmp_path / "it's $HOME"
     folder.mkdir()
-    line = ran(folder, "--image", PUSHED, "--format", "mpijob", *PROGRAM)[1].splitlines()[1]
+    line = ran(folder, PUSHED, "--format", "mpijob", *PROGRAM)[1].splitlines()[1]
     assert shlex.split(line)[-1] == f"--from-file={folder}"

@@ -50,9 +50,6 @@ def _train(text: str) -> list[str]:
         (("-np", "0"), ""),
         (("--job", "Train"), "--job 'Train'"),
         (("--tensorboard", "--logs"), "--tensorboard '--logs'"),
-        (("--image", "a b"), "--image 'a b'"),
-        (("--image", "a:1", "--tf", "2.2"), "only --cpu, --gpu and --mpi can say"),
-        (("--image", "a:1", "--mpi", "mpich"), "--mpi 'mpich'"),
         (("--tf", "2.1", "--tf", "2.2"), "`run` "),
         (("--tf", "2.21", "--mpi", "no-mpi", "-np", "2"), "has no MPI"),
         (("--tf", "2.2", "--gpu", "--stack", "none"), "--stack 'none'"),
@@ -81,13 +78,29 @@ def test_bad_input_is_one_paragraph(
 ) -> None:
     (tmp_path / "a,b").mkdir()
     monkeypatch.chdir(tmp_path)
-    selection = () if {"--image", "--tf"} & {*words} else ("--image", PUSHED)
+    selection = () if "--tf" in words else (PUSHED,)
     program = () if "--" in words else PROGRAM
     code, text = ran(tmp_path, *selection, *words, *program)
     assert code == 2
     if says:  # Typer's own have a usage before them
         assert says in text
         assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("a b",), "'a b': no such image in the matrix"),
+        (("train",), "The engine has no such image"),
+        (("a:1", "--tf", "2.2"), "only --cpu, --gpu and --mpi can say"),
+        (("a:1", "--mpi", "mpich"), "--mpi 'mpich'"),
+        (("a:1", "b:1"), "`run` takes one image, not 2"),
+    ],
+)
+def test_what_names_no_image(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    code, text = ran(tmp_path, *words, *PROGRAM)
+    assert (code, text.count("\n")) == (2, 0)
+    assert says in text
 
 
 @pytest.mark.parametrize(
@@ -113,7 +126,7 @@ def test_what_a_format_lacks_is_refused_with_those_that_have_it(
 ) -> None:
     words = option.split() if option.startswith("-") else []
     program = () if words and form == "devcontainer" else PROGRAM
-    code, text = ran(tmp_path, "--image", PUSHED, "--format", form, *words, *program)
+    code, text = ran(tmp_path, PUSHED, "--format", form, *words, *program)
     assert (code, text.count("\n")) == (2, 0)
     assert text.startswith(f"{words[0] if words else option}: --format {form} ")
     assert others in text
@@ -146,9 +159,9 @@ def test_the_user_is_who_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (("--tf", "2.2"), IMAGE, None),
         (("--tf", "2.12", "--gpu"), "imgbuild/tensorflow:2.12-gpu", "all"),
         (("--tf", "2.12", "--gpu", "--gpus", "none"), "imgbuild/tensorflow:2.12-gpu", None),
-        (("--image", "team/train:7"), "team/train:7", None),
-        (("--image", "team/train:7", "--gpu"), "team/train:7", "all"),
-        (("--image", "a", "--gpus", "device=0,1"), "a", '"device=0,1"'),
+        (("team/train:7",), "team/train:7", None),
+        (("team/train:7", "--gpu"), "team/train:7", "all"),
+        (("a:1", "--gpus", "device=0,1"), "a:1", '"device=0,1"'),
     ],
 )
 def test_gpus_are_those_that_the_image_can_use(
@@ -171,7 +184,7 @@ def test_tensorboard_may_show_the_folder_above_a_mount(tmp_path: Path) -> None:
         ("--tf", "2.2", "python", "x.py"),
         ("2.2", "python", "x.py"),
         ("--gpu", "python", "x.py"),
-        ("--image", PUSHED, "python", "x.py"),
+        (PUSHED, "python", "x.py"),
     ],
 )
 def test_a_program_without_dashes_before_it(tmp_path: Path, words: tuple[str, ...]) -> None:

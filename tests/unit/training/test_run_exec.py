@@ -73,7 +73,7 @@ def test_exec_refuses_an_image_without_a_record(
     store(tmp_path).save(ID, {}, ())
     code, text = start("--tf", "2.2")
     assert (code, started) == (2, [])
-    assert "imgbuild build --name tf-2.2-cpu-debian" in text
+    assert "imgbuild build tf-2.2-cpu-debian" in text
 
 
 @pytest.mark.parametrize("image", [ID, "me/own:1"])
@@ -94,15 +94,15 @@ def test_exec_needs_a_signature_by_any_name(  # noqa: PLR0913, PLR0917 - a case
             raise CheckFailedError(f"{reference}: it has no signature.")
 
     monkeypatch.setattr(Trust, "require_signature", require)
-    code, text = start("--image", image, verify=True)
+    code, text = start(image, verify=True)
     assert (code, started) == (1, [])
     assert "has no signature that `verify`" in text
     trusted += digests
-    code, _ = start("--image", image, verify=True)
+    code, _ = start(image, verify=True)
     assert (code, started) == ((0, [ID]) if digests else (1, []))
 
 
 def test_exec_trusts_what_was_made_here(start: Start, started: list[str], tmp_path: Path) -> None:
     store(tmp_path).record_extension(ID)
-    assert start("--image", "me/own:1", verify=True)[0] == 0
+    assert start("me/own:1", verify=True)[0] == 0
     assert started == [ID]

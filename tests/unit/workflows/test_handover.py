@@ -20,7 +20,7 @@ IMGBUILD = """#!/bin/sh
 echo "$*" >> "$ASKED"
 echo '[{"name": "a", "tags": ["t/f:1", "t/f:1.0"]}, {"name": "b", "tags": ["t/f:2"]}]'
 """
-NAMES = ("--name", "a", "--name", "b")
+NAMES = ("a", "b")
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
-"""``imgbuild size``: the layers of images, what they share, and their budgets."""
+"""``imgbuild show --layers``: the layers of images, what they share, and their budgets."""
 
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from imgbuild.cli.options import JSON, PROJECT, engine_images, option, print_result, takes_selection
+from imgbuild.cli.options import engine_images, print_result, pull_missing
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.core.project import Project
 from imgbuild.core.text import align_rows
@@ -18,36 +18,31 @@ if TYPE_CHECKING:
 _ARGUMENTS = re.compile(r"^(RUN )?(\|\d+ (\S+=\S* )*)?(/bin/(ba)?sh -e?c )?")
 
 
-@takes_selection()
-def size(
-    selection: Selection,
-    image: list[str] | None = option(
-        "--image IMAGE", "An image of the engine, by name or id; repeatable."
-    ),
-    as_json: bool = JSON,
-    checkout: Project = PROJECT,
-) -> None:
-    """Show the layers of images; exit 1 if one exceeds its budget.
+def print_layers(checkout: Project, selection: Selection, *, as_json: bool) -> None:
+    """Print the layers of images of the engine, with the step that made each.
 
-    By default, of all images of the matrix that are built, with the step that made each layer.
+    InputError: the engine has none of them, or lacks one that is named by its reference.
+    CheckFailedError: an image exceeds its budget.
     """
     from imgbuild.build import sizes
     from imgbuild.engine.client import open_engine
 
     settings = checkout.settings
-    images = engine_images(checkout, selection if image else selection.or_everything, image or ())
+    images = engine_images(checkout, selection)
     with open_engine(settings.engine) as engine:
         measured = []
         for reference, planned in images:
+            if planned is None:
+                pull_missing(engine, reference, settings)
             # Images that are built from stand-ins have no budget.
             budget = planned.budget if planned and not settings.standin else None
             name = planned.name if planned else reference
             measured.append(sizes.measure(name, reference, engine, budget))
-    missing = ", ".join(size.name for size in measured if size.image_id is None)
-    if missing and (image or not any(size.image_id for size in measured)):
-        what = f"no image {missing}" if image else f"none of the selected images: {missing}"
+    if not any(size.image_id for size in measured):
+        missing = ", ".join(size.name for size in measured)
         raise InputError(
-            f"The engine has {what}. Build or pull it first; `docker images` lists the engine's."
+            f"The engine has none of the selected images: {missing}. Build or pull it first; "
+            "`docker images` lists the engine's."
         )
     print_result(sizes.as_json(measured), _lines(measured), as_json=as_json)
     excess = [f"{size.name}: {size.excess}" for size in measured if size.excess]

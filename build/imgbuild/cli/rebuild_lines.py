@@ -1,16 +1,10 @@
-"""``imgbuild reproduce``: whether an image comes out the same when it is built once more."""
+"""``imgbuild verify --rebuild``: in what an image and the same image built again differ."""
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
 from typing import TYPE_CHECKING
 
-from imgbuild.cli import options
-from imgbuild.cli.options import info, option, print_result, takes_selection
-from imgbuild.cli.size_command import instruction
-from imgbuild.core.errors import CheckFailedError
-from imgbuild.core.project import Project
-from imgbuild.matrix.selection import Selection
+from imgbuild.cli.image_layers import instruction
 
 if TYPE_CHECKING:
     from imgbuild.maintain.layer_files import Differences
@@ -20,33 +14,8 @@ if TYPE_CHECKING:
 MOST = 10
 
 
-@takes_selection()
-def reproduce(
-    selection: Selection,
-    image: str | None = option(
-        "--image IMAGE", "This image of the engine or of a registry, not an image of the matrix."
-    ),
-    builder: list[str] | None = options.BUILDER,
-    as_json: bool = options.JSON,
-    checkout: Project = options.PROJECT,
-) -> None:
-    """Build images again; exit 1 if one differs from the first.
-
-    Each image must be in the engine, or be a published one (--image). It is built from nothing,
-    with the inputs that its labels name; tags and imgbuild's caches stay as they are.
-    """
-    from imgbuild.maintain.reproduction import reproduce as compare
-
-    images = options.engine_images(checkout, selection, [image] if image else [])
-    builders = tuple(builder or ())
-    results = [compare(checkout, name, info, planned, builders) for name, planned in images]
-    lines = chain.from_iterable(map(_lines, results))
-    print_result([result.as_json() for result in results], lines, as_json=as_json)
-    if different := [result.reference for result in results if not result.same]:
-        raise CheckFailedError(f"Different when built again: {', '.join(different)}.")
-
-
-def _lines(result: "Reproduction") -> Iterator[str]:
+def rebuild_lines(result: "Reproduction") -> Iterator[str]:
+    """Yield the layers of an image, each the same or with its differing files, and a summary."""
     yield f"{result.reference} ({result.image}), and the same image built again:"
     for layer in result.layers:
         word = "same" if layer.same else "differs"
