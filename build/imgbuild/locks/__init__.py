@@ -1,1 +1,1 @@
-"""Locks of Python and conda packages, and the requirements that they are made from."""
+"""Lock Python and conda packages, read the locks, and check requirements against them."""

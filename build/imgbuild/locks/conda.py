@@ -1,12 +1,13 @@
-"""The lock of a conda interpreter: one package a line, its sha256 before its URL.
+"""Read, check and resolve the locks of conda interpreters.
 
-::
+A lock has one line for each package, with its sha256 and its URL::
 
     0123…cdef  https://repo.anaconda.com/pkgs/main/linux-64/python-3.6.2-hca45abc_19.tar.bz2
     unlocked  https://repo.anaconda.com/pkgs/main/linux-64/xz-5.2.3-h5e939de_4.tar.bz2
 
-``unlocked`` says that the channel could not be reached; an image with unlocked packages cannot be
-built. A comment after ``#`` says where a hash was seen, if not in the channel itself.
+A package is ``unlocked`` if its channel could not be reached. An image with an unlocked package
+cannot be built. If a sha256 does not come from the channel itself, a comment after ``#`` names its
+source.
 """
 
 import difflib
@@ -28,8 +29,8 @@ from imgbuild.net.addresses import redact
 if TYPE_CHECKING:  # a Dockerfile is rendered without settings
     from imgbuild.net.sites import Sites
 
-#: Limit for the index of a channel, packed or unpacked, in bytes. conda-forge's largest channel has
-#: 60 MB packed and 300 MB unpacked.
+#: Size limit for the index of a channel, in bytes, both before and after decompression. The largest
+#: index of conda-forge has 60 MB compressed and 300 MB decompressed.
 _LIMIT = 1 << 30
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 HEADER = "# Written by `imgbuild lock`: the conda packages of Python {version}, by sha256.\n"
@@ -40,16 +41,17 @@ _LINE = re.compile(
 
 
 def conda_lock_name(version: str) -> str:
-    """Return the name of the lock of one Python version, such as ``conda-3.6.2.txt``."""
+    """Return the file name of a Python version's lock, for example ``conda-3.6.2.txt``."""
     return f"conda-{version}.txt"
 
 
 def read_conda_lock(path: Path, advice: str = MAKE_LOCK) -> dict[str, str | None]:
-    """Return the sha256 of each package by URL, None if it is unlocked.
+    """Return the sha256 of each package by URL; the sha256 of an unlocked package is None.
 
     ``advice`` is as in `read_lock_text`.
 
-    InputError: a line (``file:line``) is not a package, or is listed twice.
+    InputError: the lock is missing or unreadable, or a line (``file:line``) is invalid or repeats a
+        URL.
     """
     lines = _read_lines(path, advice)
     return {
@@ -58,7 +60,7 @@ def read_conda_lock(path: Path, advice: str = MAKE_LOCK) -> dict[str, str | None
 
 
 def _read_lines(path: Path, advice: str = MAKE_LOCK) -> dict[str, re.Match[str]]:
-    """Return the lines by URL; raises as `read_conda_lock`."""
+    """Return the parsed lines by URL; raise the errors of `read_conda_lock`."""
     lines: dict[str, re.Match[str]] = {}
     for number, line in enumerate(read_lock_text(path, advice).splitlines(), 1):
         if not line or line.startswith("#"):
@@ -66,8 +68,8 @@ def _read_lines(path: Path, advice: str = MAKE_LOCK) -> dict[str, re.Match[str]]
         match = _LINE.fullmatch(line)
         if not match:
             raise InputError(
-                f"{path.name}:{number}: not a locked package: a sha256 or `unlocked`, two spaces, "
-                "the URL."
+                f"{path.name}:{number}: not a locked package. Write a sha256 or `unlocked`, two "
+                "spaces and the URL."
             )
         if match["url"] in lines:
             raise InputError(f"{path.name}:{number}: {match['url']} is listed twice.")
@@ -76,12 +78,12 @@ def _read_lines(path: Path, advice: str = MAKE_LOCK) -> dict[str, re.Match[str]]
 
 
 def check_conda_locks(pythons: Mapping[str, CondaPython], folder: Path) -> list[str]:
-    """Return one line a problem: a lock that cannot be read, a package missing or left over."""
+    """Return a line for each problem: an unreadable lock, or a missing or unknown package."""
     problems = []
     for version, python in pythons.items():
         name = conda_lock_name(version)
         try:
-            locked = read_conda_lock(folder / name, advice="")  # the list has its own
+            locked = read_conda_lock(folder / name, advice="")  # the caller gives the advice
         except InputError as error:
             problems.append(str(error))
             continue
@@ -92,7 +94,7 @@ def check_conda_locks(pythons: Mapping[str, CondaPython], folder: Path) -> list[
 
 
 def find_unlocked(pythons: Iterable[str], folder: Path) -> list[str]:
-    """Return one line a lock that holds unlocked packages."""
+    """Return a line for each lock that has unlocked packages."""
     lines = []
     for version in pythons:
         name = conda_lock_name(version)
@@ -104,7 +106,11 @@ def find_unlocked(pythons: Iterable[str], folder: Path) -> list[str]:
 
 
 def conda_packages(version: str, python: Python, locks: Path) -> dict[str, str | None]:
-    """Return the sha256 of an interpreter's packages by URL, None for those in no lock."""
+    """Return the sha256 of each package of an interpreter by URL.
+
+    The sha256 is None if the package is unlocked or not in the lock. Only a conda interpreter has
+    packages.
+    """
     if python.origin != "conda":
         return {}
     path = locks / conda_lock_name(version)
@@ -113,14 +119,17 @@ def conda_packages(version: str, python: Python, locks: Path) -> dict[str, str |
 
 
 def conda_sources(version: str, python: Python, locks: Path) -> list[Source]:
-    """Return the packages as sources; InputError if one is not in the lock or unlocked."""
+    """Return the packages of an interpreter as sources.
+
+    InputError: a package is unlocked or not in the lock.
+    """
     sources = []
     for url, sha256 in conda_packages(version, python, locks).items():
         if sha256 is None:
             raise InputError(
-                f"images/locks/{conda_lock_name(version)}: {url} is unlocked: its sha256 is not "
-                "known. Run `imgbuild lock` where its channel, or a mirror of it "
-                "(docs/mirrors.md), can be reached."
+                f"images/locks/{conda_lock_name(version)}: {url} is unlocked, so its sha256 is "
+                "unknown. Run `imgbuild lock` on a machine that can reach the channel or a mirror "
+                "of it (docs/mirrors.md)."
             )
         sources.append(Source(file_name(url), url, sha256, kind=Kind.CONDA))
     return sources
@@ -129,11 +138,14 @@ def conda_sources(version: str, python: Python, locks: Path) -> list[Source]:
 def resolve_conda(
     version: str, python: CondaPython, folder: Path, sites: "Sites", *, upgrade: bool
 ) -> tuple[str, list[str]]:
-    """Return the lock of one interpreter, and which channels could not be read; nothing is written.
+    """Return the text of one interpreter's lock, and an error for each channel that failed.
 
-    Known hashes in ``folder`` are kept, unless ``upgrade``; the others are read from the channels.
-    New packages of a channel that cannot be reached are ``unlocked``; a channel that does not have
-    a package is a CheckFailedError.
+    Nothing is written. Hashes that the lock in ``folder`` has are kept, unless ``upgrade``. All
+    others are read from the channels. If a channel cannot be read, known lines stay and new
+    packages are ``unlocked``.
+
+    InputError: the lock in ``folder`` cannot be read.
+    CheckFailedError: a channel does not have a package, or has no sha256 for it.
     """
     path = folder / conda_lock_name(version)
     known = _read_lines(path) if path.exists() else {}
@@ -158,26 +170,31 @@ def resolve_conda(
 
 
 def _read_repodata(channel: str, sites: "Sites") -> str:
-    """Return the channel's ``repodata.json``, from the packed file if the channel has one."""
+    """Return the channel's ``repodata.json``, from the compressed file if the channel has one."""
     answer = sites.get(f"{channel}/repodata.json.bz2", limit=_LIMIT)
     packed = answer.status == 200
     if not packed:
         answer = sites.get(f"{channel}/repodata.json", limit=_LIMIT)
     if answer.status != 200:
         reason = f"{redact(answer.url)} answered {answer.status}."
-        raise MachineError(f"{reason} Name a mirror that has it (docs/mirrors.md).")
+        raise MachineError(f"{reason} Name a mirror that has the file (docs/mirrors.md).")
     try:
         content = unpack_bz2(answer.body, _LIMIT) if packed else answer.body
     except (OSError, EOFError, ValueError) as error:
         url = f"{channel}/repodata.json.bz2"
-        raise MachineError(f"{url} is not the packed index of a conda channel: {error}.") from error
+        raise MachineError(
+            f"{url} cannot be decompressed: {error}. Check the channel or its mirror."
+        ) from error
     return content.decode("utf-8", "replace")
 
 
 def _find_sha256(repodata: str, url: str, channel: str) -> str:
     """Return the sha256 of one package.
 
-    Its entry is read alone: the whole of a large channel would take gigabytes of memory.
+    Parse only the package's entry, because a large channel's whole index would need gigabytes of
+    memory.
+
+    CheckFailedError: the channel does not have the package, or has no sha256 for it.
     """
     name = file_name(url)
     start = re.search(rf'"{re.escape(name)}"\s*:\s*', repodata)
@@ -191,7 +208,10 @@ def _find_sha256(repodata: str, url: str, channel: str) -> str:
     except (ValueError, KeyError, TypeError):
         sha256 = None
     if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
-        raise CheckFailedError(f"The conda channel {channel} gives no sha256 for {name}.")
+        raise CheckFailedError(
+            f"The conda channel {channel} has no sha256 for {name}. Use another build of the "
+            "package in matrix.yaml."
+        )
     return sha256
 
 
@@ -199,4 +219,4 @@ def _nearest_builds(repodata: str, name: str) -> str:
     package = re.escape(name.rsplit("-", 2)[0])
     builds = {*re.findall(rf'"({package}-[^"/]+?\.(?:tar\.bz2|conda))"\s*:', repodata)}
     near = difflib.get_close_matches(name, sorted(builds), n=5, cutoff=0.0)
-    return f"; nearest: {', '.join(near)}" if near else " and no other build of that package"
+    return f"; similar builds: {', '.join(near)}" if near else " and no other build of that package"

@@ -1,4 +1,4 @@
-"""The requirements of locks by the matrix: check that locks satisfy them, and resolve with uv."""
+"""Read the requirements of locks from the matrix, check the locks, and resolve them with uv."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,29 +28,30 @@ from imgbuild.matrix.model import Condition, Matrix
 if TYPE_CHECKING:
     from imgbuild.net.sites import Sites
 
-#: The upstream of the matrix that stands for the Python package index.
+#: The name of the Python package index among the upstreams of the matrix.
 INDEX = "python-index"
-#: Wheels for glibc 2.17 and older: they run on every operating system of the matrix.
+#: uv's platform with glibc 2.17. Its wheels run on every operating system of the matrix.
 PLATFORM = "x86_64-manylinux2014"
-#: uv knows a platform for each of these minor versions of glibc 2.
+#: The minor versions of glibc 2 for which uv has a platform.
 _UV_GLIBCS = range(31, 41)
 _AT_ONCE = 4
-#: Which locks to resolve; ``all`` keeps versions that still satisfy.
+#: Which locks to resolve: only locks that do not satisfy the matrix (``stale``), or all. Versions
+#: that still satisfy the matrix are kept, except with ``upgrade``.
 Scope = Literal["stale", "all", "upgrade"]
 
 
 @dataclass(frozen=True)
 class LockRequest:
-    """Packages to resolve: requirements (installed) and constraints (only narrowing).
+    """The packages of a lock: requirements to install, and constraints that only limit versions.
 
-    ``alone``: nothing that the requirements depend on is installed. ``provided`` are distributions
-    that another one of the lock stands for: they are left out. ``platform`` is uv's name of one.
-    ``horovod`` are the packages that Horovod requires, which is in no lock.
+    If ``alone`` is true, the dependencies of the requirements are not installed. ``provided`` names
+    distributions to leave out because another one in the lock has the same files. ``platform`` is
+    one of uv's platforms. ``horovod`` names the requirements of Horovod, which is in no lock.
     """
 
     file_name: str
     title: str
-    python: str  # two numbers, e.g. "3.6"
+    python: str  # without a patch version, for example "3.6"
     requirements: tuple[str, ...]
     constraints: tuple[str, ...] = ()
     alone: bool = False
@@ -65,7 +66,7 @@ class LockRequest:
 
     @property
     def digest(self) -> str:
-        """The sha256 that a lock records of the request it was made for."""
+        """The sha256 of the Python version, requirements and constraints; the lock records it."""
         return json_sha256([self.python, self.requirements, self.constraints])
 
 
@@ -73,7 +74,7 @@ class LockRequest:
 class LockFamily:
     """The locks of Python packages and of conda interpreters that a command works on.
 
-    ``names`` are those of all locks of the matrix.
+    ``names`` has the file names of all locks of the matrix, including other stacks.
     """
 
     requests: tuple[LockRequest, ...]
@@ -82,10 +83,13 @@ class LockFamily:
 
 
 def lock_family(matrix: Matrix, stack: str | None = None) -> LockFamily:
-    """Return the locks of one stack, or of all; InputError if there is no such stack."""
+    """Return the locks of one stack, or of all stacks.
+
+    InputError: the matrix has no such stack.
+    """
     if stack not in {None, *matrix.stacks}:
         known = ", ".join(matrix.stacks)
-        raise InputError(f"No stack is called {stack!r}; there are: {known}.")
+        raise InputError(f"There is no stack {stack!r}. Use one of: {known}.")
     names = set[str]()
     for version, python in matrix.python.items():
         if python.origin == "conda":
@@ -95,7 +99,7 @@ def lock_family(matrix: Matrix, stack: str | None = None) -> LockFamily:
     for image in all_images(matrix):
         names.update(image.lock_names)
         if stack in {None, image.stack}:
-            # Images that share a lock share the request.
+            # Images that share a lock have the same request.
             for request in lock_requests(image):
                 requests[request.file_name] = request
             if isinstance(image.python, CondaPython):
@@ -105,7 +109,7 @@ def lock_family(matrix: Matrix, stack: str | None = None) -> LockFamily:
 
 
 def lock_requests(image: Image) -> tuple[LockRequest, ...]:
-    """Return the requests of one image's locks: packages, their build tools, MPI, CUDA."""
+    """Return the requests of one image's locks: packages, build tools, MPI and CUDA headers."""
     mpi, python = image.mpi, image.python_minor
     builders = LockRequest(
         image.build_lock_name,
@@ -120,7 +124,7 @@ def lock_requests(image: Image) -> tuple[LockRequest, ...]:
             title=f"{image.mpi_name}, Python {python}",
             python=python,
             requirements=(mpi.runtime, mpi.build),
-            # Headers demand the run time of their own release, not always the one that is wanted.
+            # The headers require the runtime of their own release, which may not be the pinned one.
             alone=True,
         )
         requests.append(mpi_packages)
@@ -138,7 +142,7 @@ def lock_requests(image: Image) -> tuple[LockRequest, ...]:
 
 
 def _request_packages(image: Image) -> LockRequest:
-    """Return the request of the packages that an image installs."""
+    """Return the request for the packages that an image installs."""
     matrix, python = image.matrix, image.python_minor
     tensorboard = image.version_of("tensorboard")
     keras = image.release.tf_keras
@@ -148,7 +152,7 @@ def _request_packages(image: Image) -> LockRequest:
     requirements += image.cuda_requirements
     requirements += _select_requirements(matrix.requirements, image)
     platform = PLATFORM
-    if image.python.origin == "apt":  # a Python of an archive runs on that system alone
+    if image.python.origin == "apt":  # a distribution's own Python runs on no other system
         platform = uv_platform(image.os.glibc)
     return LockRequest(
         image.lock_name,
@@ -163,7 +167,7 @@ def _request_packages(image: Image) -> LockRequest:
 
 
 def check_family(family: LockFamily, folder: Path) -> list[str]:
-    """Return one line a problem: a lock missing, stale, unsatisfied, or belonging to no image."""
+    """Return a line for each problem: a lock that is missing, does not fit, or has no image."""
     problems: list[str] = []
     for request in family.requests:
         problems += check_lock(request, folder)
@@ -179,14 +183,14 @@ def find_stale_locks(family: LockFamily, folder: Path) -> list[Path]:
 
 
 def check_lock(request: LockRequest, folder: Path) -> list[str]:
-    """Return one line a problem of the lock that a request is for."""
+    """Return a line for each problem of the lock of ``request``."""
     try:
-        lock = read_lock(folder / request.file_name, advice="")  # the list has its own
+        lock = read_lock(folder / request.file_name, advice="")  # the caller gives the advice
     except InputError as error:
         return [str(error)]
     problems = [*_find_unmet(request, lock)]
     if not problems and lock.request_digest != request.digest:
-        problems.append("made for other requirements than the matrix has now")
+        problems.append("out of date: the requirements in the matrix have changed")
     return [f"{request.file_name}: {problem}" for problem in problems]
 
 
@@ -195,7 +199,7 @@ def _select_requirements(conditions: Iterable[Condition], image: Image) -> tuple
 
 
 def _horovod_requirements(image: Image) -> tuple[str, ...]:
-    """Return the packages of the matrix that Horovod requires, each in any version."""
+    """Return the names of the packages that the matrix marks as requirements of Horovod."""
     conditions = [condition for condition in image.matrix.requirements if condition.horovod]
     requirements = _select_requirements(conditions, image)
     return tuple(parse_requirement(text).name for text in requirements)
@@ -224,10 +228,10 @@ def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
     read_requirements: ReadRequirements,
     scope: Scope = "stale",
 ) -> tuple[list[Path], list[str]]:
-    """Resolve the locks that are not current, or all, and write every one or none.
+    """Resolve the locks in ``scope``, and write all of them or none.
 
-    Locks of no image are removed. Return the changed paths, and a sentence on each conda channel
-    that could not be read.
+    Conda locks are resolved in every scope. Locks that no image uses are deleted. Return the
+    changed paths, and an error for each conda channel that could not be read.
     """
     environment = index_environment(sites)
     upgrade = scope == "upgrade"
@@ -269,16 +273,19 @@ def resolve_lock(  # noqa: PLR0913 - which lock, and how
     upgrade: bool,
     environment: Mapping[str, str] = os.environ,
 ) -> str:
-    """Return the lock of ``request``; nothing is written.
+    """Resolve ``request``, and return the text of its lock; nothing is written.
 
-    Versions of the lock in ``folder`` are kept where they still satisfy, unless ``upgrade``. uv
-    runs in ``environment``, which may name another index.
+    Versions of the lock in ``folder`` are kept if they still satisfy the request, unless
+    ``upgrade``. uv runs in ``environment``, which may name another index.
+
+    CheckFailedError: no set of packages satisfies the request.
+    MachineError: the package index cannot be reached.
     """
     known = folder / request.file_name
     previous = ""
     if known.exists() and not upgrade:
         previous = known.read_text("utf-8")
-    # tf-keras asks for tensorflow, also beside tensorflow-cpu, which has the same files.
+    # tf-keras requires tensorflow, even if tensorflow-cpu with the same files is installed.
     overrides = [f"{name}; sys_platform == 'never'\n" for name in request.provided]
     options = ["--constraint", "constraints.txt", "--override", "overrides.txt", "requirements.in"]
     if request.alone:
@@ -298,7 +305,7 @@ def resolve_lock(  # noqa: PLR0913 - which lock, and how
     if reason := explain_refusal(result, request.file_name):
         raise CheckFailedError(
             f"No set of packages satisfies {request.file_name} ({request.title}): {reason} "
-            "If the release exists, change `requirements` or `constraints` in matrix.yaml."
+            "If these releases exist, change `requirements` or `constraints` in matrix.yaml."
         )
     text = f"{HEADER}\n# {request.title}\n# request: sha256:{request.digest}\n{body}"
     lock = parse_lock(text, request.file_name)
@@ -311,7 +318,7 @@ def resolve_lock(  # noqa: PLR0913 - which lock, and how
 def _find_dependents(
     requirements: Mapping[str, Iterable[str]], target: Target
 ) -> dict[str, dict[str, str]]:
-    """Return the dependents of each package, with the versions that each accepts."""
+    """Return the dependents of each package, with the versions that each dependent accepts."""
     environment = {
         "extra": "",
         "implementation_name": "cpython",
@@ -337,22 +344,24 @@ def _find_dependents(
 
 
 def uv_platform(glibc: str) -> str:
-    """Return what uv calls a system with this glibc: that of the newest wheels that run on it."""
+    """Return uv's platform with the newest wheels that run on a system with this glibc."""
     minor = int(glibc.partition(".")[2] or 0)
     known = [glibc_minor for glibc_minor in _UV_GLIBCS if glibc_minor <= minor]
     return f"x86_64-manylinux_2_{known[-1]}" if known else PLATFORM
 
 
 def _parse_glibc(platform: str) -> str:
-    """Return the glibc of a platform of uv: 2.36 of ``x86_64-manylinux_2_36``."""
+    """Return the glibc version in the name of a uv platform: 2.36 in ``x86_64-manylinux_2_36``."""
     version = platform.partition("manylinux_")[2]
     return version.replace("_", ".") or Target.glibc
 
 
 def index_environment(sites: "Sites") -> Mapping[str, str]:
-    """Return the environment in which uv uses the mirror, logins and CAs of this machine.
+    """Return the environment in which uv uses this machine's mirror, logins and CA certificates.
 
-    Without a mirror uv's own configuration files and variables name the index.
+    Without a mirror, uv's own configuration files and variables name the index.
+
+    InputError: a login would be sent over plain http.
     """
     sites.check_logins()
     mirror = sites.settings.mirrors.get(INDEX)

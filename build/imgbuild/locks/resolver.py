@@ -1,7 +1,7 @@
-"""Resolve packages with uv, which runs no code of a package on this machine.
+"""Resolve packages with uv, without running any package's code on this machine.
 
-uv gets ``--only-binary :all:``, so it uses wheels alone. A package without a usable wheel is an
-exception by its name, and only together with metadata that uv reads instead of building anything.
+uv runs with ``--only-binary :all:``, so it uses only wheels. A package without a usable wheel is
+exempt by name. uv then gets its metadata from imgbuild, and does not build the package.
 """
 
 import json
@@ -32,15 +32,16 @@ from imgbuild.core.unpacking import read_member
 from imgbuild.locks.lockfile import Lock
 from imgbuild.net.addresses import redact
 
-#: uv's own retries included; a resolution takes about 3 s.
+#: Time limit for one run of uv, including its own retries. A resolution takes about 3 s.
 TIMEOUT_SECONDS = 300
-#: How often uv is asked for one resolution: every package without a wheel takes one or two.
+#: Limit for runs of uv in one resolution. Each package without a wheel needs one or two.
 ROUNDS = 50
-#: How many source distributions without usable metadata are passed over; each takes seconds.
+#: Limit for source distributions that are skipped because their metadata is not usable. Each one
+#: takes seconds.
 MOST_FAULTS = 8
-#: Largest metadata of a package, in bytes; TensorFlow's has 4 kB.
+#: Size limit for the metadata of a package, in bytes. TensorFlow's has 4 kB.
 LARGEST_METADATA = 1 << 20
-#: Large packages that take hours, other compilers or libraries of the system to compile.
+#: Large packages whose compilation takes hours or needs other compilers or system libraries.
 NEVER_COMPILED = frozenset(
     {
         *("cryptography", "grpcio", "h5py", "jax", "llvmlite", "lxml", "matplotlib", "mpi4py"),
@@ -49,12 +50,12 @@ NEVER_COMPILED = frozenset(
         *("scikit-image", "scikit-learn", "scipy", "tables", "tensorflow-addons", "tokenizers"),
     }
 )
-#: How uv writes locks: with every hash, and nothing that depends on the machine.
+#: uv's options for the format of locks: all hashes, and nothing that depends on the machine.
 _FORM = ("--no-header", "--no-annotate", "--generate-hashes", "--no-emit-index-url")
 _UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connection refused")
 _NO_WHEEL = re.compile(r"Wheels are required for `([A-Za-z0-9._-]+)`")
 _NO_SOURCE = re.compile(r"A source distribution is required for `([A-Za-z0-9._-]+)`")
-#: The settings that uv prints (``--show-settings``).
+#: The build options in the output of ``uv --show-settings``; group 1 has the no-binary packages.
 _BUILD_OPTIONS = re.compile(
     r"build_options: BuildOptions \{\s*"
     r"no_binary: (?:None|All|Packages\(\s*\[([^\]]*)\],?\s*\)),\s*no_build: All,\s*\}"
@@ -66,9 +67,9 @@ _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class PackageMetadata:
-    """The requirements of a release: packages, versions of Python, and packages to build it.
+    """The metadata of a release: required packages, Python versions, extras, and build tools.
 
-    ``build_requires`` is empty for a release that is not built.
+    ``build_requires`` is empty for a release that does not need to be built.
     """
 
     requires: tuple[str, ...] = ()
@@ -79,9 +80,10 @@ class PackageMetadata:
 
 @dataclass(frozen=True)
 class Target:
-    """The Python that packages are for, such as 3.6.15, and uv's name of its platform.
+    """The Python and platform that packages are for.
 
-    Wheels are for ``glibc`` and older ones.
+    ``python`` is a version with or without its patch number: 3.6.15 or 3.6. ``platform`` is one of
+    uv's platforms. A wheel may require ``glibc`` or an older version.
     """
 
     python: str
@@ -97,18 +99,18 @@ class Target:
         return ("--python-version", self.python, "--python-platform", self.platform)
 
 
-#: Returns the metadata of a release, by its name and version, from its source distribution.
+#: Returns the metadata of a release, given its name, version, source distribution and target.
 ReadMetadata = Callable[[str, str, Source, Target], PackageMetadata]
-#: Returns what each package of a lock requires.
+#: Returns the requirements of each package of a lock, given the lock, its file name and the target.
 ReadRequirements = Callable[[Lock, str, Target], Mapping[str, Sequence[str]]]
 
 
 @dataclass
 class Unbuilt:
-    """Packages without a usable wheel, and what is known of their releases."""
+    """Packages without a usable wheel, with the metadata of their releases by version."""
 
     releases: dict[str, dict[str, PackageMetadata]] = field(default_factory=dict)
-    #: Packages of which only wheels can satisfy, whatever else uv says.
+    #: Packages without a usable source distribution. They stay out of ``releases``.
     wheels_only: set[str] = field(default_factory=set)
 
     @property
@@ -120,7 +122,7 @@ class Unbuilt:
 
     @property
     def toml(self) -> str:
-        """The ``dependency-metadata`` of uv; an entry without version keeps uv from building."""
+        """The ``dependency-metadata`` for uv; an entry without a version keeps uv from building."""
         lines = []
         for name, releases in sorted(self.releases.items()):
             lines += ["[[dependency-metadata]]", f"name = {json.dumps(name)}", "requires-dist = []"]
@@ -134,10 +136,10 @@ class Unbuilt:
         return "".join(f"{line}\n" for line in lines)
 
     def learn(self, errors: str, has_wheel: Callable[[str], bool]) -> bool:
-        """Change the exceptions by what uv says; return whether another try may succeed.
+        """Update the exempt packages from uv's errors; return whether another run may succeed.
 
-        A package that has a wheel of some release becomes an exception only if no other package
-        does, because uv then uses none of its wheels.
+        uv uses no wheel of an exempt package. So if uv names packages that have no wheel of any
+        release, only these become exempt. Otherwise all packages that it names do.
         """
         named = {canonicalize_name(name) for name in _NO_SOURCE.findall(errors)}
         impossible = named & self.releases.keys()
@@ -159,17 +161,17 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
     previous: str,
     read_metadata: ReadMetadata,
 ) -> tuple[str, Finished]:
-    """Return the lock that uv writes for ``options``, and how uv ended; empty if nothing satisfies.
+    """Resolve ``options`` with uv; return the text of the lock and the result of uv's last run.
 
-    ``folder`` has the files that ``options`` name. Versions of ``previous``, a lock, are preferred.
+    The text is empty if there is no solution. ``folder`` has the files that ``options`` name.
+    Versions in ``previous``, the text of a lock, are preferred. A version whose metadata cannot be
+    made is skipped if another version satisfies the requirements.
 
-    A version whose metadata cannot be made is passed over if another one will do.
-
-    CheckFailedError: the metadata of a package cannot be made, or there is no end of them.
+    CheckFailedError: the metadata of a package cannot be made, or `ROUNDS` runs are not enough.
     MachineError: the index does not answer, or this machine cannot make metadata.
     """
     unbuilt, output = Unbuilt(), folder / "lock.txt"
-    source_hashes: dict[str, str] = {}  # by requirement, such as six==1.0
+    source_hashes: dict[str, str] = {}  # by pin, for example six==1.0
     unusable, faults = list[str](), list[CheckFailedError]()
     passed_over = folder / "passed-over.txt"
     options = [*_FORM, *target.options, *options, "--output-file", output.name]
@@ -214,13 +216,16 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
             unbuilt.releases[name][version] = metadata
             source_hashes[f"{name}=={version}"] = source.sha256
     raise CheckFailedError(
-        f"After {ROUNDS} rounds, uv still needs the metadata of more source distributions: "
-        f"{', '.join(sorted(unbuilt.releases))}. Require exact versions of these packages."
+        f"After {ROUNDS} runs, uv still needs metadata of source distributions of these packages: "
+        f"{', '.join(sorted(unbuilt.releases))}. Require exact versions of them."
     )
 
 
 def _add_hashes(text: str, source_hashes: Mapping[str, str]) -> str:
-    """Return the lock with the hashes of the sources that uv did not read, as in a folder."""
+    """Add hashes of source distributions that have none in the lock.
+
+    uv writes no hash of a file that it did not read, for example if the index is a folder.
+    """
     for pin, sha256 in source_hashes.items():
         line = re.compile(rf"^{re.escape(pin)}( ;[^\\\n]*)?$", re.MULTILINE)
         text = line.sub(rf"\g<0> \\\n    --hash=sha256:{sha256}", text)
@@ -230,9 +235,9 @@ def _add_hashes(text: str, source_hashes: Mapping[str, str]) -> str:
 def find_sources(
     pins: Mapping[str, str], target: Target, folder: Path, environment: Mapping[str, str]
 ) -> dict[str, Source]:
-    """Return the source distributions of exact versions by the name of the package.
+    """Return the source distribution of each pinned package, by name.
 
-    MachineError: the index does not answer, or names no source distribution.
+    MachineError: the index does not answer, or a package has no source distribution in it.
     """
     sources: dict[str, Source] = {}
     unbuilt = Unbuilt({name: {} for name in pins})
@@ -242,15 +247,18 @@ def find_sources(
         if sdist is None or not sdist.url:
             break
         digest = file_digest(sdist.filename, sdist.url, sdist.hashes)
-        with suppress(ValueError):  # its name or sha256 is none
+        with suppress(ValueError):  # the index gave an invalid name or sha256
             source = Source(sdist.filename, sdist.url, digest, kind=Kind.PYTHON)
             sources[str(package.name)] = source
     if pins.keys() != sources.keys():
-        raise MachineError(f"The package index does not name the files of {names}.")
+        raise MachineError(
+            f"The package index does not have a source distribution for each of {names}. "
+            "Use another index."
+        )
     return sources
 
 
-def find_files(  # noqa: PLR0913, PLR0917 - of what, for which target, and how
+def find_files(  # noqa: PLR0913, PLR0917 - what, for which target, and how
     lock: str,
     pins: Mapping[str, str],
     target: Target,
@@ -258,12 +266,12 @@ def find_files(  # noqa: PLR0913, PLR0917 - of what, for which target, and how
     environment: Mapping[str, str],
     unbuilt: Unbuilt | None = None,
 ) -> Pylock:
-    """Return the files that the index has of exact versions: wheels, else source distributions.
+    """Return the files of the index for exact versions: wheels, or else source distributions.
 
-    uv does not look at what the packages require, so it needs no metadata of them. ``lock`` is the
-    name of what has these versions, for the error.
+    uv ignores the requirements of the packages, so it needs no metadata. ``lock`` names the origin
+    of ``pins`` in the error.
 
-    MachineError: the index does not answer, or does not have them.
+    MachineError: the index does not answer, or does not have all versions.
     """
     unbuilt = unbuilt or Unbuilt()
     lines = (f"{name}=={version}\n" for name, version in pins.items())
@@ -281,27 +289,28 @@ def find_files(  # noqa: PLR0913, PLR0917 - of what, for which target, and how
         if not unbuilt.learn(result.errors, lambda _: False):
             break
     reason = " ".join(result.errors.split()) or result.last()
-    raise MachineError(f"The files of {lock} cannot be found: {reason}")
+    raise MachineError(f"The package index did not give the files of {lock}: {reason}")
 
 
 def file_digest(name: str, url: str, hashes: Mapping[str, str]) -> str:
-    """Return the sha256 of an index's file; a folder as an index has none, so the file is read.
+    """Return the sha256 of a file of an index.
 
-    MachineError: the index tells no sha256, or the folder's file cannot be read or has another
-        name. An index of the network can name any file of this machine.
+    If the index is a folder, it has no hashes, so the file itself is read. Its name must be
+    ``name``, because an index on the network can link to any file of this machine.
+
+    MachineError: the index has no sha256 for the file, or the local file cannot be read or has
+        another name.
     """
     parts = urlsplit(url)
     if parts.scheme == "file" and Path(unquote(parts.path)).name != name:
         raise MachineError(
-            f"The package index says that {name} is the file {unquote(parts.path)} of this "
+            f"The package index links {name} to {unquote(parts.path)}, another file on this "
             "machine. Use another index."
         )
     if digest := hashes.get("sha256"):
         return digest
     if parts.scheme != "file":
-        raise MachineError(
-            f"The package index gives no sha256 of {redact(url)}. Use another index."
-        )
+        raise MachineError(f"The package index has no sha256 for {redact(url)}. Use another index.")
     try:
         return file_sha256(Path(unquote(parts.path)))
     except OSError as error:
@@ -309,23 +318,25 @@ def file_digest(name: str, url: str, hashes: Mapping[str, str]) -> str:
 
 
 def explain_refusal(result: Finished, lock: str) -> str:
-    """Return why uv found no packages that satisfy, nothing if it did.
+    """Return why uv found no solution, or an empty text if it found one.
 
-    MachineError: the index cannot be reached.
+    MachineError: the index cannot be reached, or its certificate is not trusted.
     """
     reason = "" if result.ok else " ".join(result.errors.split()) or result.last()
-    if "invalid peer certificate" in reason.lower():  # uv advises an option of its own
+    if "invalid peer certificate" in reason.lower():  # uv's advice names an option of uv
         raise MachineError(
             f"The certificate of the Python package index is not trusted, so {lock} cannot be "
-            "resolved. If this network replaces certificates, `imgbuild doctor --write` enters its "
-            "own in the settings."
+            "resolved. If this network has its own certificate authority, enter it in the settings "
+            "with `imgbuild doctor --write`."
         )
     if any(sign in reason.lower() for sign in _UNREACHABLE):
-        raise MachineError(f"The Python package index cannot be reached for {lock}: {reason}")
+        raise MachineError(
+            f"The Python package index cannot be reached to resolve {lock}: {reason}"
+        )
     return reason
 
 
-def call_uv(  # noqa: PLR0913 - what, where, and without building what
+def call_uv(  # noqa: PLR0913 - what, where, and with which exceptions
     options: Sequence[str],
     folder: Path,
     environment: Mapping[str, str],
@@ -334,18 +345,21 @@ def call_uv(  # noqa: PLR0913 - what, where, and without building what
     text: str = "",
     timeout: float | None = None,
 ) -> Finished:
-    """Run ``uv pip compile`` with wheels, except for ``unbuilt``; ``text`` is its standard input.
+    """Run ``uv pip compile`` with wheels only, except for the packages in ``unbuilt``.
+
+    ``text`` is uv's standard input.
 
     InputError: uv's own settings allow it to build packages.
-    MachineError: uv gives no answer within ``timeout`` seconds, by default `TIMEOUT_SECONDS`.
+    MachineError: uv does not finish within ``timeout`` seconds (by default `TIMEOUT_SECONDS`), or
+        its settings cannot be read.
     """
-    from uv import find_uv_bin  # noqa: PLC0415 - only where it is called
+    from uv import find_uv_bin  # noqa: PLC0415 - imported only if uv runs
 
     unbuilt = unbuilt or Unbuilt()
-    # A virtual environment that happens to be active must not decide anything.
+    # An active virtual environment must not affect the result.
     env = {name: value for name, value in environment.items() if name != "VIRTUAL_ENV"}
     command = [find_uv_bin(), "pip", "compile", "--only-binary", ":all:", *unbuilt.options]
-    # Without it uv would start every Python of the PATH to find one of the target's version.
+    # Without this option, uv starts every Python in PATH to find one with the target's version.
     command += ["--python", sys.executable]
     command += [*_write_configuration(unbuilt, folder, env), *options]
     timeout = timeout or TIMEOUT_SECONDS
@@ -355,8 +369,8 @@ def call_uv(  # noqa: PLR0913 - what, where, and without building what
         result = run([*command, "--quiet"], timeout=timeout, env=env, cwd=folder, text=text)
     if result.code == TIMED_OUT:
         raise MachineError(
-            f"uv gave no answer within {timeout} s; is the Python package index reachable? "
-            "See `imgbuild doctor`."
+            f"uv did not finish within {timeout} s. Run `imgbuild doctor` to see whether the "
+            "Python package index can be reached."
         )
     return result
 
@@ -364,13 +378,14 @@ def call_uv(  # noqa: PLR0913 - what, where, and without building what
 def _write_configuration(
     unbuilt: Unbuilt, folder: Path, environment: Mapping[str, str]
 ) -> list[str]:
-    """Write uv's settings for ``unbuilt`` into ``folder``; return the option that names them.
+    """Write uv's settings for ``unbuilt`` to ``folder``; return the option that selects the file.
 
-    uv finds a ``uv.toml`` in its folder, and also reads those of the user and the system, which may
-    name the index. It reads one file alone if a variable says so.
+    By default uv reads ``uv.toml`` from its working folder and also the files of the user and the
+    system, which may name the index. If UV_CONFIG_FILE or UV_NO_CONFIG is set, uv would not read
+    the file in its working folder, so an option is needed.
     """
     path = folder / "uv.toml"
-    # Without this file uv would look in the folders above, one of which may be everybody's: /tmp.
+    # Without this file, uv searches the parent folders, and any user can write to /tmp.
     path.write_text("", encoding="utf-8")
     if not unbuilt.releases:
         return []
@@ -378,22 +393,26 @@ def _write_configuration(
     try:
         known = Path(own).read_text(encoding="utf-8") if own else ""
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"UV_CONFIG_FILE {own}: {error}. Correct or unset it.") from None
+        raise InputError(
+            f"UV_CONFIG_FILE: {own} cannot be read ({error}). Correct or unset the variable."
+        ) from None
     path.write_text(f"{known}\n{unbuilt.toml}", encoding="utf-8")
     alone = own or environment.get("UV_NO_CONFIG")
     return ["--config-file", path.name] if alone else []
 
 
 def _require_no_builds(settings: str) -> None:
-    """Raise InputError unless uv, with these settings, would build no package.
+    """Raise InputError if uv would build a package with these settings.
 
-    Settings of uv can add names to ``--no-binary``, which lets uv build these packages.
+    uv's own settings can add names to ``--no-binary``, which allows uv to build these packages.
+
+    MachineError: the settings have an unknown format.
     """
     match = _BUILD_OPTIONS.search(settings)
     if match is None:
         raise MachineError(
-            "The settings of uv cannot be read. If it is not the version that imgbuild requires, "
-            "it may build packages on this machine. Install imgbuild again, with its own uv."
+            "imgbuild cannot read the settings that uv prints, so uv might build packages on this "
+            "machine. Install imgbuild again, with the version of uv that it requires."
         )
     _, _, metadata = settings.partition("dependency_metadata: ")
     known = {*_ANY_VERSION.findall(metadata.partition("output_file: ")[0])}
@@ -401,30 +420,34 @@ def _require_no_builds(settings: str) -> None:
     if named:
         raise InputError(
             f"uv's settings have no-binary for {', '.join(sorted(named))}, so uv would run code of "
-            "these packages on this machine. Remove that setting from uv.toml (the user's, the "
-            "system's or the one of UV_CONFIG_FILE). imgbuild builds packages in containers only."
+            "these packages on this machine. imgbuild builds packages only in containers. Remove "
+            "no-binary from uv.toml: the user's, the system's, or the file in UV_CONFIG_FILE."
         )
 
 
 def wheel_metadata(path: Path) -> str:
-    """Return the METADATA of a wheel, which anybody may have made; ValueError: it has none."""
+    """Return the METADATA of a wheel, whose content is not trusted.
+
+    ValueError: the wheel does not have exactly one METADATA, or it is too large.
+    """
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if _METADATA.fullmatch(name)]
         if len(names) != 1:
-            raise ValueError("not a wheel with one file METADATA")
+            raise ValueError("the wheel does not have exactly one METADATA file")
         return read_member(archive, names[0], LARGEST_METADATA).decode("utf-8")
 
 
 def parse_metadata(text: str, name: str, version: str) -> PackageMetadata:
-    """Return the metadata of a release, from a file that its package has written.
+    """Parse the METADATA of a release, whose content is not trusted.
 
-    ValueError: it is of another release, or has a requirement that an index cannot satisfy.
+    ValueError: it is invalid or of another release, or has a requirement that an index cannot
+        satisfy.
     """
     try:
         headers = HeaderParser().parsestr(text[:LARGEST_METADATA])
         own_name = canonicalize_name(str(headers.get("Name", "")), validate=True)
         if (own_name, Version(str(headers.get("Version", "")))) != (name, Version(version)):
-            raise ValueError(f"it says that it is {own_name} {headers.get('Version')}")
+            raise ValueError(f"the metadata is of {own_name} {headers.get('Version')}")
         python = str(SpecifierSet(str(headers.get("Requires-Python", ""))))
         requires = tuple(map(index_requirement, _clean_headers(headers.get_all("Requires-Dist"))))
         extras = _clean_headers(headers.get_all("Provides-Extra"))
@@ -439,26 +462,29 @@ def _clean_headers(headers: Iterable[object] | None) -> list[str]:
 
 
 def parse_requirement(text: str) -> Requirement:
-    """Return a requirement that anybody may have written.
+    """Parse a requirement, whose content is not trusted.
 
-    ValueError: it is none, is nested too deeply, or has a version with thousands of digits.
+    ValueError: it is invalid, is nested too deeply, or has a version with thousands of digits.
     """
     try:
         requirement = Requirement(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     for specifier in requirement.specifier:
-        specifier.contains("0")  # only a comparison reads the version
+        specifier.contains("0")  # a version is parsed only for a comparison
     return requirement
 
 
 def index_requirement(text: str) -> str:
-    """Return a requirement that an index can satisfy, as packaging writes it; else ValueError."""
+    """Return a requirement that an index can satisfy, as `packaging` formats it.
+
+    ValueError: it is invalid, has a URL, or has characters other than printable ASCII.
+    """
     try:
         requirement = parse_requirement(text)
     except ValueError as error:
-        raise ValueError(f"{text[:200]!r} is no requirement: {error}") from None
+        raise ValueError(f"{text[:200]!r} is not a valid requirement: {error}") from None
     written = str(requirement)
     if requirement.url or not (written.isascii() and written.isprintable()):
-        raise ValueError(f"{text[:200]!r} is not a requirement of a package index")
+        raise ValueError(f"{text[:200]!r} cannot be satisfied from a package index")
     return written

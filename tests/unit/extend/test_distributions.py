@@ -59,10 +59,10 @@ def test_files_and_build_tools_are_found(
         for path in (app, evil, tool):
             path.unlink()
         assert find_distributions(lock, wheels, BASE, reader, with_uv=False) == files
-        with pytest.raises(MachineError, match="files of the lock cannot be found"):
+        with pytest.raises(MachineError, match="did not give the files of the lock"):
             find_distributions(lock, [], BASE, reader, with_uv=False)
         reader.image_id = "sha256:other"  # which may need other build tools
-        with pytest.raises(MachineError, match="files of the lock cannot be found"):
+        with pytest.raises(MachineError, match="did not give the files of the lock"):
             find_distributions(lock, wheels, BASE, reader, with_uv=False)
         assert find_distributions(Lock("", {}, {}), [], BASE, reader, with_uv=True) == ()
     assert distributions_context((), Sites()) is None

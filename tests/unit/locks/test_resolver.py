@@ -271,7 +271,7 @@ def test_files_are_found_without_a_build(resolving: Resolving) -> None:
     found = find_files("the test", pins, TARGET, *where)
     assert {str(one.name) for one in found.packages if one.sdist} == {"evil", "intree", "mixed"}
     assert not resolving.index.mark.exists()
-    with pytest.raises(MachineError, match="files of the test cannot be found"):
+    with pytest.raises(MachineError, match=r"files of the test: .*no version of"):
         find_files("the test", {"evil": "7"}, TARGET, *where)
 
 
@@ -280,7 +280,7 @@ def test_a_file_has_the_name_that_an_index_says(tmp_path: Path, hashes: dict[str
     """An index of the network can name any file of this machine."""
     (private := tmp_path / "private").write_text("secret")
     (source := tmp_path / "a b-1.0.tar.gz").write_text("source")
-    with pytest.raises(MachineError, match=r"says that a-1\.0\.tar\.gz is the file .*private"):
+    with pytest.raises(MachineError, match=r"a-1\.0\.tar\.gz to .*private"):
         file_digest("a-1.0.tar.gz", private.as_uri(), hashes)
     assert file_digest("a b-1.0.tar.gz", source.as_uri(), {}) == file_sha256(source)
 
@@ -290,14 +290,14 @@ def test_uv_with_other_settings_is_not_run(tmp_path: Path, monkeypatch: pytest.M
     script.write_text(f'#!/bin/sh\ncase "$*" in *--show*) ;; *) touch {tmp_path}/ran;; esac\n')
     script.chmod(0o755)
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(script))
-    with pytest.raises(MachineError, match="settings of uv cannot be read"):
+    with pytest.raises(MachineError, match="cannot read the settings that uv prints"):
         call_uv(["x.in"], tmp_path, os.environ)
     assert not (tmp_path / "ran").exists()
 
 
 def test_metadata_without_end(resolving: Resolving, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("imgbuild.locks.resolver.ROUNDS", 2)
-    with pytest.raises(CheckFailedError, match=r"After 2 rounds, .*: evil, intree"):
+    with pytest.raises(CheckFailedError, match=r"After 2 .*: evil, intree"):
         resolving.lock("evil", "intree")
     assert not resolving.index.mark.exists()
 
@@ -309,11 +309,11 @@ SAID = "Metadata-Version: 2.1\nName: Evil\nVersion: 1.0\n"
     ("text", "fault"),
     [
         ("", "name is invalid"),
-        (SAID.replace("Evil", "other"), "it says that it is other"),
-        (SAID.replace("1.0", "2.0"), "it says that it is evil"),
-        (SAID + "Requires-Dist: x @ file:///x.tar.gz\n", "not a requirement of a package index"),
-        (SAID + "Requires-Dist: x; os_name == 'é'\n", "not a requirement of a package index"),
-        (SAID + "Requires-Dist: -e .\n", "is no requirement"),
+        (SAID.replace("Evil", "other"), "of other 1.0"),
+        (SAID.replace("1.0", "2.0"), "of evil 2.0"),
+        (SAID + "Requires-Dist: x @ file:///x.tar.gz\n", "satisfied from a package index"),
+        (SAID + "Requires-Dist: x; os_name == 'é'\n", "satisfied from a package index"),
+        (SAID + "Requires-Dist: -e .\n", "not a valid requirement"),
         (SAID + f"Requires-Dist: x; {'(' * 900}os_name=='a'{')' * 900}\n", "nested too deeply"),
         (SAID + f"Requires-Dist: x>={'1' * 5000}\n", "digits"),
         (SAID + "Requires-Python: soon\n", "soon"),

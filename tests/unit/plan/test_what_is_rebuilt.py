@@ -229,11 +229,11 @@ LOCK = "images/locks/tf-2.2.3-py3.6-cpu.txt"
 @pytest.mark.parametrize(
     ("name", "old", "new", "expected"),
     [
-        (LOCK, "(?s).*", "", "no '# request:' line"),
+        (LOCK, "(?s).*", "", "'# request:' line is missing"),
         (LOCK, "(tensorflow-cpu|h5py)==2", r"\1==3", "images/locks/.*: has tensorflow-cpu 3"),
         (LOCK, "", None, f"{LOCK.rpartition('/')[2]}: No such file"),
         ("images/files/network.sh", "", None, "images/files/network.sh: a Dockerfile uses it"),
-        ("images/locks/layers/*", "$", "# more", "is not what its name says"),
+        ("images/locks/layers/*", "$", "# more", "does not match the digest in its name"),
     ],
     ids=["no-lock", "other-versions", "missing-lock", "missing-file", "edited-layer"],
 )
