@@ -1,12 +1,12 @@
-"""A base image, as builds take it."""
+"""The base image of a build."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from imgbuild.core.errors import MachineError
 
-#: Where a base image comes from, in labels: made from the distribution's archive, pulled by its
-#: digest, or in a folder that the settings name.
+#: The origin of a base image, as labels record it: made from the distribution's archive, pulled by
+#: digest from a registry, or read from a folder that the settings name.
 BOOTSTRAPPED, REGISTRY, LAYOUT = "bootstrapped", "registry", "OCI layout"
 
 
@@ -14,10 +14,12 @@ BOOTSTRAPPED, REGISTRY, LAYOUT = "bootstrapped", "registry", "OCI layout"
 class Base:
     """A base image: a reference in a registry or, with ``layout``, an OCI layout on disk.
 
-    ``digest`` is part of the input digest: the one in the registry, or the id of a layout's image,
-    which depends on its files alone, not on how they are compressed. It is None until the image is
-    made. An engine loads a layout under ``reference``, and gives it one of ``engine_ids``: the
-    image's id on a graph driver, and its manifest's digest in a containerd store.
+    ``digest`` is part of the input digest. For a reference, it is the digest in the registry. For a
+    layout, it is the image id, which depends on the files but not on their compression. It is None
+    until the base is made.
+
+    An engine loads a layout under the name ``reference``. The loaded image has one of
+    ``engine_ids``: the image id on a graph driver, or the manifest digest in a containerd store.
     """
 
     reference: str
@@ -27,16 +29,20 @@ class Base:
     engine_ids: tuple[str, ...] = ()
 
     def context(self, *, in_engine: bool = True) -> str:
-        """Return it as a named build context; another builder lacks the engine's images."""
+        """Return the value of a named build context.
+
+        Set ``in_engine`` if the builder is the engine's own. Any other builder lacks the engine's
+        images, so it reads the layout from disk.
+        """
         if in_engine or not self.layout:
             return f"docker-image://{self.reference}"
         return f"oci-layout://{self.layout}"
 
 
 def require_made(base: Base, os_name: str) -> None:
-    """Raise MachineError for a base image that is still to be made."""
+    """Raise MachineError if a base image was not made yet."""
     if base.digest is None:
         raise MachineError(
-            f"The base image {os_name} is made from the distribution's archive, and this machine "
-            "has not made it yet: run `imgbuild doctor --write`."
+            f"This machine has not made the base image {os_name} yet. To make it from the "
+            "distribution's archive, run `imgbuild doctor --write`."
         )

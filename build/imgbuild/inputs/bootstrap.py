@@ -1,4 +1,4 @@
-"""Make base images from the distribution's signed archive, and keep them as OCI layouts."""
+"""Make base images from a distribution's signed archive, and cache them as OCI layouts."""
 
 import json
 import os
@@ -20,27 +20,28 @@ from imgbuild.inputs import oci_layout
 from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from imgbuild.matrix.images import Image
 
-#: Raise it when this code makes another image from the same recipe and options.
+#: Increase this if a change of the code makes another image from the same recipe and options.
 RECIPE_VERSION = 2
-#: The distributions whose base image is made if no registry gives the pinned one. Ubuntu's is not:
-#: its images are the documented ones, on releases that nobody changes any more.
+#: The distributions whose base image imgbuild makes if no registry answers. Ubuntu is not one of
+#: them, because its images are the documented ones, on releases that no longer change.
 MADE_IN_PLACE = ("debian",)
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (only used through mkdtemp)
-_ROOM = 1 << 30  # bytes; a run was seen to need 0.3 GB at its widest
+_ROOM = 1 << 30  # bytes; a measured run needed 0.3 GB at its peak
 _LAST_LINES = 20
-#: How long a base may take; it takes a minute where the archive is quick.
+#: Time limit for making a base. It takes a minute if the archive is fast.
 _LONGEST_SECONDS = 1800
 
 _IDLE = '"$1/etc/apt/apt.conf.d/zz-idle"'
 _LIMIT = 'for site in http https; do echo "Acquire::$site::Timeout 60;"; done'
-#: For an archive that says nothing for a minute. The image itself keeps apt's own limits.
+#: Stop waiting for an archive that sends nothing for a minute. The image keeps apt's own limits.
 IDLE_HOOKS = (f"--setup-hook={_LIMIT} > {_IDLE}", f"--customize-hook=rm {_IDLE}")
 
-#: Like the distribution's images in registries: services do not start while packages install.
+#: Keep services from starting while packages are installed, as the distribution's own images do.
 _POLICY = r"""printf '#!/bin/sh\nexit 101\n' > "$1/usr/sbin/policy-rc.d"; """
 _POLICY += 'chmod 755 "$1/usr/sbin/policy-rc.d"'
 
-#: Part of the recipe's digest. They stay in force inside the image, for what is installed later.
+#: Part of the recipe's digest. The options of dpkg and apt stay in the image, so they also apply to
+#: packages that are installed later.
 MMDEBSTRAP_OPTIONS = (
     "--variant=apt",
     "--mode=auto",
@@ -52,19 +53,20 @@ MMDEBSTRAP_OPTIONS = (
     "--dpkgopt=path-exclude=/usr/share/locale/*",
     "--dpkgopt=path-exclude=/usr/share/info/*",
     "--dpkgopt=path-exclude=/usr/share/lintian/*",
-    # Headers for compiling extensions of Perl, which is there for git.
+    # Headers for compiling Perl extensions. Perl is installed only because git requires it.
     "--dpkgopt=path-exclude=/usr/lib/*/perl/*/CORE/*.h",
-    # No translated package descriptions: a third of what `apt-get update` fetches.
+    # Skip translated package descriptions, a third of what `apt-get update` downloads.
     '--aptopt=Acquire::Languages "none"',
     # Device nodes differ between runs with and without root.
     "--skip=output/dev",
     "--skip=chroot/policy-rc.d",
-    # mmdebstrap copies these two in from the machine it runs on.
+    # mmdebstrap copies these two files from the machine that it runs on.
     '--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',
     f"--customize-hook={_POLICY}",
 )
-#: Where mmdebstrap(1) and apt look for the keys of an archive, and the package that brings them.
+#: The folder in which mmdebstrap(1) and apt look for the keys of archives.
 _KEYS = Path("/usr/share/keyrings")
+#: The keyring of each distribution's archive, and the package that installs the keyring.
 KEYRINGS = {
     "debian": (_KEYS / "debian-archive-keyring.gpg", "debian-archive-keyring"),
     "ubuntu": (_KEYS / "ubuntu-archive-keyring.gpg", "ubuntu-keyring"),
@@ -72,10 +74,10 @@ KEYRINGS = {
 
 
 def base_recipe(image: Image, settings: Settings) -> dict[str, str | int]:
-    """Return all that decides which base image is made for an image, but the archive itself.
+    """Return everything that determines the base image of an image, except the archive's content.
 
-    ``epoch`` is SOURCE_DATE_EPOCH, in seconds: no file of the base is newer. With ``snapshot`` it
-    is made from the archive of that time.
+    ``epoch`` is SOURCE_DATE_EPOCH, in seconds. No file of the base is newer. If the settings have a
+    snapshot, ``snapshot`` is its time, and the base is made from the archive of that time.
     """
     recipe: dict[str, str | int] = {
         "os_name": image.os_name,
@@ -88,13 +90,13 @@ def base_recipe(image: Image, settings: Settings) -> dict[str, str | int]:
 
 
 def recipe_digest(recipe: Mapping[str, str | int]) -> str:
-    """Return the sha256, in hexadecimal, of a recipe with the code and options that follow it."""
+    """Return the sha256, in hexadecimal, of a recipe, `RECIPE_VERSION` and mmdebstrap's options."""
     parts = [RECIPE_VERSION, dict(recipe), MMDEBSTRAP_OPTIONS]
     return sha256(json.dumps(parts, sort_keys=True).encode())
 
 
 def base_folder(image: Image, settings: Settings) -> Path:
-    """Return where the cache has the base image of the image's recipe."""
+    """Return the folder in the cache for the base image of an image."""
     digest = recipe_digest(base_recipe(image, settings))
     return cache_dir() / "base" / f"{image.os_name}-{digest[:12]}"
 
@@ -108,10 +110,11 @@ def bootstrap_base(
 ) -> Base:
     """Return the base of an image from the cache, or make it with mmdebstrap (20 to 40 s).
 
-    The same recipe gives the same base until the archive changes; ``refresh`` makes it again from
-    the archive's state of now. A base in the cache is reused only if its digests are right.
+    The same recipe gives the same base until the archive changes. ``refresh`` makes the base again
+    from the current archive. A base in the cache is reused only if its digests are correct.
 
-    MachineError: a tool or keyring is missing, the archive cannot be reached, the disk is full.
+    MachineError: a tool or keyring is missing, the archive is too slow or cannot be reached, or the
+        disk is full.
     """
     final, name = base_folder(image, settings), image.os_name
 
@@ -130,7 +133,7 @@ def bootstrap_base(
 
 
 def find_bootstrapped(image: Image, settings: Settings) -> Base | None:
-    """Return the base of an image if it was made before; its layer is not read."""
+    """Return the base of an image from the cache, or None; the layer is not verified."""
     folder = base_folder(image, settings)
     with suppress(InputError):
         return oci_layout.read_layout(folder, verify_layer=False, origin=BOOTSTRAPPED)
@@ -138,12 +141,12 @@ def find_bootstrapped(image: Image, settings: Settings) -> Base | None:
 
 
 def _require_packages(distribution: str) -> None:
-    """Raise MachineError unless this machine can make a base image of the distribution."""
+    """Raise MachineError if a package for making the distribution's base image is missing."""
     if missing := missing_packages(distribution):
         raise MachineError(
-            f"A base image of {distribution} is made by mmdebstrap from the distribution's "
-            f"archive, and this machine lacks: {', '.join(missing)}. Install with "
-            f"`sudo apt-get install -y {' '.join(missing)}`, or take the base image from a "
+            f"mmdebstrap makes the base image of {distribution} from the distribution's archive, "
+            f"but this machine lacks: {', '.join(missing)}. Install with "
+            f"`sudo apt-get install -y {' '.join(missing)}`, or use a base image from a "
             "registry (imgbuild.local.yaml, base: from: registry)."
         )
 
@@ -161,8 +164,8 @@ def missing_packages(distribution: str) -> list[str]:
 def _run_mmdebstrap(image: Image, settings: Settings, scratch: Path) -> Path:
     target, no_keys = scratch / "rootfs.tar", scratch / "no-keys"
     no_keys.mkdir()
-    # Only the archive's own keys count, not what else this machine's apt trusts; and the sources
-    # written into the image do not depend on what it trusts.
+    # Trust only the archive's own keys. Otherwise mmdebstrap would accept all keys that apt trusts
+    # on this machine, and these would also change the sources that it writes into the image.
     trust = [f"--keyring={KEYRINGS[image.os.distribution][0]}", f"--keyring={no_keys}"]
     suite, source = image.os.suite, image.os.suite
     hooks = [*IDLE_HOOKS]
@@ -184,24 +187,29 @@ def _run_mmdebstrap(image: Image, settings: Settings, scratch: Path) -> Path:
             status = process.wait(_LONGEST_SECONDS)
         except TimeoutExpired:
             raise MachineError(
-                f"The base of {suite} was not made within {_LONGEST_SECONDS // 60} minutes: "
-                f"the archive is too slow, or no longer answers. The whole log is {log_path}."
+                f"Making the base of {suite} took more than {_LONGEST_SECONDS // 60} minutes. "
+                "The archive is too slow or no longer answers. Use a mirror (docs/mirrors.md). "
+                f"The whole log is {log_path}."
             ) from None
     if status or not target.is_file():
         last = log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
         said = [line for line in last if line.startswith("E:")] or last
         raise MachineError(
-            f"The base of {source} could not be made: mmdebstrap ended with status {status}, "
-            f"saying: {' | '.join(said) or 'nothing'}. The whole log is {log_path}. Check that "
-            f"the archive can be reached from here and that {scratch.parent} has 1 GB "
-            f"free (`df -h {scratch.parent}`; set TMPDIR to work elsewhere), and run this again."
+            f"mmdebstrap could not make the base of {source}. It ended with status {status} and "
+            f"this output: {' | '.join(said) or 'nothing'}. The whole log is {log_path}. Check "
+            f"that this machine can reach the archive and that {scratch.parent} has 1 GB free "
+            f"(`df -h {scratch.parent}`; set TMPDIR to use another folder), then run the command "
+            "again."
         )
     _add_dev(target, epoch)
     return target
 
 
 def _add_dev(rootfs: Path, epoch: int) -> None:
-    """Add an empty /dev: an engine that has to make it leaves it in a layer, with its time."""
+    """Add an empty /dev.
+
+    Without it, an engine creates the folder in a layer of the image, with the current time.
+    """
     folder = tarfile.TarInfo("./dev")
     folder.type, folder.mode, folder.mtime = tarfile.DIRTYPE, 0o755, epoch
     with tarfile.open(rootfs, "a") as archive:
@@ -209,7 +217,7 @@ def _add_dev(rootfs: Path, epoch: int) -> None:
 
 
 def _snapshot_hooks(service: str, snapshot: str) -> list[str]:
-    """Return the options by which packages come from the snapshot, which the image won't know."""
+    """Return options that install from the snapshot, and then restore the image's usual sources."""
     dated = rf"deb [check-valid-until=no] {service}/archive/debian\1/{snapshot} "
     edit = f"s#^deb https?://[^ ]*/debian(-security)?/? #{dated}#"
     return [
@@ -219,12 +227,12 @@ def _snapshot_hooks(service: str, snapshot: str) -> list[str]:
 
 
 def _isolate_mounts() -> list[str]:
-    """Return the command that gives a run by root its own mount namespace, if that is allowed.
+    """Return a command that runs mmdebstrap in its own mount namespace, or an empty list.
 
-    As root, mmdebstrap mounts /proc, /sys and parts of /dev into its chroot where the whole machine
-    sees them, and a killed run cannot take them away. In a namespace they go with its last process.
-    A root that may not make one (in a container) may not mount either; without root, mmdebstrap
-    makes its own.
+    As root, mmdebstrap mounts /proc, /sys and parts of /dev into its chroot. The whole machine sees
+    these mounts, and a killed run leaves them behind. In a namespace, they disappear with the last
+    process. In a container, root may not be allowed to create a namespace, but then it cannot mount
+    anything. Without root, mmdebstrap creates its own namespace.
     """
     command = ["unshare", "--mount", "--"]
     return command if os.geteuid() == 0 and run([*command, "true"]).ok else []
@@ -232,27 +240,28 @@ def _isolate_mounts() -> list[str]:
 
 @contextmanager
 def _scratch_folder(name: str) -> Iterator[Path]:
-    """Yield an empty folder for mmdebstrap to work in.
+    """Yield an empty folder for mmdebstrap to work in, and remove it afterwards.
 
-    ``name`` is of the recipe and the cache, whose lock the caller holds: what another process works
-    in for another cache has another name.
+    ``name`` identifies the recipe and the cache. The caller holds the lock of this base, so any
+    folder with this name is left over. A process with another cache uses another name.
     """
     prefix, parent = f"imgbuild-{os.getuid()}-{name}-", _scratch_parent()
-    for leftover in parent.glob(f"{prefix}*"):  # of a killed run
+    for leftover in parent.glob(f"{prefix}*"):  # from a killed run
         if leftover.lstat().st_uid == os.getuid():
             remove_tree(leftover)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
-        folder.chmod(0o755)  # without root, mmdebstrap works here under a subordinate id
+        folder.chmod(0o755)  # without root, mmdebstrap works here with a subordinate user id
         yield folder
     finally:
         remove_tree(folder)
 
 
 def _scratch_parent() -> Path:
-    """Return a folder in memory, since dpkg writes and syncs thousands of small files.
+    """Return a folder in memory, because dpkg writes and syncs thousands of small files.
 
-    But not if the user has set a TMPDIR, or it has no room, or programs may not run from it.
+    If TMPDIR is set, or if the folder in memory is full, not writable or does not allow programs to
+    run, return the folder for temporary files.
     """
     if "TMPDIR" not in os.environ and os.access(_SHARED_MEMORY, os.W_OK):
         status = os.statvfs(_SHARED_MEMORY)

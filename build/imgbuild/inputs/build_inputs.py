@@ -1,4 +1,4 @@
-"""Everything a build takes from outside the checkout, as named build contexts and digests."""
+"""Collect the inputs of a build from outside the checkout, as build contexts and digests."""
 
 import filecmp
 import os
@@ -28,15 +28,19 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.net.sites import Sites
 
-#: The named build contexts that the Dockerfiles mount.
+#: The named build contexts of downloads and conda packages, which the Dockerfiles mount.
 FILES, CONDA = "downloads", "conda-packages"
-#: Stages in whose place every build puts something.
+#: The stages that builds replace with named build contexts.
 SUPPLIED = frozenset({"base", "uv", FILES, CONDA})
 
 
 @dataclass(frozen=True)
 class InterpreterInput:
-    """CPython: a prefix of this machine that replaces the stage that compiles it, or ``None``."""
+    """The CPython of an image.
+
+    ``prefix`` is a folder on this machine that replaces the stage that compiles CPython. It is None
+    if CPython is compiled from source.
+    """
 
     prefix: Path | None
     digest: str
@@ -45,7 +49,7 @@ class InterpreterInput:
 
 @dataclass(frozen=True)
 class ImageDownloads:
-    """An image's downloads by named context, and the ARGs of those that settings substitute."""
+    """An image's downloads by named context, and the ARGs for sha256 that the settings replace."""
 
     contexts: Mapping[str, tuple[Source, ...]]
     arguments: Mapping[str, str]
@@ -57,10 +61,10 @@ class ImageDownloads:
 
 @dataclass(frozen=True)
 class BuildInputs:
-    """Everything a build takes that is not in the checkout.
+    """All inputs of a build that are not in the checkout.
 
-    Without ``uv``, whose program here is for another platform than the images', the Dockerfile's
-    own stage takes the one for Linux, by its sha256.
+    ``uv`` is None if this machine's uv does not run in the images. In this case a stage of the
+    Dockerfile downloads uv for Linux by its sha256.
     """
 
     bases: Mapping[str, Base]
@@ -71,12 +75,13 @@ class BuildInputs:
     downloads: Mapping[str, ImageDownloads] = field(default_factory=dict)
     keyrings: Path | None = None
     standin: str | None = None
-    #: By distribution a folder named after the time of its archive: the stage `offline` of builds.
+    #: For each distribution with a snapshot, a folder named after the snapshot's time. The folder
+    #: replaces the stage `offline`.
     snapshots: Mapping[str, Path] = field(default_factory=dict)
 
 
 def prepare_inputs(images: Iterable[Image], settings: Settings, project: Project) -> BuildInputs:
-    """Return the inputs that ``images`` need; a base image that was never made has no digest.
+    """Return the inputs that ``images`` need. A base image that was never made has no digest.
 
     InputError: the settings name something that cannot be used.
     MachineError: a tool is missing, or the disk is full.
@@ -116,7 +121,7 @@ def prepare_inputs(images: Iterable[Image], settings: Settings, project: Project
 
 
 def check_settings(settings: Settings, matrix: Matrix) -> None:
-    """Raise InputError for settings that mean nothing here, or name files that cannot be used."""
+    """Raise InputError if the settings name unusable files, or things that the matrix lacks."""
     check_names(settings, matrix)
     _list_secret_files(settings)
     Sites(matrix.upstream_urls, settings).check_logins()
@@ -127,7 +132,7 @@ def check_settings(settings: Settings, matrix: Matrix) -> None:
 
 
 def check_names(settings: Settings, matrix: Matrix) -> None:
-    """Raise InputError for settings of what the matrix does not have: they would do nothing."""
+    """Raise InputError for settings without effect, because the matrix lacks what they name."""
     urls = [source.url for source in matrix.sources.values()]
     for python in matrix.python.values():
         if python.origin == "conda":
@@ -147,13 +152,13 @@ def check_names(settings: Settings, matrix: Matrix) -> None:
             option = " or --mirror" if section == "mirrors" else ""
             lacking, present = ", ".join(unknown), ", ".join(known)
             raise InputError(
-                f"The settings{option}: {section}: the matrix has no {lacking}; "
-                f"there are: {present}."
+                f"The settings{option}: {section}: the matrix has no {lacking}. "
+                f"Use one of: {present}."
             )
 
 
 def resolve_base(image: Image, settings: Settings) -> Base:
-    """Return the base of an image; its digest is None if it is to be made and never was."""
+    """Return the base of an image; its digest is None if the base must still be made."""
     setting = settings.base_for(image.os_name, image.os.image)
     if setting.image:
         _, digest = setting.image.rsplit("@", 1)
@@ -175,7 +180,12 @@ def _resolve_interpreter(image: Image, settings: Settings, project: Project) -> 
 
 
 def list_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownloads:
-    """Return what the image's Dockerfile mounts; a local interpreter needs no source."""
+    """Return the downloads that the image's Dockerfile mounts.
+
+    CPython's source is not one of them if the settings name a prefix.
+
+    InputError: the lock has no sha256 for a conda package.
+    """
     python, substitutes = image.version_of("python"), settings.substitutes
     sources = image_sources(image)
     if isinstance(settings.interpreter_for(python), PrefixInterpreter):
@@ -200,19 +210,20 @@ def list_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownlo
 
 
 def prepare_uv(cache: Path) -> Path:
-    """Return a folder that holds the installed package's program ``uv``, and nothing else.
+    """Return a folder with only the program ``uv`` of the installed Python package.
 
-    BuildKit sends a whole context to the builder, so it must not be the folder uv lives in.
+    BuildKit sends a whole context to the builder, so the folder in which uv is installed cannot be
+    the context.
     """
-    import uv  # noqa: PLC0415 (only when a build is prepared)
+    import uv  # noqa: PLC0415 (imported only for a build)
 
     release = version("uv")
     try:
         source = Path(uv.find_uv_bin())
     except FileNotFoundError as error:
         raise MachineError(
-            "The Python package uv is installed without its program, which installs the packages "
-            f"of every image. Run `pip install --force-reinstall uv=={release}`."
+            "The installed Python package uv lacks its program, which installs the packages of "
+            f"every image. Run `pip install --force-reinstall uv=={release}`."
         ) from error
     status = source.stat()
     final = cache / "uv" / f"{release}-{status.st_size:x}-{status.st_mtime_ns:x}"
@@ -235,7 +246,7 @@ def _list_secrets(settings: Settings, cache: Path) -> dict[str, Path]:
     """Return the files of the build's secrets by id: ``ca``, ``netrc``, ``upstreams``."""
     secrets = _list_secret_files(settings)
     if settings.mirrors:
-        # Lines NAME URL, which images/files/apt/install reads.
+        # images/files/apt/install reads lines of the form NAME URL.
         text = ""
         for name, mirror in sorted(settings.mirrors.items()):
             for archive, url in mirror.addresses(name).items():
@@ -248,7 +259,10 @@ def _list_secrets(settings: Settings, cache: Path) -> dict[str, Path]:
 
 
 def _store_date(date: str, cache: Path) -> Path:
-    """Return a folder that tells BuildKit the time of a snapshot: its cache knows no secret."""
+    """Return a folder with the time of a snapshot, so that BuildKit's cache depends on it.
+
+    The URL of the snapshot is a secret, and BuildKit's cache does not depend on secrets.
+    """
     final = cache / "contexts" / "snapshots" / date
     digest = sha256(date.encode())
 
@@ -264,7 +278,7 @@ def _list_secret_files(settings: Settings) -> dict[str, Path]:
         ca = Path(settings.ca_bundle)
         if not _has_certificates(ca):
             raise InputError(
-                f"The settings: ca_bundle {ca} is not a file of PEM certificates that you may "
+                f"The settings: ca_bundle {ca} is not a file of PEM certificates that you can "
                 "read. Correct it, or remove the line and run `imgbuild doctor --write`."
             )
         files["ca"] = ca
@@ -274,7 +288,7 @@ def _list_secret_files(settings: Settings) -> dict[str, Path]:
 
 
 def _has_certificates(path: Path) -> bool:
-    with suppress(OSError):  # in another user's folder
+    with suppress(OSError):  # for example, another user's folder
         if path.is_file():
             content = path.read_bytes()
             return b"-----BEGIN CERTIFICATE-----" in content
@@ -282,7 +296,10 @@ def _has_certificates(path: Path) -> bool:
 
 
 def _list_mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]:
-    """Return the keyrings of mirrors, by the file name that the Dockerfiles use."""
+    """Return the keyrings of mirrors by the file name that the Dockerfiles use.
+
+    InputError: a keyring has no effect, cannot be read, or is not binary.
+    """
     keyrings = {}
     for name, mirror in settings.mirrors.items():
         upstream = matrix.upstreams.get(name)
@@ -292,32 +309,35 @@ def _list_mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]
         path = Path(mirror.keyring)
         if upstream.keyring is None and name not in KEYRINGS:
             raise InputError(
-                f"{where}: a keyring would not be used. Such a site is trusted by sha256."
+                f"{where}: the keyring has no effect, because files of this site are verified by "
+                "sha256. Remove it."
             )
         try:
             with path.open("rb") as file:
                 head = file.read(1)
         except OSError as error:
             raise InputError(f"{where}: keyring {path}: {error.strerror}.") from error
-        # A binary OpenPGP packet begins with its highest bit set; apt of 2016 reads no other kind.
+        # The highest bit of a binary OpenPGP packet is set. apt of 2016 reads only binary keyrings.
         if not head or not head[0] & 0x80:
             raise InputError(
-                f"{where}: keyring {path} is no binary keyring. Make one of an armored key with "
+                f"{where}: keyring {path} is not binary. Convert an armored key with "
                 "`gpg --dearmor`."
             )
-        if upstream.keyring:  # without, a base image has its own keys; `--offline` needs this one
+        # Builds use the distribution's keys in the base image. An offline build gets the keyring of
+        # a mirror from the settings.
+        if upstream.keyring:
             keyrings[upstream.keyring.file] = path
     return keyrings
 
 
 def repository_keyrings(matrix: Matrix, settings: Settings, own: Path) -> dict[str, Path]:
-    """Return the keyrings in ``own``, those of mirrors in their places, by file name."""
+    """Return the keyrings in ``own`` by file name, with those of mirrors in their place."""
     keyrings = {path.name: path for path in own.glob("*.gpg")}
     return keyrings | _list_mirror_keyrings(matrix, settings)
 
 
 def _store_keyrings(matrix: Matrix, settings: Settings, own: Path, cache: Path) -> Path | None:
-    """Return a folder of the keyrings in ``own``, some replaced; ``None`` if none is replaced."""
+    """Return a folder with the keyrings of `repository_keyrings`; None if none is replaced."""
     if not _list_mirror_keyrings(matrix, settings):
         return None
     files = repository_keyrings(matrix, settings, own)
@@ -327,7 +347,7 @@ def _store_keyrings(matrix: Matrix, settings: Settings, own: Path, cache: Path) 
         for name, path in files.items():
             shutil.copyfile(path, folder / name)
 
-    # Its name is part of the input digest.
+    # The folder's name is part of the input digest.
     content = b""
     for name, digest in digests.items():
         content += f"{name}\0".encode()

@@ -1,4 +1,4 @@
-"""Download files by sha256 into a store, continued where they stopped, and into build contexts."""
+"""Download files by sha256 into a store, resume downloads, and put files in build contexts."""
 
 import os
 import re
@@ -26,28 +26,31 @@ from imgbuild.core.text import printable, size_text
 from imgbuild.net.addresses import redact
 from imgbuild.net.sites import Sites
 
-if TYPE_CHECKING:  # a plan needs neither
+if TYPE_CHECKING:  # a plan does not need these libraries
     from requests import Response
     from rich.progress import Progress
 
     from imgbuild.net.http import HttpClient
 
-#: The sha256 of files by device, inode, size and time of change.
+#: Known sha256 of files, by device, inode, size and time of the last change (ctime).
 _KNOWN: dict[tuple[int, ...], str] = {}
 _CONNECTIONS = 4
-_STOP_SECONDS = 2.0  # for threads to see that another one failed
+_STOP_SECONDS = 2.0  # for threads to notice that another download failed
 _CHUNK = 1 << 18
-#: Slower than a chunk in so many seconds, 2 kB/s, is a server that does not answer.
+#: Time limit for one chunk. A server that sends less than 2 kB/s counts as not answering.
 _CHUNK_SECONDS = 120.0
 _FIRST_BYTE = re.compile(r"bytes (\d+)-")
-_HEAD = 1 << 16  # where the title of a page is looked for
+_HEAD = 1 << 16  # bytes that are searched for the title of an HTML page
 _HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<!doctype html|<html)", re.IGNORECASE)
 _TITLE = re.compile(rb"<title[^>]*>([^<]{1,80})</title>", re.IGNORECASE)
 
 
 def show_progress() -> "Progress":
-    """Return what draws bars on a terminal, each for a file under way; lines come above them."""
-    from rich.console import Console  # noqa: PLC0415 - only where something is fetched
+    """Return a display with a progress bar for each file; log lines appear above the bars.
+
+    If stderr is not a terminal, nothing is drawn.
+    """
+    from rich.console import Console  # noqa: PLC0415 - imported only for downloads
     from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn  # noqa: PLC0415
 
     columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn())
@@ -60,14 +63,14 @@ def _say(line: str) -> None:
 
 
 def digest_contents(files: Mapping[str, str]) -> str:
-    """Return the sha256, in hexadecimal, over the names and the sha256 of files."""
+    """Return one sha256, in hexadecimal, of the names and sha256 of files."""
     return json_sha256(sorted(files.items()))
 
 
 def store_content(final: Path, files: Mapping[str, str], make: Callable[[Path], None]) -> Path:
-    """Return the folder ``final``, which holds exactly ``files``: the sha256 by relative path.
+    """Return the folder ``final`` with exactly ``files``, which maps relative paths to sha256.
 
-    If it does not, ``make`` fills an empty folder in its place.
+    If the folder is missing or has other files, ``make`` fills an empty folder that replaces it.
     """
 
     def is_whole(folder: Path) -> bool:
@@ -86,21 +89,21 @@ def prepare_downloads(
     progress: "Progress",
     failed: dict[Source, ImgbuildError] | None = None,
 ) -> Path:
-    """Return a folder of ``cache`` that holds the downloads under their names, nothing else.
+    """Return a folder in ``cache`` that has exactly the downloads, under their names.
 
-    Files that are missing are fetched into ``cache/downloads``; ``failed`` is as in `fetch_all`.
+    Missing files are downloaded to ``cache/downloads``. ``failed`` is as in `fetch_all`.
 
-    InputError: two downloads have one name and different content.
-    CheckFailedError: a file has another sha256.
-    MachineError: a file cannot be had, or the cache cannot be written.
+    InputError: two downloads have the same name and different content.
+    CheckFailedError: a file has the wrong sha256.
+    MachineError: a file cannot be downloaded, or the cache cannot be written.
     """
     files: dict[str, Source] = {}
     for download in downloads:
         other = files.setdefault(download.name, download)
         if other.sha256 != download.sha256:
             raise InputError(
-                f"Two downloads are called {download.name} and differ: {other.url} and "
-                f"{download.url}. Give one of them another file name."
+                f"Two downloads have the name {download.name} and different content: {other.url} "
+                f"and {download.url}. Give one of them another file name."
             )
     store = ContentStore(cache / "downloads")
 
@@ -108,7 +111,7 @@ def prepare_downloads(
         for file in files.values():
             path = store.path(file.sha256)
             if path.is_file() and not has_sha256(path, file.sha256):
-                _say(f"{file.name} in the cache was damaged (its sha256 is another): fetched again")
+                _say(f"{file.name} in the cache is damaged (wrong sha256); fetching it again")
                 path.unlink()
         fetch_all(files.values(), store, sites, progress, failed)
         for file in files.values():
@@ -121,7 +124,7 @@ def prepare_downloads(
 
 
 def has_sha256(path: Path, digest: str) -> bool:
-    """Return whether a file has its sha256; an unchanged file is read once a process."""
+    """Return whether a file has this sha256; an unchanged file is read only once per process."""
     status = path.stat()
     state = (status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
     if state not in _KNOWN:
@@ -136,14 +139,14 @@ def fetch_all(
     progress: "Progress",
     failed: dict[Source, ImgbuildError] | None = None,
 ) -> None:
-    """Fetch what ``store`` lacks, several files at once.
+    """Download the files that ``store`` lacks, several at the same time.
 
-    The first fault stops the others; what has come of a file stays as its ``.part``, which the next
-    call continues. Another process that fetches the same file is waited for. ``failed`` gets the
-    error of a file that cannot be had, but not of one that another file's fault has stopped.
+    The first error stops all downloads. An incomplete file stays as ``.part``, and the next call
+    resumes it. If another process downloads the same file, the call waits for it. ``failed``
+    collects errors by file, but not for downloads that stopped because another one failed.
 
-    CheckFailedError: a file has another sha256.
-    MachineError: one cannot be had, or the store cannot be written.
+    CheckFailedError: a file has the wrong sha256.
+    MachineError: a file cannot be downloaded, or the store cannot be written.
     """
     missing = [file for file in dict.fromkeys(downloads) if not store.find(file.sha256, file.size)]
     if not missing:
@@ -178,7 +181,7 @@ def fetch_all(
 
 
 def _copy_file(file: Source, part: Path) -> None:
-    """Copy a file of an index that is a folder of this machine."""
+    """Copy a file from a Python index that is a folder on this machine."""
     path = Path(unquote(urlsplit(file.url).path))
     try:
         copyfile(path, part)
@@ -187,13 +190,16 @@ def _copy_file(file: Source, part: Path) -> None:
         raise MachineError(message) from None
     if file_sha256(part) != file.sha256:
         part.unlink()
-        message = f"{path} has another sha256 than expected: {file.sha256}. Nothing was kept."
+        message = f"{path} does not have the expected sha256 {file.sha256}. Nothing was kept."
         raise CheckFailedError(message)
 
 
 @dataclass(frozen=True)
 class _Transfer:
-    """The way of one file; ``shown`` is its address without a login, ``update`` that of a bar."""
+    """The download of one file.
+
+    ``shown`` is the address without a login. ``update`` changes the file's progress bar.
+    """
 
     download: Source
     address: str
@@ -206,7 +212,7 @@ class _Transfer:
         resumed = self._receive(part)
         digest = file_sha256(part)
         if resumed and digest != self.download.sha256:
-            # The beginning may have been of another file: start again.
+            # The beginning may come from another file, so start again.
             part.unlink()
             self._receive(part)
             digest = file_sha256(part)
@@ -217,7 +223,7 @@ class _Transfer:
         _say(f"fetched {self.download.name} ({size_text(part.stat().st_size)})")
 
     def _receive(self, part: Path) -> bool:
-        """Return whether the beginning of the file was there before the last try."""
+        """Download the file; return whether the last try resumed an earlier one."""
         try:
             return self.client.retry(self.shown, lambda: self._attempt(part))
         except MachineError as error:
@@ -226,7 +232,7 @@ class _Transfer:
             raise MachineError(message) from None
 
     def _attempt(self, part: Path) -> bool:
-        from imgbuild.net.http import TransientError, raise_transient  # noqa: PLC0415 - brings requests
+        from imgbuild.net.http import TransientError, raise_transient  # noqa: PLC0415 - slow import
 
         have = part.stat().st_size if part.exists() else 0
         headers = {"Range": f"bytes={have}-"} if have else {}
@@ -236,58 +242,61 @@ class _Transfer:
                 return True
             raise_transient(status, response.headers, reason)
             if status not in {200, 206}:
-                # Not the address that it redirected to, which may be private.
+                # Do not show an address after a redirect, because it may be private.
                 hint = self._login_hint() if status in {401, 403, 407} else ""
                 raise MachineError(f"{self.shown} answered {status}{reason}{hint}.")
             ranged = _FIRST_BYTE.match(response.headers.get("Content-Range", ""))
             start = int(ranged[1]) if status == 206 and ranged else 0
             if start not in {0, have}:
                 part.unlink(missing_ok=True)
-                raise TransientError("it sent another range than requested")
+                raise TransientError("it sent a different range than requested")
             self._write(response, part, start)
         return start > 0
 
     def _write(self, response: "Response", part: Path, start: int) -> None:
-        from imgbuild.net.http import limit_time  # noqa: PLC0415 - brings requests
+        from imgbuild.net.http import limit_time  # noqa: PLC0415 - slow import
 
         length = response.headers.get("Content-Length", "")
         total = start + int(length) if length.isdigit() else None
         self.update(completed=start, total=total)
         file = part.open("ab" if start else "wb")
         with file as out, limit_time(_CHUNK_SECONDS, response) as restart:
-            # As it was sent: a server may call a .tar.gz a packed .tar.
+            # Do not decode, because a server may send a .tar.gz as a .tar with gzip encoding.
             for piece in response.raw.stream(_CHUNK, decode_content=False):
                 restart()
                 if self.client.closed:
-                    raise MachineError("another download failed")  # its error is the one shown
+                    raise MachineError("another download failed")  # users see only the other error
                 out.write(piece)
                 self.update(advance=len(piece))
                 if self.download.size is not None and out.tell() > self.download.size:
-                    break  # it can only be wrong, and may be without end
+                    break  # too large, so its sha256 is wrong, and it may never end
 
     def _login_hint(self) -> str:
         if self.sites.login(self.address):
-            return ": it refused the login of the netrc file; correct it there"
-        return ": it asks for a login; name a netrc file with one (netrc: in the settings)"
+            return ": it refused the login in the netrc file; correct the file"
+        return ": it requires a login; set a netrc file that has one (netrc: in the settings)"
 
     def _wrong_content(self, part: Path, digest: str) -> CheckFailedError:
         page = _find_title(part)
         hint = (
-            f" The server sent an HTML page{page}: a login, a notice or an error of the mirror or "
-            "a proxy, not the file. Open the address in a browser to see the reason."
+            f" The server sent an HTML page{page} instead: a login, a notice or an error of the "
+            "mirror or a proxy. Open the address in a browser to see the reason."
             if page is not None
-            else " Nothing was kept. If the file was published anew, read what changed before you "
-            "change the sha256 in matrix.yaml; if a mirror is wrong, correct it (docs/mirrors.md)."
+            else " Nothing was kept. If the file was published again, read what changed before you "
+            "change the sha256 in matrix.yaml. If a mirror is wrong, correct it (docs/mirrors.md)."
         )
         return CheckFailedError(
-            f"{self.download.name} is not the expected file: {self.shown} gave "
-            f"{part.stat().st_size} bytes with sha256 {digest}, expected is "
+            f"{self.download.name} is not the expected file: {self.shown} sent "
+            f"{part.stat().st_size} bytes with sha256 {digest}, but the expected sha256 is "
             f"{self.download.sha256}.{hint}"
         )
 
 
 def _find_title(path: Path) -> str | None:
-    """Return ``None`` if the file is no HTML page, else its title in brackets or nothing."""
+    """Return the title of an HTML page in parentheses, or an empty text if it has no title.
+
+    Return None if the file is not an HTML page.
+    """
     with path.open("rb") as file:
         head = file.read(_HEAD)
     if not _HTML.match(head):

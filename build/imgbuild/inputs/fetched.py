@@ -34,12 +34,13 @@ from imgbuild.inputs.signed_packages import find_whole_file, verify_packages
 from imgbuild.locks.lockfile import read_lock, read_lock_text
 from imgbuild.matrix.images import Image
 
-#: The part of a request that an offline build does not compare: it takes the base that was fetched.
+#: The part of a request that an offline build ignores, because it uses the base that was fetched.
 BASE = "base"
-#: A call of images/files/apt/install in a Dockerfile.
+#: The call of images/files/apt/install in a Dockerfile.
 APT_INSTALL = "sh /run/apt/install"
-#: The named build contexts that the Dockerfiles mount, and where in them each kind of file is.
+#: The named build context of apt and Python packages, which the Dockerfiles mount.
 OFFLINE = "offline"
+#: The named build context of each kind of file, and the folder in it.
 _PLACES = {
     Kind.DOWNLOAD: (FILES, "."),
     Kind.CONDA: (CONDA, "."),
@@ -55,12 +56,12 @@ _DATE = re.compile(r"^Date: (?:\w+, )?(.+)$", re.MULTILINE)
 
 @pydantic.dataclasses.dataclass(frozen=True, config={"extra": "forbid"})
 class Listing:
-    """Everything one image is built from, as in ``images/<image>.json`` of a fetched folder.
+    """All inputs of one image, as stored in ``images/<image>.json`` of a fetched folder.
 
-    ``request`` has a short digest of each kind of input, to find what changed since; ``base`` is
-    the base image's reference in its registry, empty if it was made on the machine that fetched;
-    ``layout`` is the folder that holds it. ``schema`` is raised when a listing of before can no
-    longer be built from.
+    ``request`` has a short digest of each kind of input, to show which inputs changed later.
+    ``base`` is the base image's reference in its registry, or empty if the base came from an OCI
+    layout on the machine that fetched it. ``layout`` is the name of the base's folder. ``schema``
+    increases if a build can no longer use older listings.
     """
 
     image: str
@@ -74,7 +75,7 @@ class Listing:
         return folder / "base" / self.layout
 
     def contents(self, folder: Path) -> str:
-        """Return a digest of all that is listed, the base image and the date of each index.
+        """Return a line with a digest of all listed files, the base and the date of each index.
 
         For people to compare: the index of last year is signed as well, and a base image that was
         made by `imgbuild build --fetch` is not.
@@ -111,9 +112,9 @@ def write_listing(listing: Listing, folder: Path) -> None:
 
 
 def read_listing(folder: Path, image: str) -> Listing | None:
-    """Return an image's listing, ``None`` if it was never fetched into ``folder``.
+    """Return an image's listing, or None if the image was never fetched into ``folder``.
 
-    InputError: the file is no listing, or one of another imgbuild.
+    InputError: the file is not a listing, or it is from another version of imgbuild.
     """
     path = listing_path(folder, image)
     if not path.exists():
@@ -129,7 +130,7 @@ def read_listing(folder: Path, image: str) -> Listing | None:
 
 
 def fetch_request(image: Image, project: Project, settings: Settings) -> dict[str, str]:
-    """Return a short digest of each kind of input that is fetched.
+    """Return a short digest of each kind of input, to detect changes after a fetch.
 
     InputError: a lock is missing, or a conda package has no recorded sha256.
     """
@@ -160,7 +161,11 @@ def fetch_request(image: Image, project: Project, settings: Settings) -> dict[st
 
 
 def install_stages(image: Image, project: Project, settings: Settings) -> tuple[Stage, ...]:
-    """Return the stages that install packages; a local prefix has its own in place of CPython's."""
+    """Return the stages that install apt packages.
+
+    If the settings name a CPython prefix, the stages of its Dockerfile replace the image's stage
+    `cpython`.
+    """
     interpreter = settings.interpreter_for(image.version_of("python"))
     is_local = isinstance(interpreter, PrefixInterpreter)
     dockerfile = render_dockerfile(image, project.templates)
@@ -176,7 +181,7 @@ def install_stages(image: Image, project: Project, settings: Settings) -> tuple[
 
 
 def install_instruction(stage: Stage) -> str:
-    """Return the RUN instruction of the stage that installs packages; empty if it has none."""
+    """Return the stage's RUN instruction that installs apt packages, or an empty text."""
     for instruction in stage.instructions:
         if instruction.line.startswith("RUN ") and APT_INSTALL in instruction.text:
             return instruction.text
@@ -184,14 +189,14 @@ def install_instruction(stage: Stage) -> str:
 
 
 def packages(stage: Stage) -> str:
-    """Return the arguments of ``apt/install``: packages, repositories, options."""
+    """Return the arguments of ``apt/install``: options, repositories and packages."""
     instruction = install_instruction(stage)
     arguments = instruction.partition(APT_INSTALL)[2]
     return " ".join(arguments.split())
 
 
 def offline_contexts(listing: Listing, folder: Path, cache: Path) -> Mapping[str, Path]:
-    """Return the named contexts of a listed image: its downloads, packages and lists."""
+    """Return the named build contexts of a listed image, with its downloads, packages and lists."""
     contexts: dict[str, dict[str, str]] = {OFFLINE: {}}
     for item in listing.items:
         context, place = _PLACES[item.kind]
@@ -219,9 +224,9 @@ def _context(name: str, files: Mapping[str, str], fetched: Path, cache: Path) ->
 def offline_settings(
     settings: Settings, images: Iterable[Image], listings: Mapping[str, Listing], folder: Path
 ) -> Settings:
-    """Return the settings of a build without a network: no login, and base images from a folder.
+    """Return the settings for a build without a network: no logins, and bases from ``folder``.
 
-    A layout that the settings name stays: it is this machine's, not the folder's.
+    A layout that the settings name is kept, because it is on this machine already.
     """
     bases = dict(settings.base)
     for image in images:
@@ -235,9 +240,9 @@ def offline_settings(
 def apply_known_bases(
     inputs: BuildInputs, images: Iterable[Image], listings: Mapping[str, Listing]
 ) -> BuildInputs:
-    """Return the inputs with base images of a registry under their digest there.
+    """Return the inputs with the registry's digest of each base that came from a registry.
 
-    So an image that was built without a network is up to date where there is one.
+    With this digest, an image that was built offline is also up to date with a network.
     """
     bases = dict(inputs.bases)
     for image in images:
@@ -252,9 +257,11 @@ def apply_known_bases(
 def read_listings(
     folder: Path, images: Iterable[Image], project: Project, settings: Settings
 ) -> dict[str, Listing]:
-    """Return the listings of ``images`` in a fetched folder by name; no file of them is missing.
+    """Return the listings of ``images`` in a fetched folder by name, after verifying them.
 
-    InputError: an image was never fetched, or for other inputs, or files are missing.
+    InputError: an image was never fetched, or its inputs have changed, or a file is missing,
+        damaged or not signed.
+    MachineError: gpgv or a keyring is missing on this machine.
     """
     return {image.name: _check_listing(folder, image, project, settings) for image in images}
 
@@ -266,15 +273,15 @@ def _check_listing(folder: Path, image: Image, project: Project, settings: Setti
         f"{folder}."
     )
     if listing is None:
-        raise InputError(f"{folder} holds nothing for {image.name}. {again}")
+        raise InputError(f"{folder} has no files of {image.name}. {again}")
     request = fetch_request(image, project, settings)
     differing = {name for name, _ in request.items() ^ listing.request.items()}
     differing.discard(BASE)
     if differing:
         changed = ", ".join(sorted(differing))
         raise InputError(
-            f"{folder} was fetched for other inputs of {image.name} than this checkout and these "
-            f"settings have (changed: {changed}). {again}"
+            f"The inputs of {image.name} in this checkout or in the settings have changed since "
+            f"{folder} was fetched (changed: {changed}). {again}"
         )
     missing = listing.missing(ContentStore(folder))
     if missing:
@@ -296,9 +303,10 @@ def _check_listing(folder: Path, image: Image, project: Project, settings: Setti
 def _verify(
     listing: Listing, folder: Path, image: Image, project: Project, settings: Settings
 ) -> None:
-    """Raise unless what the build itself believes is what this checkout or a signature names.
+    """Verify all files that a build uses without a check of its own.
 
-    Downloads are verified in the Dockerfile, by the sha256 of the matrix.
+    They must match this checkout, or have a valid signature. The Dockerfile itself verifies
+    downloads, by their sha256 in the matrix.
     """
     _verify_base(listing, folder, image, settings)
     _verify_items(listing, folder, image, project, settings)
@@ -314,10 +322,10 @@ def _verify_base(listing: Listing, folder: Path, image: Image, settings: Setting
     if is_meant and all(is_pinned(base, digest) for digest in digests):
         return
     path = listing_path(folder, image.name)
-    what = " and ".join(sorted(pins)) or "named as it was"
+    what = " and ".join(sorted(pins)) or "its original name"
     raise InputError(
-        f"{path}: the base image in {base} is not {what}. Fetch again, and copy the folder "
-        f"anew; if another base is meant, imgbuild.local.yaml can name it (base: "
+        f"{path}: the base image in {base} does not match {what}. Fetch again, and copy the folder "
+        "again. To use another base, name it in imgbuild.local.yaml (base: "
         f"{image.os_name})."
     )
 
@@ -325,7 +333,7 @@ def _verify_base(listing: Listing, folder: Path, image: Image, settings: Setting
 def _verify_items(
     listing: Listing, folder: Path, image: Image, project: Project, settings: Settings
 ) -> None:
-    """Raise unless the checkout has the sha256 of each package, and mirrors are lines NAME URL."""
+    """Raise InputError if the checkout lacks the sha256 of a package, or mirrors are invalid."""
     path = listing_path(folder, image.name)
     store = ContentStore(folder)
     downloads = list_downloads(image, project.locks, settings).all
@@ -344,7 +352,10 @@ def _verify_items(
         elif item.kind is Kind.PYTHON:
             is_known = item.sha256 in locked
         if not is_known:
-            raise InputError(f"{path}: {item.name} has a sha256 that images/locks do not have.")
+            raise InputError(
+                f"{path}: {item.name} has a sha256 that is neither in images/locks nor in "
+                "matrix.yaml. Fetch again, and copy the folder again."
+            )
         if item.kind is Kind.APT_MIRRORS:
             mirrors = find_whole_file(store, item.sha256)
             _verify_mirrors(mirrors, path)
@@ -353,7 +364,7 @@ def _verify_items(
 def _verify_signatures(
     listing: Listing, folder: Path, image: Image, project: Project, settings: Settings
 ) -> None:
-    """Verify the packages of the system by the keyrings of this machine and the checkout."""
+    """Verify the signatures of apt packages with the keyrings of this machine and the checkout."""
     keyrings = repository_keyrings(image.matrix, settings, project.keyrings)
     archive, package = KEYRINGS[image.os.distribution]
     mirror = settings.mirrors.get(image.os.distribution)
@@ -367,8 +378,8 @@ def _verify_signatures(
     if lacking:
         names = " ".join(lacking)
         raise MachineError(
-            f"The signatures in {folder} cannot be verified: this machine lacks {names}. Install "
-            f"with `sudo apt-get install -y {names}`."
+            f"The signatures in {folder} cannot be verified, because this machine lacks {names}. "
+            f"Install with `sudo apt-get install -y {names}`."
         )
     trusted = [archive]
     if image.apt_cuda:
@@ -377,11 +388,14 @@ def _verify_signatures(
 
 
 def _verify_mirrors(mirrors: Path, listing: Path) -> None:
-    """Raise unless each line is NAME URL as settings admit it: the shell of a build reads it."""
+    """Raise InputError unless each line is a valid NAME URL, because a build's shell reads it."""
     try:
         text = mirrors.read_bytes().decode()
         for line in filter(None, text.split("\n")):
             name, url = line.split(" ")
             Settings.model_validate({"mirrors": {name: url}})
     except ValueError as error:
-        raise InputError(f"{listing}: {mirrors} holds no lines NAME URL of mirrors.") from error
+        raise InputError(
+            f"{listing}: {mirrors} has a line that is not NAME URL of a mirror. Fetch again, and "
+            "copy the folder again."
+        ) from error

@@ -1,4 +1,4 @@
-"""A CPython prefix of this machine, which images/prefix/Dockerfile makes relocatable."""
+"""Verify and digest a CPython of this machine; images/prefix/Dockerfile makes it relocatable."""
 
 import json
 import os
@@ -12,15 +12,15 @@ from imgbuild.core.files import file_sha256, json_sha256, parse_json, sha256, wr
 from imgbuild.core.process import NOT_FOUND, run
 from imgbuild.core.user_folders import home
 
-#: The modules that TensorFlow, Horovod, TensorBoard and pip import. CPython builds without any of
-#: them when a header is missing, and prints only one line about it.
+#: The modules that TensorFlow, Horovod, TensorBoard and pip import. If a header is missing, CPython
+#: is built without its module, and prints only one line about it.
 REQUIRED_MODULES = ("ssl", "ctypes", "bz2", "lzma", "sqlite3", "readline", "zlib")
 _SYSTEM_LIBRARIES = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
-#: Folders that images/prefix/Dockerfile leaves out: nothing in them changes what is built.
+#: Folders that images/prefix/Dockerfile removes, so their files do not affect the image.
 _LEFT_OUT = {"__pycache__", "test", "tests", "idlelib", "tkinter", "turtledemo", "site-packages"}
 _SECONDS = 60.0
 
-#: Runs in the interpreter that is looked at, from Python 3.6 on.
+#: Runs in the interpreter that is probed, Python 3.6 or later.
 _PROBE = r"""
 import importlib, json, platform, sys
 missing = {}
@@ -43,9 +43,10 @@ print(json.dumps({
 
 @dataclass(frozen=True)
 class ProbedInterpreter:
-    """The report of an interpreter: modules that it cannot import and why, libraries it has loaded.
+    """The report of an interpreter.
 
-    Extension modules are among the libraries.
+    ``missing`` has the modules that it cannot import, with the errors. ``libraries`` has the
+    libraries that it has loaded, including extension modules.
     """
 
     version: str
@@ -56,10 +57,10 @@ class ProbedInterpreter:
 
 
 def digest_prefix(prefix: Path, version: str, dockerfile: Path, cache: Path) -> str:
-    """Return the digest (``sha256:…``) of what images take from ``prefix``, and of ``dockerfile``.
+    """Return one digest (``sha256:…``) of ``dockerfile`` and the files that images copy.
 
-    The files are read again only if one of them was touched; ``cache`` remembers it. Raises as
-    `verify_prefix`.
+    The files in ``prefix`` are read again only if the mode, size or time of one has changed since
+    ``cache`` got the digest. Raise the errors of `verify_prefix`.
     """
     minor = version.rpartition(".")[0]
     files = sorted(_files(prefix, minor))
@@ -81,7 +82,7 @@ def digest_prefix(prefix: Path, version: str, dockerfile: Path, cache: Path) -> 
 
 
 def verify_prefix(prefix: Path, version: str) -> None:
-    """Raise InputError for all that keeps ``prefix`` from being used as CPython ``version``."""
+    """Raise InputError with all reasons why ``prefix`` cannot be used as CPython ``version``."""
     python = _python(prefix, version)
     facts = probe(python)
     own = (f"{facts.prefix}/lib/python", f"{facts.prefix}/lib/libpython", *_SYSTEM_LIBRARIES)
@@ -98,9 +99,9 @@ def verify_prefix(prefix: Path, version: str) -> None:
 
 
 def find_prefixes(version: str) -> list[Path]:
-    """Return the prefixes of this machine whose interpreter reports exactly ``version``.
+    """Return the prefixes on this machine whose interpreter reports exactly ``version``.
 
-    Looked at: pyenv's (``PYENV_ROOT``, or ``~/.pyenv``), /opt/python/VERSION and /usr/local.
+    Search pyenv (``PYENV_ROOT``, or ``~/.pyenv``), /opt/python/VERSION and /usr/local.
     """
     pyenv = Path(os.environ.get("PYENV_ROOT") or home() / ".pyenv")
     candidates = [pyenv / "versions" / version, Path("/opt/python") / version, Path("/usr/local")]
@@ -118,15 +119,15 @@ def _python(prefix: Path, version: str) -> Path:
 
 
 def probe(python: Path) -> ProbedInterpreter:
-    """Return what ``python`` reports; InputError if it is no CPython 3.6 or later that runs.
+    """Run ``python`` without the user's environment, and return its report.
 
-    This user's settings do not reach it.
+    InputError: it does not run, or it is not CPython 3.6 or later.
     """
     command = [str(python), "-I", "-B", "-S", "-c", _PROBE, *REQUIRED_MODULES]
     result = run(command, env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"}, timeout=_SECONDS)
-    # A copy whose loader does not find libpython ends with the same code as one that is not there.
+    # The code is the same if the interpreter exists but its loader does not find libpython.
     if result.code == NOT_FOUND and not os.access(python, os.X_OK):
-        raise _unusable(python, "is not there, or this user may not run it")
+        raise _unusable(python, "does not exist, or you may not run it")
     if not result.ok:
         raise _unusable(python, f"fails: {result.last(1)}")
     try:
@@ -136,7 +137,7 @@ def probe(python: Path) -> ProbedInterpreter:
 
 
 def _files(prefix: Path, minor: str) -> Iterator[str]:
-    """Yield the files that images take, relative to ``prefix``."""
+    """Yield the files that images copy, relative to ``prefix``."""
     tops = [f"bin/python{minor}*", f"include/python{minor}*", f"lib/libpython{minor}*"]
     tops += ["lib/libpython3.so", "lib/pkgconfig/python*", f"lib/python{minor}"]
     for pattern in tops:
@@ -158,9 +159,9 @@ def _describe_file(path: Path, name: str) -> list[object]:
 
 def _unusable(python: Path, why: str) -> InputError:
     return InputError(
-        f"The interpreter {python} {why}. Build it again with the missing headers in place "
+        f"The interpreter {python} {why}. Install the missing headers and build it again "
         "(`sudo apt-get install -y libssl-dev libffi-dev libbz2-dev liblzma-dev libsqlite3-dev "
         "libreadline-dev zlib1g-dev`, then `pyenv install --force VERSION` with "
         "PYTHON_CONFIGURE_OPTS=--enable-shared), name another prefix in imgbuild.local.yaml "
-        "(cpython: from: prefix), or remove the entry to have it compiled from source."
+        "(cpython: from: prefix), or remove the entry to compile CPython from source."
     )

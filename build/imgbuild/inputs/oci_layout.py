@@ -1,8 +1,8 @@
-"""Base images as OCI layouts, with docker's ``manifest.json`` beside ``index.json``.
+"""Read and write base images as OCI layouts that also have Docker's ``manifest.json``.
 
-Such a folder loads on every engine with the same id, where ``docker import`` makes a new id each
-time and so busts the build cache. Formats: the OCI image specification (image-layout, manifest,
-config) and the archive that ``docker save`` writes.
+An image from such a folder has the same id each time an engine loads it. With ``docker import``, it
+would have a new id each time, which invalidates the build cache. Formats: the OCI image
+specification (image-layout, manifest, config) and the archive that ``docker save`` writes.
 """
 
 import gzip
@@ -26,14 +26,14 @@ REPOSITORY = "imgbuild/base"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#: The files of a layout, and Docker's own. Source: OCI image specification, image-layout.md.
+#: The files of a layout, and Docker's manifest. Source: OCI image specification, image-layout.md.
 _FILE = re.compile(r"index\.json|manifest\.json|oci-layout|blobs/sha256/[0-9a-f]{64}")
 
 
 def write_layout(folder: Path, rootfs: Path, *, name: str, epoch: int) -> None:
-    """Write the tar file ``rootfs`` as an image into ``folder``; the same input, the same bytes.
+    """Write the tar file ``rootfs`` as an image to ``folder``; the same input gives the same bytes.
 
-    ``epoch`` is the time of creation, in seconds; ``name`` is that of `name_image`.
+    ``epoch`` is the time of creation, in seconds. ``name`` is as in `name_image`.
     """
     date = datetime.fromtimestamp(epoch, UTC)
     created = date.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -59,9 +59,9 @@ def write_layout(folder: Path, rootfs: Path, *, name: str, epoch: int) -> None:
 
 
 def name_image(folder: Path, content: bytes, name: str) -> None:
-    """Write the manifest ``content`` of the image in ``folder``, and what names it.
+    """Write the manifest ``content`` of the image in ``folder``, and the files that name the image.
 
-    Its tag is ``name`` and the first 12 digits of its id.
+    The tag of the image is ``name`` and the first 12 digits of the image id.
     """
     manifest = parse_strict_json(content)
     media_type = manifest.get("mediaType", OCI_MANIFEST)
@@ -70,8 +70,8 @@ def name_image(folder: Path, content: bytes, name: str) -> None:
     image_id = manifest["config"]["digest"]
     tag = f"{name}-{short_id(image_id)}"
     reference = f"{REPOSITORY}:{tag}"
-    # The two names that a containerd store reads; `docker save` writes the same two. The first is
-    # the normal form of a name without a registry, not a place that anything is fetched from.
+    # A containerd store reads these two names, and `docker save` writes them. The first is the
+    # normal form of a name without a registry. Nothing is pulled from there.
     names = {
         "io.containerd.image.name": f"docker.io/{reference}",
         "org.opencontainers.image.ref.name": tag,
@@ -85,11 +85,12 @@ def name_image(folder: Path, content: bytes, name: str) -> None:
 
 
 def read_layout(folder: Path, *, verify_layer: bool = True, origin: str = LAYOUT) -> Base:
-    """Return the image in ``folder``, every digest checked (of layers with ``verify_layer``).
+    """Return the image in ``folder`` after checking its digests; check layers if ``verify_layer``.
 
-    Its reference is ``imgbuild/base:<os>-<12 digits of its id>``, so other files have another name.
+    The reference is ``imgbuild/base:<os>-<12 digits of the id>``, so an image with other files has
+    another name.
 
-    InputError: a file is missing, is not what its digest says, or names another image.
+    InputError: a file is missing, does not match its digest, or names another image.
     """
     try:
         top = _read_top(folder)
@@ -107,20 +108,23 @@ def read_layout(folder: Path, *, verify_layer: bool = True, origin: str = LAYOUT
         image_id = manifest["config"]["digest"]
         return Base(reference, image_id, origin, folder, engine_ids=(image_id, top["digest"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{folder} is no whole OCI layout of a base image: {error}") from error
+        raise InputError(
+            f"{folder} is not a complete OCI layout of a base image: {error}"
+        ) from error
 
 
 def is_whole(folder: Path) -> bool:
-    """Return whether ``folder`` is a layout with the right digests, that of each layer too."""
+    """Return whether ``folder`` is a complete layout with correct digests, including layers."""
     with suppress(InputError):
         return bool(read_layout(folder))
     return False
 
 
 def is_pinned(folder: Path, digest: str) -> bool:
-    """Return whether ``digest`` is that of the whole layout's image.
+    """Return whether ``digest`` identifies the image of a complete layout.
 
-    That is of its manifest, or of the list of platforms that names it and is kept as a blob.
+    It can be the digest of the image's manifest, or of a list of platforms that names the manifest
+    and is stored as a blob.
     """
     top = _read_top(folder)
     path = folder / blob_path(digest)
@@ -134,7 +138,10 @@ def is_pinned(folder: Path, digest: str) -> bool:
 
 
 def is_named(folder: Path, name: str) -> bool:
-    """Return whether `name_image` named the whole layout: loaded, it moves no other tag."""
+    """Return whether a complete layout has the names that `name_image` writes.
+
+    With these names, loading the layout moves no other tag.
+    """
     top = _read_top(folder)
     manifest = folder / blob_path(top["digest"])
     with work_folder("names") as named:
@@ -149,7 +156,7 @@ def is_named(folder: Path, name: str) -> bool:
 
 
 def write_archive(folder: Path, target: Path) -> None:
-    """Write the layout as the tar that ``docker load`` reads; the same layout, the same bytes."""
+    """Write the layout as a tar for ``docker load``; the same layout gives the same bytes."""
 
     def of_nobody(info: tarfile.TarInfo) -> tarfile.TarInfo:
         info.uid = info.gid = info.mtime = 0
@@ -163,9 +170,9 @@ def write_archive(folder: Path, target: Path) -> None:
 
 
 def unpack_archive(archive: Path, folder: Path) -> None:
-    """Write the layout that an archive of ``docker save`` holds; what is none of it is left out."""
-    with tarfile.open(archive, "r:") as tar:  # engines pack no such archive as a whole
-        # No name leads out of the folder: Python before 3.11.4 has no filters to see to that.
+    """Extract the layout from an archive of ``docker save``, without any other files."""
+    with tarfile.open(archive, "r:") as tar:  # engines do not compress the archive as a whole
+        # `_FILE` admits no name outside the folder. Python before 3.11.4 has no filters for this.
         tar.extraction_filter = getattr(tarfile, "data_filter", None)
         files = [member for member in tar if member.isreg() and _FILE.fullmatch(member.name)]
         tar.extractall(folder, files)  # noqa: S202
@@ -205,8 +212,8 @@ def _read_json(folder: Path, name: str) -> Any:  # noqa: ANN401 - as it is writt
 def _write_layer(folder: Path, rootfs: Path) -> dict[str, Any]:
     """Write the compressed layer; return its descriptor.
 
-    gzip, without name and time. Another zlib may give other bytes and so another manifest; the
-    config, and with it the image's id on a graph driver, stays.
+    The gzip header has no name and no time. Another version of zlib may write other bytes, which
+    changes the manifest. The config, and so the image id on a graph driver, stays the same.
     """
     packed = folder / "blobs" / "layer"
     with (
@@ -236,4 +243,4 @@ def _verify(folder: Path, blob: Mapping[str, Any]) -> None:
     path = folder / blob_path(blob["digest"])
     digest = blob["digest"].removeprefix("sha256:")
     if path.stat().st_size != blob["size"] or not has_sha256(path, digest):
-        raise ValueError(f"{path} is not what its digest says")
+        raise ValueError(f"{path} does not match its digest")

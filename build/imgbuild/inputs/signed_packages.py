@@ -1,7 +1,7 @@
-"""Verify apt's lists and packages by the signature of the archive that they come from.
+"""Verify apt's lists and packages by the signature of their archive.
 
-apt verifies what it fetches, never what lies in its folders already. Format of the files: Debian's
-RepositoryFormat, with apt's names of lists and packages (``URItoFileName`` of apt-pkg/strutl.cc).
+apt verifies files that it downloads, but not files that are already in its folders. File format:
+Debian's RepositoryFormat. File names: ``URItoFileName`` in apt-pkg/strutl.cc.
 """
 
 import re
@@ -24,14 +24,14 @@ _FIELD = re.compile(r"^(Package|Version|Architecture|SHA256|Suite|Codename): (\S
 
 
 def gpgv(keyrings: Iterable[Path], *arguments: str) -> Finished:
-    """Run gpgv; its output are GnuPG's status lines."""
+    """Run gpgv; its output has GnuPG's status lines."""
     trust = [f"--keyring={keyring}" for keyring in keyrings]
     command = ["gpgv", "--quiet", "--status-fd=1", *trust, *arguments]
     return run(command, timeout=_GPGV_SECONDS)
 
 
 def find_whole_file(store: ContentStore, digest: str) -> Path:
-    """Return a file of a fetched folder, read to see that it is the one that was fetched."""
+    """Return a file of a fetched folder; raise InputError if its sha256 is wrong."""
     path = store.path(digest)
     if not has_sha256(path, digest):
         raise InputError(
@@ -42,7 +42,7 @@ def find_whole_file(store: ContentStore, digest: str) -> Path:
 
 
 def verify_packages(items: Sequence[Source], store: ContentStore, keys: Sequence[Path]) -> None:
-    """Raise InputError unless ``keys`` signed each list and package, and each list is whole."""
+    """Raise InputError if a list is damaged, or if ``keys`` did not sign a list or package."""
     lists = {
         item.name: find_whole_file(store, item.sha256)
         for item in items
@@ -66,7 +66,7 @@ def verify_packages(items: Sequence[Source], store: ContentStore, keys: Sequence
     for item in items:
         apt = item.kind in {Kind.APT_LIST, Kind.APT_PACKAGE}
         if apt and (item.name, item.sha256) not in signed:
-            raise _refusal(item.name, "no signed list of the archive names it with this sha256")
+            raise _refusal(item.name, "no signed list of the archive has it with this sha256")
 
 
 def _refusal(name: str, why: str) -> InputError:
@@ -77,22 +77,24 @@ def _refusal(name: str, why: str) -> InputError:
 
 
 def _release(name: str, path: Path, signature: Path | None, keyrings: Sequence[Path]) -> str:
-    """Return what is signed of an InRelease file, or of a Release file with its signature.
+    """Return the signed text of an InRelease file, or of a Release file with its signature.
 
-    It is the index of the suite that apt takes it for: the same keys sign other suites.
+    The index must be of the suite in its name, because the same keys sign other suites.
+
+    InputError: the file is not signed by ``keyrings``, or is the index of another suite.
     """
     before, *signed = path.read_bytes().split(_CLEARSIGNED)
     if not signature and (before or len(signed) != 1):
-        raise _refusal(name, "it is no signed index")
+        raise _refusal(name, "it is not a signed index")
     with work_folder("signature") as folder:
         out = path if signature else folder / "Release"
         files = [signature, path] if signature else ["--output", out, path]
         result = gpgv(keyrings, *map(str, files))
-        # As apt: one good signature is enough, beside those of keys that are not known here.
+        # Like apt, accept a file with one good signature, even if unknown keys signed it as well.
         if "[GNUPG:] GOODSIG " not in result.output or "[GNUPG:] BADSIG " in result.output:
             errors = " ".join(result.errors.split())
             said = f"gpgv refuses its signature ({errors[-80:]})"
-            raise _refusal(name, f"{said}; for a mirror with its own key, name its `keyring`")
+            raise _refusal(name, f"{said}; if a mirror has its own key, set its `keyring`")
         text = out.read_text(encoding="utf-8")
     fields = dict(_FIELD.findall(text))
     _, dists, suite = name.rpartition("_")[0].rpartition("_dists_")
@@ -104,7 +106,7 @@ def _release(name: str, path: Path, signature: Path | None, keyrings: Sequence[P
 
 @cache
 def _packages(path: Path) -> frozenset[tuple[str, str]]:
-    """Return the name of each package's file in apt's cache, with its sha256."""
+    """Return the file name of each package in apt's cache, with its sha256."""
     packages = set()
     for paragraph in path.read_text(encoding="utf-8").split("\n\n"):
         fields = dict(_FIELD.findall(paragraph))

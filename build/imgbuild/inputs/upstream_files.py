@@ -1,4 +1,4 @@
-"""Find the files of an image at their upstreams: its base image, Python and apt packages."""
+"""Find an image's files at their upstreams: the base image, Python packages and apt packages."""
 
 import re
 import shutil
@@ -29,32 +29,33 @@ from imgbuild.net.repository_client import RegistryClient
 from imgbuild.net.sites import Credentials, Sites
 
 _CONNECTIONS = 4
-#: How long a plan may take: it fetches lists, in seconds where the archive is quick.
+#: Time limit for an apt plan, which downloads lists. It takes seconds if the archive is fast.
 PLAN_SECONDS = 900
 _CACHE_MOUNT = re.compile(r"--mount=type=cache,\S+ (?:\\\n\s*)?")
-#: Compressed again (``.lz4``) they would not be what the archive signed.
+#: Keep apt from compressing lists (``.lz4``), because the archive signed only the plain files.
 _PLAIN_LISTS = """RUN echo 'Acquire::GzipIndexes "false";' > /etc/apt/apt.conf.d/zz-plain-lists\n"""
-#: A line of ``apt-get --print-uris`` for each package: address, file name, bytes, hash.
+#: A line of ``apt-get --print-uris``: the URL, file name, size in bytes and sha256 of a package.
 _URI = re.compile(r"'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
 
 
 def find_image(reference: str, sites: Sites) -> tuple[RegistryClient, Manifest]:
-    """Return the manifest of ``NAME@sha256:DIGEST``; of several platforms that for linux/amd64.
+    """Return a client and the manifest of ``NAME@sha256:DIGEST``.
 
-    Logins are the Docker client's, else those of the netrc file.
+    If the image has several platforms, return the manifest for linux/amd64. Logins come from the
+    Docker client, or else from the netrc file.
 
-    CheckFailedError: the registry's content has another digest.
-    MachineError: the registry cannot be reached, does not have it, or wants a login.
+    CheckFailedError: the content has another digest, or there is no image for linux/amd64.
+    MachineError: the registry cannot be reached, does not have the image, or requires a login.
     """
 
     def credentials(host: str) -> Credentials | None:
         return docker_credentials(host) or sites.login(f"https://{host}/")
 
     def login_error(text: str) -> MachineError:
-        return MachineError(f"{text} A netrc file (settings: netrc) is also read.")
+        return MachineError(f"{text} A login in a netrc file (settings: netrc) works as well.")
 
     name, _, digest = split_reference(reference)
-    if not has_registry(name):  # Docker Hub has its own images in a folder
+    if not has_registry(name):  # Docker Hub has its official images below `library`
         name = f"{HUB}/{name}" if "/" in name else f"{HUB}/library/{name}"
     host, _, path = name.partition("/")
     client = RegistryClient(RepositoryName(host, path), sites.client(), credentials, login_error)
@@ -66,11 +67,14 @@ def find_image(reference: str, sites: Sites) -> tuple[RegistryClient, Manifest]:
     for platform in platforms:
         if own <= platform.get("platform", {}).items():
             return client, _manifest(client, platform["digest"], reference)
-    raise CheckFailedError(f"{reference} is no image for linux/amd64.")
+    raise CheckFailedError(f"{reference} has no image for linux/amd64. Use another base image.")
 
 
 def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Path:
-    """Return the image ``NAME@sha256:DIGEST`` as a layout in ``parent``; raises as `find_image`."""
+    """Pull ``NAME@sha256:DIGEST`` to a layout in ``parent``, and return the layout.
+
+    Raise the errors of `find_image`.
+    """
     client, manifest = find_image(reference, sites)
     document = manifest.document()
     image_id = document["config"]["digest"]
@@ -85,7 +89,7 @@ def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Pa
 
         in_parallel(fetch, [*digests], _CONNECTIONS, stop=client.close)
         name_image(folder, manifest.content, os_name)
-        # The digest of the reference may be that of a list of platforms.
+        # The reference may name a list of platforms, so store the content of its digest as well.
         listed = _manifest(client, pinned, reference)
         write_blob(folder, pinned, listed.content)
 
@@ -99,17 +103,17 @@ def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Pa
 def _manifest(client: RegistryClient, digest: str, reference: str) -> Manifest:
     manifest = client.manifest(digest)
     if manifest is None:
-        raise MachineError(f"{reference}: the registry does not have it.")
+        raise MachineError(f"The registry does not have {reference}.")
     return manifest
 
 
 def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Source, ...]:
-    """Return the one file of each package of the image's locks that uv would install, and Horovod.
+    """Return the file that uv would install for each package of the image's locks, and Horovod's.
 
-    uv finds them, through its own configuration of the index or the mirror ``python-index``. Of
-    Horovod it is the source distribution.
+    uv finds the files in the mirror ``python-index``, or else in the index of its configuration.
+    Horovod's file is the source distribution.
 
-    CheckFailedError: the index has no file of a package, or another than the lock's.
+    CheckFailedError: the index has no file of a package, or its file is not in the lock.
     MachineError: the index cannot be reached.
     """
     glibc = image.os.glibc
@@ -128,10 +132,10 @@ def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Source, ...]:
 def lock_files(
     lock: Lock, name: str, target: Target, sites: Sites, *, sources: bool = False
 ) -> Iterator[Source]:
-    """Yield one file of each package of a lock: the best wheel, else the source distribution.
+    """Yield one file for each package of a lock: the best wheel, or else the source distribution.
 
-    With ``sources`` the source distribution in any case. Raises as `python_items`; ``name`` is the
-    lock's.
+    With ``sources``, always yield the source distribution. ``name`` is the lock's name, for errors.
+    Raise the errors of `python_items`.
     """
     environment: Environment = {**default_environment(), "python_full_version": target.python}
     tags = [] if sources else _list_wheel_tags(target.minor, target.glibc)
@@ -142,12 +146,12 @@ def lock_files(
         pylock = replace(pylock, packages=packages)
         for package, file in pylock.select(environment=environment, tags=tags):
             if not isinstance(file, PackageWheel | PackageSdist) or not file.url:
-                continue  # uv finds nothing else for a version
+                continue  # uv finds no other kinds of files for an exact version
             digest = file_digest(file.filename, file.url, file.hashes)
             if digest not in lock.hashes[package.name]:
                 raise CheckFailedError(
                     f"The Python package index has {file.filename} with sha256 {digest}, which is "
-                    f"not in {name}. Stop and find out which of the two is right."
+                    f"not in {name}. Find out which of the two is right before you continue."
                 )
             yield Source(file.filename, file.url, digest, file.size, Kind.PYTHON)
     except PylockSelectError as error:
@@ -157,7 +161,7 @@ def lock_files(
 
 
 def _with_locked_files(package: Package, lock: Lock) -> Package:
-    """Return a package with those of its wheels that are in the lock, if any is: uv does so too."""
+    """Return a package with only its locked wheels, or unchanged if it has none, as uv does."""
     locked = lock.hashes[package.name]
     wheels = [wheel for wheel in package.wheels or () if wheel.hashes.get("sha256") in locked]
     return replace(package, wheels=wheels) if wheels else package
@@ -166,7 +170,8 @@ def _with_locked_files(package: Package, lock: Lock) -> Package:
 def _list_wheel_tags(python: str, glibc: str) -> list[Tag]:
     """Return the tags of wheels for this Python on a system with this glibc, best first.
 
-    From its own glibc down to 2.5, with the old names of some (PEP 600), as uv does in the build.
+    Like uv in the build, list all versions of glibc down to 2.5, some also by an older name
+    (PEP 600).
     """
     version = tuple(int(part) for part in python.split("."))
     cpython = f"cp{python.replace('.', '')}"
@@ -183,9 +188,10 @@ def _list_wheel_tags(python: str, glibc: str) -> list[Tag]:
 
 
 def add_plans(dockerfile: Dockerfile, stages: Sequence[Stage], target: str) -> str:
-    """Return the Dockerfile with a last stage ``target``: what each stage's packages would fetch.
+    """Return the Dockerfile with a last stage ``target`` that has an apt plan for each stage.
 
-    Each plan is made where the packages would be installed, so apt decides as it will in the build.
+    A plan lists the files that apt would download to install the stage's packages. It starts from
+    the stage's parent, so that apt decides as in the build.
     """
     plans = copies = ""
     for stage in stages:
@@ -200,17 +206,17 @@ def plan_name(stage: Stage) -> str:
 
 
 def _planned(stage: Stage) -> str:
-    # Without apt's caches, whose locks would make plans wait for installations. apt's own limit is
-    # for a server that says nothing; one that drips has none.
+    # Remove the mounts of apt's caches. Their locks would make plans wait for installations. apt's
+    # own time limit stops only silent servers, so limit the time for slow servers as well.
     alone = _CACHE_MOUNT.sub("", install_instruction(stage))
     limited = f"timeout {PLAN_SECONDS} {APT_INSTALL} --plan /out/{stage.name}"
     return alone.replace(APT_INSTALL, limited)
 
 
 def apt_items(out: Path, stages: Sequence[Stage], store: ContentStore) -> Iterator[Source]:
-    """Yield what the exported stage of `add_plans` names: packages; lists, which it stores.
+    """Yield the packages, lists and mirrors of the plans that `add_plans` exported to ``out``.
 
-    The lists are kept since an installation without a network reads them.
+    Put the lists and mirrors into ``store``, because an installation without a network reads them.
     """
     for stage in stages:
         folder = out / stage.name
@@ -227,8 +233,8 @@ def _package(line: str) -> Source:
     match = _URI.fullmatch(line.strip())
     if not match:
         raise MachineError(
-            f"apt names a package without its sha256, so it cannot be fetched: {line!r}. The "
-            "archive's lists must hold SHA256."
+            f"apt lists a package without a sha256, so it cannot be fetched: {line!r}. Use an "
+            "archive whose lists have SHA256."
         )
     url, name, size, digest = match.groups()
     return Source(name, url, digest, int(size), Kind.APT_PACKAGE)

@@ -183,7 +183,7 @@ def test_another_python_has_other_metadata(
 def test_a_source_has_its_sha256(container: Container) -> None:
     path = container.index.source("evil", "1.0")
     source = Source(path.name, path.as_uri(), "0" * 64)
-    with pytest.raises(CheckFailedError, match="has another sha256 than expected"):
+    with pytest.raises(CheckFailedError, match="does not have the expected sha256"):
         container.reader.read("evil", "1.0", source, TARGET)
     assert container.targets == []
 

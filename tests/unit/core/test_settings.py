@@ -43,7 +43,7 @@ def test_settings_options_reach_a_command(tmp_path: Path, by_variable: bool) -> 
     before = {**os.environ}
     result = invoke(*(() if by_variable else words), "matrix", env=env)
     assert isinstance(result.exception, InputError)
-    assert "mirrors: the matrix has no no-a, no-b, no-c;" in str(result.exception)
+    assert "mirrors: the matrix has no no-a, no-b, no-c" in str(result.exception)
     assert {**os.environ} == before
 
 

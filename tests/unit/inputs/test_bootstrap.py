@@ -163,7 +163,7 @@ def test_refresh_takes_up_the_archive_of_now(
 
 @pytest.mark.parametrize(
     ("behaviour", "said"),
-    [("fail", r"status 25.*Could not connect"), ("nothing", "could not be made")],
+    [("fail", r"status 25.*Could not connect"), ("nothing", "could not make the base")],
 )
 def test_failure_tells_the_last_lines_and_the_log(
     machine: Machine, behaviour: str, said: str

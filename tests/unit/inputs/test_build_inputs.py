@@ -79,7 +79,7 @@ def test_the_layer_of_a_layout_is_read_before_an_engine_gets_it(
     require_whole(base)
     (layer,) = (path for path in folder.rglob("blobs/sha256/*") if path.read_bytes()[:1] == b"\x1f")
     layer.write_bytes(layer.read_bytes()[:-1] + b"!")
-    with pytest.raises(InputError, match=rf"{layer.name} is not what its digest says"):
+    with pytest.raises(InputError, match=rf"{layer.name} does not match its digest"):
         require_whole(base)
     with pytest.raises(MachineError, match="doctor --write") as caught:
         require_whole(replace(base, origin=BOOTSTRAPPED))
@@ -94,17 +94,17 @@ def _keyed(upstream: str, keyring: str) -> dict[str, Any]:
     ("settings", "expected"),
     [
         ({"base": {"debian-13": BASE}}, "base: the matrix has no debian-13"),
-        ({"cpython": {"3.7.9": {"from": "prefix", "path": "/x"}}}, "no 3.7.9; there are: 3.6.2"),
+        ({"cpython": {"3.7.9": {"from": "prefix", "path": "/x"}}}, "no 3.7.9.* one of: 3.6.2"),
         ({"mirrors": {"ubunto": "http://m/x"}}, "mirrors: the matrix has no ubunto"),
-        ({"substitutes": {"nosuch": "a" * 64}}, r"no nosuch; there are: .*openmpi-3\.1\.2\.tar"),
+        ({"substitutes": {"nosuch": "a" * 64}}, r"no nosuch.* one of: .*openmpi-3\.1\.2\.tar"),
         ({"netrc": "/nonexistent"}, "The settings: netrc /nonexistent: No such file"),
         ({"netrc": str(ROOT / "images/files/keyrings/nvidia-3bf863cc.gpg")}, "not UTF-8 text"),
-        (_keyed("nvidia-cuda", "/dev/zero"), "no binary keyring"),
-        (_keyed("nvidia-cuda", "/etc/passwd"), "no binary keyring"),
-        (_keyed("anaconda", "/k"), "mirrors.anaconda: a keyring would not be used"),
+        (_keyed("nvidia-cuda", "/dev/zero"), "/dev/zero is not binary"),
+        (_keyed("nvidia-cuda", "/etc/passwd"), "/etc/passwd is not binary"),
+        (_keyed("anaconda", "/k"), "mirrors.anaconda: .* verified by sha256"),
         (_keyed("ubuntu", "/k"), "mirrors.ubuntu: keyring /k: No such file"),
-        ({"base": {"debian-12": {"from": "layout", "path": "/no"}}}, "is no whole OCI layout"),
-        ({"mirrors": {"ubuntu": SNAPSHOT}}, "mirrors with a snapshot: .* ubuntu; there are: deb"),
+        ({"base": {"debian-12": {"from": "layout", "path": "/no"}}}, "not a complete OCI layout"),
+        ({"mirrors": {"ubuntu": SNAPSHOT}}, "mirrors with a snapshot: .* ubuntu.* one of: deb"),
         ({"ca_bundle": "/etc/passwd"}, "ca_bundle /etc/passwd is not a file of PEM certificates"),
         ({"ca_bundle": "/no"}, "ca_bundle /no is not a file of PEM certificates"),
     ],

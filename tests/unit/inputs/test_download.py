@@ -59,11 +59,11 @@ def test_a_file_comes_once(server: FaultyServer, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "size", "said"),
     [
-        (PAGE, None, r"The server sent an HTML page \(“Please log in”\): a login"),
-        (b"\xef\xbb\xbf\n<HTML>no title", None, "The server sent an HTML page: a login"),
-        (b"<html><title>" + b"x" * 200 + b"</title>", None, "an HTML page: a login"),
-        (OTHER, None, rf"gave {len(BODY)} bytes with sha256 {sha256(OTHER)}, expected is {SHA}\."),
-        (BODY * 20, 1000, r"gave \d{6} bytes with sha256"),
+        (PAGE, None, r"an HTML page \(“Please log in”\) instead"),
+        (b"\xef\xbb\xbf\n<HTML>no title", None, "an HTML page instead"),
+        (b"<html><title>" + b"x" * 200 + b"</title>", None, "an HTML page instead"),
+        (OTHER, None, rf"{len(BODY)} bytes with sha256 {sha256(OTHER)}, .* {SHA}\."),
+        (BODY * 20, 1000, r"sent \d{6} bytes with sha256"),
     ],
     ids=["page", "page without title", "page with a long title", "other", "without end"],
 )
@@ -74,7 +74,7 @@ def test_other_content_is_refused(
     url = server.give("/f", Reply(body))
     with pytest.raises(CheckFailedError, match=said) as caught:
         fetch(url, tmp_path, size=size)
-    assert f"file.bin is not the expected file: {url} gave" in str(caught.value)
+    assert f"file.bin is not the expected file: {url} " in str(caught.value)
     assert (_left(tmp_path), len(server.asked)) == ([], 1)
 
 
@@ -84,7 +84,7 @@ ODD = Reply(BODY[7:], 206, headers={"Content-Range": f"bytes 7-{len(BODY) - 1}/{
 
 @pytest.mark.parametrize(
     ("reply", "said", "left"),
-    [(CUT, "cut off", [f"{SHA}.part"]), (ODD, "it sent another range", [])],
+    [(CUT, "cut off", [f"{SHA}.part"]), (ODD, "sent a different range", [])],
 )
 def test_what_is_always_cut_short_or_another_piece(
     server: FaultyServer, tmp_path: Path, reply: Reply, said: str, left: list[str]
@@ -137,7 +137,7 @@ def test_a_refusal_is_not_asked_again(
     url = server.give("/f", Reply(b"", status))
     with pytest.raises(MachineError, match=f"{url} answered {status} ") as caught:
         fetch(url, tmp_path)
-    assert ("it asks for a login" in str(caught.value)) is asks
+    assert ("requires a login" in str(caught.value)) is asks
     assert (_left(tmp_path), len(server.asked)) == ([], 1)
 
 
@@ -155,8 +155,8 @@ def test_a_mirror_is_asked_with_the_login_of_the_netrc_file(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("default login u password s\n", "it asks for a login"),
-        ("machine 127.0.0.1 login u password wrong!\n", "refused the login of the netrc file"),
+        ("default login u password s\n", "requires a login"),
+        ("machine 127.0.0.1 login u password wrong!\n", "refused the login in the netrc file"),
         ("machine\n", ":2:"),
         ("wrong! x\n", ":1:"),
     ],
@@ -246,7 +246,7 @@ def test_a_context_holds_the_files_by_name(
     again = Source("a.tar", "https://x.example/other.tar", downloads[0].sha256)
     assert context([downloads[0], again], tmp_path).is_dir()
     other = Source("a.tar", "https://x.example/a.tar", "0" * 64)
-    with pytest.raises(InputError, match=r"Two downloads are called a\.tar and differ"):
+    with pytest.raises(InputError, match=r"name a\.tar and different content"):
         context([downloads[0], other], tmp_path)
 
 
@@ -271,5 +271,5 @@ def test_a_damaged_file_is_told_and_fetched_again(
     capsys.readouterr()
     assert (context(downloads, tmp_path) / "a.tar").read_bytes() == whole
     damaged, fetched = capsys.readouterr().err.splitlines()
-    assert damaged.startswith("a.tar in the cache was damaged")
+    assert damaged.startswith("a.tar in the cache is damaged")
     assert fetched == "fetched a.tar (5.0 kB)"

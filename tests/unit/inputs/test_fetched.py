@@ -115,7 +115,7 @@ def test_a_base_that_the_settings_pin_is_no_other(
 
     for digest, listed in ((other, ""), (own, f"debian@{other}")):
         _change_listing(dest, base=listed)
-        with pytest.raises(InputError, match=r"base/debian-12-x is not debian@sha256:"):
+        with pytest.raises(InputError, match=r"base/debian-12-x .* debian@sha256:"):
             open_dest(settings=pinned(digest))
     _change_listing(dest, base=f"debian@{own}")
     assert open_dest(settings=pinned(own))[image.name].base == f"debian@{own}"
@@ -152,7 +152,7 @@ def test_open_fetched_uses_the_keyring_of_a_mirror(
     open_dest: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(KEYRINGS, "debian", (OTHER_KEY, "debian-archive-keyring"))
-    with pytest.raises(InputError, match=r"gpgv refuses .* its own key, name its `keyring`\."):
+    with pytest.raises(InputError, match=r"gpgv refuses .* its own key, set its `keyring`\."):
         open_dest()
     mirror = {"url": "https://mirror.example/debian", "keyring": str(SIGNED / "keyring.gpg")}
     assert open_dest(settings=_with(mirrors={"debian": mirror}))
@@ -163,19 +163,19 @@ def test_a_base_under_another_name_is_refused(open_dest: Open, dest: Path) -> No
     assert open_dest()
     path = dest / "base" / "debian-12-x" / "manifest.json"
     path.write_text(path.read_text().replace("imgbuild/base:", "imgbuild/tensorflow:"))
-    with pytest.raises(InputError, match=r"the base image in .*debian-12-x is not named as it was"):
+    with pytest.raises(InputError, match=r"base image in .*debian-12-x .* its original name"):
         open_dest()
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "text", "said"),
     [
-        (Kind.PYTHON, "h5py-2.10.0-py3-none-any.whl", "evil", "has a sha256 that images/locks"),
-        (Kind.CONDA, "python-3.6.2-0.tar.bz2", "evil", "has a sha256 that images/locks"),
+        (Kind.PYTHON, "h5py-2.10.0-py3-none-any.whl", "evil", "neither in images/locks"),
+        (Kind.CONDA, "python-3.6.2-0.tar.bz2", "evil", "neither in images/locks"),
         (Kind.APT_PACKAGE, "g++_4%3a12_amd64.deb", "evil", "no signed list of the archive"),
         (Kind.APT_LIST, f"{START}main_binary-amd64_Packages", "evil", "no signed list of the arch"),
-        (Kind.APT_MIRRORS, "upstreams", "debian http://x/#e;#\n", "no lines NAME URL"),
-        (Kind.APT_MIRRORS, "upstreams", "debian http://x/\vdebian x/\n", "no lines NAME URL"),
+        (Kind.APT_MIRRORS, "upstreams", "debian http://x/#e;#\n", "not NAME URL"),
+        (Kind.APT_MIRRORS, "upstreams", "debian http://x/\vdebian x/\n", "not NAME URL"),
     ],
 )
 def test_a_listing_that_names_other_files_is_not_believed(  # noqa: PLR0913, PLR0917 - a case
