@@ -1,1 +1,1 @@
-"""``matrix.yaml``: the model of the file, its validation, and the images it describes."""
+"""The model of ``matrix.yaml``, its validation, and the images that the file describes."""

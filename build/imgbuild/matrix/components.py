@@ -1,4 +1,4 @@
-"""The schema of what images are made of: each Python, MPI and CUDA of ``matrix.yaml``."""
+"""The schema of the tables ``python``, ``mpi`` and ``cuda`` in ``matrix.yaml``."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
@@ -10,12 +10,12 @@ from imgbuild.core.yaml_file import Section
 from imgbuild.matrix.evidence import WheelTag
 
 Flavour = Literal["openmpi", "intelmpi", "no-mpi"]
-#: The flavour of an image without MPI, which has no Horovod either.
+#: The flavour of an image without MPI. Such an image has no Horovod.
 WITHOUT_MPI: Final = "no-mpi"
 
 
 class SourcePython(Section):
-    """CPython compiled from python.org's source."""
+    """CPython compiled from the source release on python.org."""
 
     origin: Annotated[Literal["source"], Field(alias="from")]
     source: scalars.Name
@@ -23,7 +23,10 @@ class SourcePython(Section):
 
 
 class CondaPython(Section):
-    """CPython of a conda environment; every package by URL, its sha256 in images/locks."""
+    """CPython in a conda environment of packages with fixed URLs.
+
+    ``images/locks`` has the sha256 of each package.
+    """
 
     origin: Annotated[Literal["conda"], Field(alias="from")]
     packages: tuple[scalars.Url, ...] = Field(min_length=1)
@@ -35,14 +38,14 @@ class CondaPython(Section):
         for url in packages:
             if not url.startswith("https:"):
                 raise ValueError(
-                    f"{url}: a package without a sha256 in the matrix must come by https, since "
-                    "its sha256 is recorded (images/locks) from what is downloaded first"
+                    f"{url} must use https: the matrix has no sha256 for conda packages, so "
+                    "`imgbuild lock` reads it from the channel. Change the URL to https"
                 )
         return packages
 
 
 class AptPython(Section):
-    """The distribution's own CPython; the image's is a virtual environment of it."""
+    """CPython from the distribution's archive. The image gets a virtual environment of it."""
 
     origin: Annotated[Literal["apt"], Field(alias="from")]
     os: scalars.Name
@@ -56,7 +59,7 @@ Python = Annotated[SourcePython | CondaPython | AptPython, Field(discriminator="
 class AptMpi(Section):
     """An MPI from the distribution's archive.
 
-    ``without`` lists packages that others depend on and nothing uses: empty ones replace them.
+    ``without`` lists dependencies that nothing uses. An empty package replaces each of them.
     """
 
     flavour: Literal["openmpi", "intelmpi"]
@@ -79,9 +82,11 @@ class SourceMpi(Section):
 
 
 class IndexMpi(Section):
-    """An MPI from the Python package index: its run time, and what Horovod is compiled against.
+    """An MPI from the Python package index.
 
-    ``version`` is the vendor's, the two packages may have others: impi 2018.0.3 is 2018.3.222.
+    ``runtime`` is the package that the image gets, ``build`` the package that Horovod is compiled
+    against. ``version`` is the vendor's version. The packages may have other version numbers: impi
+    2018.0.3 is version 2018.3.222.
     """
 
     flavour: Literal["openmpi", "intelmpi"]
@@ -99,7 +104,7 @@ Mpi = Annotated[AptMpi | SourceMpi | IndexMpi, Field(discriminator="origin")]
 
 @dataclass(frozen=True)
 class NoMpi:
-    """Stands for the MPI of an image without MPI."""
+    """A placeholder for the MPI of an image without MPI."""
 
     flavour: Flavour = WITHOUT_MPI
     version: str = ""
@@ -107,10 +112,11 @@ class NoMpi:
 
 
 class AnyCuda(Section):
-    """One CUDA release: what TensorFlow loads, and what Horovod is compiled with.
+    """One CUDA release, for TensorFlow at run time and for the compilation of Horovod.
 
-    ``driver`` is the oldest driver that runs it; ``newest`` the highest compute capability its
-    libraries know; ``cudnn`` and ``nccl`` list the releases that were published for it.
+    ``driver`` is the oldest driver that supports the release. ``newest`` is the highest compute
+    capability that its libraries support. ``cudnn`` and ``nccl`` list the releases of cuDNN and
+    NCCL that NVIDIA published for it.
     """
 
     driver: scalars.Version
@@ -121,7 +127,7 @@ class AnyCuda(Section):
 
 
 class AptCuda(AnyCuda):
-    """Packages of NVIDIA's repositories."""
+    """CUDA from NVIDIA's apt repositories."""
 
     origin: Annotated[Literal["apt"], Field(alias="from")]
     runtime: tuple[scalars.AptPin, ...]
@@ -129,11 +135,12 @@ class AptCuda(AnyCuda):
 
 
 class IndexCuda(AnyCuda):
-    """NVIDIA's wheels of the Python package index, and the compiler of Debian's archive.
+    """CUDA from NVIDIA's wheels on the Python package index, with nvcc from Debian's archive.
 
-    ``cudnn_package`` and ``nccl_package`` are installed in the pinned versions, beside ``runtime``.
-    ``headers`` are wheels, ``build`` packages of ``suite`` and ``component`` that Horovod is
-    compiled with, by gcc ``compiler``; its kernels are for ``kernels``, and PTX of the last.
+    The image gets ``runtime``, and ``cudnn_package`` and ``nccl_package`` in the pinned versions.
+    Horovod is compiled with the wheels ``headers``, the Debian packages ``build`` from ``suite``
+    and ``component``, and gcc ``compiler``. Its kernels are machine code for the compute
+    capabilities ``kernels``, and PTX for the last of them.
     """
 
     origin: Annotated[Literal["index"], Field(alias="from")]

@@ -1,4 +1,4 @@
-"""evidence.json: the facts that ``imgbuild audit --write`` read out of wheels and sources."""
+"""Facts in ``images/evidence.json``, which ``imgbuild audit --write`` reads from packages."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -17,19 +17,19 @@ from imgbuild.core.errors import InputError
 from imgbuild.core.files import parse_json
 from imgbuild.core.yaml_file import Section
 
-#: Raise it when the facts change their meaning: then everything is read anew.
+#: Increment it if a fact changes its meaning. Files with another number are refused.
 SCHEMA = 2
 WheelTag = Literal["cp36", "cp37", "cp38", "cp39", "cp310", "cp311", "cp312", "cp313", "cp314"]
-#: The C library that old platform tags promise: PEP 513, PEP 571, PEP 599.
+#: The oldest glibc that each legacy platform tag supports. Sources: PEP 513, PEP 571, PEP 599.
 _LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
 
-#: A text that `Version` can read, because the file may say anything. Empty: the wheel has none.
+#: A version that `Version` can parse, because the file may contain anything. Empty if unknown.
 _Numbers = Annotated[str, Field(pattern=r"^([0-9]{1,4}(\.[0-9]{1,4})*)?$")]
 _Capability = Annotated[str, Field(pattern=r"^(sm|compute)_[0-9]{2,3}$")]
 
 
 class Facts(Section):
-    """The facts about a source distribution. ``size`` is in bytes."""
+    """Facts about a source distribution. ``size`` is in bytes."""
 
     sha256: str
     file: str
@@ -39,13 +39,15 @@ class Facts(Section):
 
 
 class WheelFacts(Facts):
-    """The facts about a TensorFlow wheel, read out of the wheel.
+    """Facts that were read from a TensorFlow wheel.
 
-    ``pythons`` are the tags that its release has wheels for. ``libraries`` are the GPU libraries
-    that it loads, such as ``libcudnn.so.7``: they are needed at import, or opened when first used.
-    ``cuda`` is the release that they are of. ``capabilities`` are what its kernels are compiled
-    for: ``sm_70`` is machine code, ``compute_70`` machine code and PTX. ``glibc`` is what its
-    symbols ask for; the platform tag may promise less.
+    - ``pythons``: the tags of all Pythons that the release has wheels for.
+    - ``libraries``: the GPU libraries that it loads, for example ``libcudnn.so.7``.
+    - ``loading``: whether it loads them at import or at first use.
+    - ``cuda``: the CUDA release of these libraries.
+    - ``capabilities``: the targets of its kernels. ``sm_70`` means machine code, ``compute_70``
+      machine code and PTX.
+    - ``glibc``: the version that its symbols require. The platform tag may name an older one.
     """
 
     tags: tuple[str, ...]
@@ -55,14 +57,14 @@ class WheelFacts(Facts):
     cuda_build: bool | None
     cuda: _Numbers
     capabilities: tuple[_Capability, ...]
-    # It is a word of a Dockerfile.
+    # This type is restricted, because the value is written to Dockerfiles.
     compiler: scalars.Compiler
     cxx11_abi: int
     glibc: _Numbers
 
     @property
     def native(self) -> tuple[str, ...]:
-        """The compute capabilities that it has machine code for, such as ``7.0``."""
+        """The compute capabilities that it has machine code for, for example ``7.0``."""
         return tuple(map(_format_capability, self.capabilities))
 
     @property
@@ -73,13 +75,13 @@ class WheelFacts(Facts):
 
     @property
     def platform_glibc(self) -> str | None:
-        """The oldest C library that its platform tags promise to run with."""
+        """The oldest glibc that its platform tags support; None if they name none."""
         names = [tag.platform.removesuffix("_x86_64") for tag in file_tags(self.file)]
         promises = [_LEGACY.get(name) or ".".join(name.split("_")[1:3]) for name in names]
         return min(filter(None, promises), key=Version, default=None)
 
     def version_of(self, library: str) -> str | None:
-        """Return the version in a library's name: ``10.1`` for ``cudart`` of libcudart.so.10.1."""
+        """Return a library's version: ``10.1`` for ``cudart`` if it loads libcudart.so.10.1."""
         start = f"lib{library}.so."
         for name in self.libraries:
             if name.startswith(start):
@@ -93,25 +95,25 @@ def _format_capability(capability: str) -> str:
 
 
 def file_tags(file: str) -> frozenset[Tag]:
-    """Return the tags in a wheel's file name, which installers use; none of another file."""
+    """Return the tags in a wheel's file name, as installers read them; none for other files."""
     try:
         return parse_wheel_filename(file)[3]
-    except ValueError:  # also of a version with thousands of digits
+    except ValueError:  # a version with thousands of digits raises it too
         return frozenset()
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The facts by sha256."""
+    """All facts, by the sha256 of the file that they are about."""
 
     facts: Mapping[str, Facts] = field(default_factory=dict)
 
     def wheel(self, distribution: str, version: str, python: str) -> WheelFacts | None:
-        """Return the facts of a release's wheel for a Python such as ``cp36``."""
+        """Return the facts about a release's wheel for a Python tag, for example ``cp36``."""
         return self._wheels[canonicalize_name(distribution), version].get(python)
 
     def pythons(self, distribution: str, version: str) -> tuple[str, ...]:
-        """Return the tags that a release has wheels for; none if none of its wheels was read."""
+        """Return the Python tags of a release's wheels; empty if none of the wheels was read."""
         wheels = self._wheels[canonicalize_name(distribution), version]
         return next((wheel.pythons for wheel in wheels.values()), ())
 
@@ -127,9 +129,9 @@ class Evidence:
 
 
 def read_evidence(path: Path) -> Evidence:
-    """Return what is in the file, nothing if there is none.
+    """Return the evidence in a file; empty if the file does not exist.
 
-    InputError: it is not what ``audit --write`` wrote.
+    InputError: the file cannot be read, or it is not in the format of ``audit --write``.
     """
     try:
         document = parse_json(path.read_text(encoding="utf-8"))
@@ -142,9 +144,9 @@ def read_evidence(path: Path) -> Evidence:
     except (FileNotFoundError, NotADirectoryError):
         return Evidence()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = getattr(error, "strerror", None) or "not what `imgbuild audit --write` writes"
+        reason = getattr(error, "strerror", None) or "not in the format of `imgbuild audit --write`"
         raise InputError(
-            f"{path} cannot be used as evidence: {reason}. Restore it from git; or remove it, and "
-            "`imgbuild audit --write` reads the wheels again."
+            f"Cannot read the evidence in {path}: {reason}. Restore the file from git. Or delete "
+            "it and run `imgbuild audit --write`, which reads the wheels again."
         ) from error
     return Evidence(facts)

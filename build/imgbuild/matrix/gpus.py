@@ -1,10 +1,10 @@
-"""The GPUs that an image serves: with machine code of the wheel, with PTX, or not at all.
+"""Determine which GPUs an image supports: with machine code, with PTX, or not at all.
 
-Machine code (a cubin) of capability X.y runs on GPUs of X.z with z >= y, and on no other major
-number. PTX is compiled by the driver at first use for any newer capability; the libraries of the
-CUDA release (cuBLAS, cuDNN) have code for the capabilities that the release knows and for no newer
-ones. Source: CUDA C++ Programming Guide, "Application Compatibility"; NVIDIA Ampere GPU
-Architecture Compatibility Guide.
+Machine code (a cubin) for capability X.y runs on GPUs of capability X.z if z >= y, and on no other
+major number. The driver compiles PTX for any newer capability at first use. But the libraries of a
+CUDA release (cuBLAS, cuDNN) only have code for the capabilities that the release supports. Sources:
+CUDA C++ Programming Guide, "Application Compatibility"; NVIDIA Ampere GPU Architecture
+Compatibility Guide.
 """
 
 import re
@@ -21,7 +21,10 @@ from imgbuild.matrix.images import Image
 
 
 class Generation(NamedTuple):
-    """One compute capability: its generation's name, well-known cards, all models."""
+    """A compute capability: its generation, well-known cards, and all models.
+
+    Commas separate the models.
+    """
 
     name: str
     capability: str
@@ -30,29 +33,30 @@ class Generation(NamedTuple):
 
 
 _LINE = re.compile(r"^(\w+) ([\d.]+) \((.+?)\): (.+)$", re.MULTILINE)
-#: NVIDIA's GPU generations, the oldest first.
+#: NVIDIA's GPU generations, oldest first.
 GENERATIONS = tuple(
     Generation(*match.groups())
     for match in _LINE.finditer(Path(__file__).with_name("gpu_models.txt").read_text("utf-8"))
 )
-#: Words that nvidia-smi and people add to the name of a model. An "RTX 6000" may be two.
+#: Words that nvidia-smi and users add to a model's name. "Quadro" before "RTX" is not removed,
+#: because it tells the Quadro RTX 6000 from the RTX 6000 Ada.
 _NO_MODEL = re.compile(
     r"\b(nvidia|tesla|geforce|quadro(?! rtx)|grid|gpu|laptop|mobile|max-?q|with|design|generation"
     r"|pcie|nvl|sxm\d?|hbm\w*|\d+ ?gb|blackwell|server|workstation|edition)\b"
 )
 _COMPILED = "the driver compiles it at the first start, which takes minutes"
-#: From this capability on PTX alone may not do: XLA emits what the GPU refuses, and the driver
-#: refuses the PTX of some operations. Source: https://github.com/tensorflow/tensorflow, issues
-#: 111958 (2.21 and newer) and 101746 (2.16 and 2.20).
+#: From this capability on, PTX may not be enough: the GPU rejects code that XLA emits, and the
+#: driver rejects the PTX of some operations. Source: https://github.com/tensorflow/tensorflow,
+#: issues 111958 (2.21 and newer) and 101746 (2.16 and 2.20).
 _REFUSES_PTX = (12, 0)
 _REPORTED = (
-    "on capability 12.0 XLA and some operations are reported to fail (issues 111958 and 101746 of "
+    "XLA and some operations are reported to fail on capability 12.0 (issues 111958 and 101746 of "
     "tensorflow/tensorflow)"
 )
 
 
 class Gpu(NamedTuple):
-    """A GPU as nvidia-smi names it; None for what it does not tell."""
+    """A GPU as nvidia-smi reports it; a value is None if nvidia-smi does not report it."""
 
     name: str
     driver: str | None = None
@@ -68,7 +72,7 @@ class KernelSupport(StrEnum):
 
 
 def gpu_support(image: Image) -> tuple[tuple[Generation, KernelSupport], ...]:
-    """Return every generation with what a GPU image has for it; empty for a CPU image."""
+    """Return how an image supports each GPU generation; empty for a CPU image."""
     if image.cuda is None:
         return ()
     wheel, cuda = image.wheel, image.cuda
@@ -79,7 +83,7 @@ def gpu_support(image: Image) -> tuple[tuple[Generation, KernelSupport], ...]:
 
 
 def unsupported_gpus(image: Image) -> str | None:
-    """Return a sentence on the GPUs that are too new for the image; None without CUDA."""
+    """Return a warning about GPUs that are too new for full support; None if there are none."""
     if image.cuda is None:
         return None
     newest = _parse_capability(image.cuda.newest)
@@ -111,7 +115,7 @@ def kernel_support(capability: str, wheel: WheelFacts, cuda: Cuda) -> KernelSupp
 
 
 def ptx_warning(capability: str) -> str:
-    """Return what PTX alone means for a GPU."""
+    """Return a warning for a GPU that the wheel supports with PTX only."""
     refused = capability and _parse_capability(capability) >= _REFUSES_PTX
     return f"{_COMPILED}; {_REPORTED}" if refused else _COMPILED
 
@@ -119,30 +123,34 @@ def ptx_warning(capability: str) -> str:
 def compatibility(
     image: Image, capability: str | None, driver: str | None
 ) -> tuple[KernelSupport | None, str]:
-    """Return what a GPU image has for a GPU behind a driver (None: unknown), and why not more."""
+    """Return how a GPU image supports a GPU with a driver, and why it is not native support.
+
+    ``capability`` and ``driver`` are None if they are unknown. The support is None if it depends on
+    an unknown value.
+    """
     cuda, release = image.cuda, f"CUDA {image.version_of('cuda')}"
     support = kernel_support(capability, image.wheel, cuda) if cuda and capability else None
     if cuda and capability and support is KernelSupport.NOTHING:
         if _parse_capability(capability) > _parse_capability(cuda.newest):
-            return support, f"{release} knows no capability above {cuda.newest}"
+            return support, f"{release} supports no capability above {cuda.newest}"
         return support, f"the wheels have no code for capability {capability}"
-    # 450.80 counts as the 450.80.02 that it stands for.
+    # Compare only the given numbers, so that 450.80 counts as 450.80.02.
     installed = Version(driver).release if driver else ()
     if cuda and installed < Version(cuda.driver).release[: len(installed)]:
         reason = f"driver {driver} is too old for {release}, which needs {cuda.driver}"
         return KernelSupport.NOTHING, reason
     if support is None or driver is None:
-        return None, "nvidia-smi does not tell enough; docs/gpus.md has cards by name"
+        return None, "nvidia-smi does not report enough; docs/gpus.md lists cards by name"
     if support is KernelSupport.NATIVE:
         return support, ""
     return support, ptx_warning(capability or "")
 
 
 def driver_cuda(image: Image) -> str:
-    """Return the CUDA that the driver must know; nothing for a CPU image.
+    """Return the CUDA release that the driver must support; empty for a CPU image.
 
-    From CUDA 11 on a driver of the first minor release runs all that follow. Source: NVIDIA, CUDA
-    Compatibility, "Minor Version Compatibility".
+    From CUDA 11 on, a driver for the first minor release also runs all later minor releases.
+    Source: NVIDIA, CUDA Compatibility, "Minor Version Compatibility".
     """
     release = image.keys.get("cuda", "")
     return f"{release.split('.')[0]}.0" if Version(release or "0") >= Version("11") else release
@@ -154,10 +162,13 @@ def _parse_capability(capability: str) -> tuple[int, int]:
 
 
 def gpu_capability(model: str) -> str:
-    """Return the compute capability of a GPU's model, in NVIDIA's or people's spelling.
+    """Return the compute capability of a GPU model, in NVIDIA's spelling or a similar one.
 
-    A part of the model is enough if all models that have it are of one capability: ``3090`` is an
-    RTX 3090 or 3090 Ti. InputError: it is not in the table; the most similar ones are listed.
+    A part of the name is enough if all models with this part have the same capability: ``3090``
+    matches the RTX 3090 and the RTX 3090 Ti.
+
+    InputError: no model matches, or the matches differ in capability. The most similar models are
+    listed.
     """
     models, capability_of = dict[str, str](), dict[str, str]()
     for generation in GENERATIONS:
@@ -167,7 +178,7 @@ def gpu_capability(model: str) -> str:
     key = _model_key(model)
     if key in models:
         return capability_of[key]
-    part = re.compile(rf"(?<!\d){key}(?!\d)")  # a key has letters and digits alone
+    part = re.compile(rf"(?<!\d){key}(?!\d)")  # a key needs no escaping: letters and digits only
     capabilities = {capability_of[known] for known in models if part.search(known)}
     if len(capabilities) == 1:
         return capabilities.pop()
@@ -176,11 +187,11 @@ def gpu_capability(model: str) -> str:
     similar = difflib.get_close_matches(key, models, n=4, cutoff=0.0)
     listed = ", ".join(models[known] for known in similar)
     raise InputError(
-        f"No GPU {model!r} is known here. Most similar: {listed}. Or give its compute capability, "
-        "such as 7.0."
+        f"{model!r} does not name one known GPU. Most similar: {listed}. Use one of these names, "
+        "or the GPU's compute capability, for example 7.0."
     )
 
 
 def _model_key(model: str) -> str:
-    """Return what tells models apart: not the maker, the memory, the form."""
+    """Return a model's name in lower case without maker, memory size and form factor."""
     return re.sub("[^a-z0-9]", "", _NO_MODEL.sub("", model.lower()))

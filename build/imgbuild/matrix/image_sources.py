@@ -1,21 +1,22 @@
-"""The files that the Dockerfile of an image downloads, by what they are for."""
+"""The source files that the Dockerfile of an image downloads."""
 
 from imgbuild.core.sources import Source
 from imgbuild.matrix.images import Image
 
-#: The use of a source, and the component that is made from it.
+#: The component that each source provides, by the key of the source in templates.
 _COMPONENTS = {"cpython": "python", "miniconda": "miniconda", "mpi": "mpi"}
 
 
 def file_name(url: str) -> str:
-    """Return the name of a download in the build context."""
+    """Return the file name of a download in the build context."""
     return url.rsplit("/", 1)[1]
 
 
 def image_sources(image: Image) -> dict[str, Source]:
-    """Return the image's downloads by what they are for: cpython, miniconda, mpi.
+    """Return the image's sources by key: ``cpython``, ``miniconda`` and ``mpi``.
 
-    ``SHA256_CPYTHON`` and so on are the ARGs of the Dockerfile that hold their sha256.
+    The ARGs ``SHA256_CPYTHON``, ``SHA256_MINICONDA`` and ``SHA256_MPI`` of the Dockerfile have
+    their sha256.
     """
     pins = {pin.component: pin for pin in image.pins}
     sources = {}

@@ -1,4 +1,4 @@
-"""The images of the matrix: a row in one variant, with every pin resolved."""
+"""The images of the matrix. An image is a row in one variant, with all pins resolved."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,14 +14,14 @@ from imgbuild.matrix.pins import ResolvedPin, resolve_os, resolve_pins, usual_mp
 from imgbuild.matrix.rule_model import Part
 from imgbuild.matrix.tags import PLACEHOLDER, PlannedTags, join_parts, python_part
 
-#: Before the repository of what is built from stand-ins. No host can be called so, and nothing be
-#: pushed to it. Source: RFC 2606, section 2.
+#: Prefix of the repository of images that are built from stand-ins. No such host can exist, so the
+#: images cannot be pushed. Source: RFC 2606, section 2.
 STANDIN_HOST = "standin.invalid/"
 
 
 @dataclass(frozen=True)
 class Image:
-    """One TensorFlow version in one variant on one stack, and the pins of what is in it."""
+    """One TensorFlow version in one variant on one stack, with the pins of its components."""
 
     tensorflow: str
     variant: Variant
@@ -34,36 +34,37 @@ class Image:
 
     @property
     def minor(self) -> str:
-        """The version that people select by, e.g. ``2.2``."""
+        """The minor version of TensorFlow, which users select by, for example ``2.2``."""
         return minor_of(self.tensorflow)
 
     @property
     def python_minor(self) -> str:
-        """The first two numbers of its Python, e.g. ``3.6``."""
+        """The minor version of its Python, for example ``3.6``."""
         return minor_of(self.version_of("python"))
 
     @cached_property
     def name(self) -> str:
-        """The image's name in files, logs and reports, e.g. ``tf-2.2-cpu-debian``."""
+        """The name in files, logs and reports, for example ``tf-2.2-cpu-debian``."""
         ending = "" if self.usual_mpi else self.mpi.flavour
         return "-".join(filter(None, ("tf", self.minor, self.variant, self.stack, ending)))
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The references it gets when its suites have passed: the tags that it is published under.
+        """The references that it gets after its suites passed, which are also its moving tags.
 
-        The immutable one is missing, since it names a release. Messages name the first.
+        The immutable tag is not one of them, because it contains a release. Messages use the first
+        reference.
         """
         return tuple(f"{self.repository}:{tag}" for tag in planned_tags(self).moving)
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """Its names elsewhere, such as Azure Machine Learning's."""
+        """Its names elsewhere, for example in Azure Machine Learning."""
         return self.matrix.aliases.get(self.name, ())
 
     @property
     def lock_name(self) -> str:
-        """The lock is shared by all stacks with this TensorFlow, Python and variant."""
+        """The lock of this TensorFlow, Python and variant, which all stacks share."""
         return f"tf-{self.tensorflow}-py{self.python_minor}-{self.variant}.txt"
 
     @property
@@ -72,20 +73,20 @@ class Image:
 
     @property
     def mpi_lock_name(self) -> str | None:
-        """The lock of an MPI from the Python package index; None for another MPI."""
+        """The lock of an MPI from the Python package index; None for any other MPI."""
         name = f"mpi-{self.mpi_name}-py{self.python_minor}.txt"
         return name if self.mpi.origin == "index" else None
 
     @property
     def cuda_lock_name(self) -> str | None:
-        """The lock of the headers of CUDA and NCCL from the index; None for another CUDA."""
+        """The lock of the CUDA and NCCL headers from the index; None for any other CUDA."""
         cuda, nccl = self.keys.get("cuda"), self.keys.get("nccl")
         name = f"cuda-{cuda}-nccl-{nccl}-py{self.python_minor}.txt"
         return name if self.index_cuda else None
 
     @property
     def titled_locks(self) -> dict[str, str]:
-        """All locks of the Python package index that it is built with, by what each is called."""
+        """The locks from the Python package index that it is built with, by title for messages."""
         names = {
             "lock": self.lock_name,
             "build lock": self.build_lock_name,
@@ -104,11 +105,11 @@ class Image:
 
     @cached_property
     def keys(self) -> dict[str, str]:
-        """The pins by component, each as the matrix's tables spell it, e.g. ``openmpi-4.1.4``."""
+        """The pins by component, spelt as in the matrix's tables, for example ``openmpi-4.1.4``."""
         return {pin.component: pin.key or pin.version for pin in self.pins}
 
     def version_of(self, component: str) -> str:
-        """Return one component's version; KeyError if the image has no such component."""
+        """Return the version of a component; KeyError if the image does not have it."""
         return self._by_component[component].version
 
     @property
@@ -121,27 +122,28 @@ class Image:
 
     @property
     def wheel(self) -> WheelFacts:
-        """The facts about its TensorFlow wheel; InputError if it was not read."""
+        """The facts about its TensorFlow wheel; InputError if the evidence has none."""
         tag = self.python.wheel_tag
         wheel = self.matrix.evidence.wheel(self.distribution, self.tensorflow, tag)
         if wheel is None:
             raise InputError(
-                f"images/evidence.json lacks facts about {self.distribution} {self.tensorflow} for "
-                f"{tag}, which {self.name} is made of. Run `imgbuild audit --write` where the "
-                "package index can be reached: it reads the wheel."
+                f"images/evidence.json has no facts about the {tag} wheel of {self.distribution} "
+                f"{self.tensorflow}, which {self.name} needs. Run `imgbuild audit --write` on a "
+                "machine that can reach the package index. It reads the wheel."
             )
         return wheel
 
     @property
     def distribution(self) -> str:
-        """The name under which the index has this TensorFlow in this variant."""
+        """The package of this variant on the index, for example ``tensorflow-cpu``."""
         return self.release.distribution[self.variant]
 
     @property
     def provided(self) -> dict[str, str]:
-        """The other distributions that packages find its TensorFlow as, with their version there.
+        """The versions of other TensorFlow distributions that the image has metadata for, by name.
 
-        The version's local part keeps an index's own file of it out: no release satisfies it.
+        Packages that require one of them accept the installed TensorFlow. No release on an index
+        has this version, because it has a local part.
         """
         names = ["tensorflow", "tensorflow-cpu", *(["tensorflow-gpu"] if self.cuda else [])]
         version = f"{self.tensorflow}+imgbuild"
@@ -169,17 +171,17 @@ class Image:
 
     @property
     def apt_cuda(self) -> AptCuda | None:
-        """Its CUDA, if that is packages of NVIDIA's repositories."""
+        """Its CUDA if that comes from NVIDIA's apt repositories."""
         return self.cuda if isinstance(self.cuda, AptCuda) else None
 
     @property
     def index_cuda(self) -> IndexCuda | None:
-        """Its CUDA, if that is wheels of the Python package index."""
+        """Its CUDA if that comes from the Python package index."""
         return self.cuda if isinstance(self.cuda, IndexCuda) else None
 
     @property
     def cuda_requirements(self) -> tuple[str, ...]:
-        """The requirements of its CUDA, cuDNN and NCCL of the index; none for another CUDA."""
+        """Requirements for CUDA, cuDNN and NCCL from the index; empty for any other CUDA."""
         if (cuda := self.index_cuda) is None:
             return ()
         cudnn = f"{cuda.cudnn_package}=={self.version_of('cudnn')}"
@@ -187,19 +189,19 @@ class Image:
 
     @property
     def horovod(self) -> Horovod | None:
-        """Its Horovod; an image without has no MPI either."""
+        """Its Horovod; None if the image has neither Horovod nor MPI."""
         version = self.keys.get("horovod")
         return self.matrix.horovod[version] if version else None
 
     @property
     def horovod_source(self) -> tuple[str, str] | None:
-        """Release and sha256 of Horovod's source; the pin's release differs where we patch it."""
+        """Release and sha256 of Horovod's source, without the local part of a patched release."""
         version = self.keys.get("horovod", "").partition("+")[0]
         return (version, self.horovod.sha256) if self.horovod else None
 
     @property
     def budget(self) -> int | None:
-        """Its size budget in bytes; None without one."""
+        """The size budget in bytes; None if the row has none."""
         megabytes = self.row.budget.get(self.variant)
         return None if megabytes is None else megabytes * 1_000_000
 
@@ -222,14 +224,14 @@ def minor_of(version: str) -> str:
 
 
 def standin_image(image: Image) -> Image:
-    """Return the image under a name that cannot be pushed."""
+    """Return the image with a repository that it cannot be pushed to."""
     return replace(image, repository=f"{STANDIN_HOST}{image.repository}")
 
 
 def all_images(matrix: Matrix) -> tuple[Image, ...]:
-    """Return every image of the matrix, in the order of the file.
+    """Return all images, in the order of the file.
 
-    An image whose pins or references are missing is a fault of the file, and left out.
+    Skip images with missing pins or broken references, which `load_matrix` reports.
     """
     images = []
     for row in matrix.images:
@@ -239,10 +241,13 @@ def all_images(matrix: Matrix) -> tuple[Image, ...]:
     return tuple(images)
 
 
-# Every fault of the matrix is looked for in all images, and options are compared with them.
+# Cached, because every check of the matrix and every selection resolves all images.
 @lru_cache(maxsize=1024)
 def resolve_image(matrix: Matrix, row: Row, variant: Variant) -> Image:
-    """Return one image of a row; LookupError if it lacks a pin or refers to what is not there."""
+    """Return the image of a row in one variant.
+
+    LookupError: a pin is missing, or a reference names no entry.
+    """
     return Image(
         tensorflow=row.tensorflow,
         variant=variant,
@@ -256,12 +261,12 @@ def resolve_image(matrix: Matrix, row: Row, variant: Variant) -> Image:
 
 
 def planned_tags(image: Image, release: str = PLACEHOLDER) -> PlannedTags:
-    """Return all tags of an image in one release, each moving one once."""
+    """Return all tags of an image in one release, without duplicates."""
     return _join_tags(image, {**parts_of(image), "release": release})
 
 
 def tags_with_pins(image: Image, pins: Mapping[str, str]) -> PlannedTags:
-    """Return the tags that an image had when these were its pins; `PLACEHOLDER` is the release."""
+    """Return the tags that an image had with these pins. The release is `PLACEHOLDER`."""
     parts = {**parts_of(image), "release": PLACEHOLDER}
     own = {pin.component: pin.version for pin in image.pins}
     changed = {name: version for name, version in pins.items() if own.get(name) != version}
@@ -271,7 +276,7 @@ def tags_with_pins(image: Image, pins: Mapping[str, str]) -> PlannedTags:
         parts["python"] = python_part(version)
     if version := changed.get("cuda"):
         parts["cuda"] = f"cuda{version}"
-    if version := changed.get("mpi"):  # openmpi-4.1.4
+    if version := changed.get("mpi"):  # for example openmpi-4.1.4
         parts["mpi"] = version.replace("-", "", 1)
     if version := changed.get("os"):
         parts["os"] = f"{image.os.distribution}{version}"
@@ -285,7 +290,7 @@ def _join_tags(image: Image, parts: Mapping[Part, str]) -> PlannedTags:
 
 
 def parts_of(image: Image) -> dict[Part, str]:
-    """Return every part but the release, as the matrix says."""
+    """Return all parts of the image's tags except the release."""
     return {
         "tensorflow": image.tensorflow,
         "minor": image.minor,
@@ -300,5 +305,5 @@ def parts_of(image: Image) -> dict[Part, str]:
 
 
 def stack_part(image: Image, stack: str) -> str:
-    """Return a stack's name; an empty part for the default one, which tags leave out."""
+    """Return the stack's name, or an empty text for the default stack, which tags omit."""
     return "" if stack == image.matrix.defaults.stack else stack

@@ -1,11 +1,11 @@
-"""Read names of images elsewhere: TensorFlow's own, Horovod's and Azure Machine Learning's."""
+"""Parse the image names of TensorFlow, Horovod and Azure Machine Learning."""
 
 import re
 
 _VERSION = r"(?P<version>\d+\.\d+)(?:\.\d+)?"
-#: Names of each publisher. A version may have a suffix, for example rc1.
-#: Sources: TensorFlow's page "Docker"; Horovod's page "Horovod in Docker", whose images without
-#: "cpu" in their names are for GPUs; Azure's repositories of curated environments.
+#: One pattern for each publisher. A version may have a suffix, for example rc1.
+#: Sources: TensorFlow's page "Docker"; Horovod's page "Horovod in Docker" (images without "cpu" in
+#: the name are for GPUs); Azure's repositories of curated environments.
 _NAMES = (
     re.compile(
         rf"(?:docker\.io/)?tensorflow/tensorflow(?::(?:{_VERSION}|(?P<latest>latest))"
@@ -24,7 +24,7 @@ _NAMES = (
 
 
 def parse_known_name(text: str) -> tuple[str, str | None] | None:
-    """Return version and variant in a name of another publisher's image; None for any other text.
+    """Return version and variant from another publisher's image name; None for other texts.
 
     The version is ``2.2`` or ``latest``, the variant ``cpu``, ``gpu`` or None.
     """

@@ -1,4 +1,4 @@
-"""Load ``matrix.yaml`` with all its faults at once."""
+"""Load ``matrix.yaml``, and report all its faults at once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +16,8 @@ from imgbuild.matrix.schema import version_note
 from imgbuild.matrix.selection import normalize_alias
 from imgbuild.matrix.tags import find_tag_faults
 
-#: Values that name an entry of a table, by their place, in which ``*`` is every key or index: the
-#: table, and what an entry is called. Rows, stacks and operating systems have the pins.
+#: Locations of values that name an entry of a table, with the table and the word for an entry in
+#: messages. ``*`` matches every key or index. Rows, stacks and operating systems also have pins.
 _OS = ("operating_systems", "operating system")
 _REFERENCES: dict[Location, tuple[str, str]] = {
     ("defaults", "stack"): ("stacks", "stack"),
@@ -37,7 +37,7 @@ _PINS = {
     "mpi": ("mpi", "MPI"),
     "horovod": ("horovod", "Horovod"),
     "cuda": ("cuda", "CUDA"),
-    "miniconda": ("sources", "source"),  # of the name miniconda-VERSION
+    "miniconda": ("sources", "source"),  # the entry is named miniconda-VERSION
 }
 _PINNED: tuple[Location, ...] = (
     ("images", "*"),
@@ -47,13 +47,14 @@ _PINNED: tuple[Location, ...] = (
 
 
 def load_matrix(path: Path) -> Matrix:
-    """Return the validated matrix with the evidence beside it.
+    """Return the validated matrix, with the evidence of ``images/evidence.json``.
 
-    InputError: each fault as ``matrix.yaml:LINE:COLUMN``; or the evidence cannot be read.
+    InputError: the matrix has faults, which are listed with ``matrix.yaml:LINE:COLUMN``; or the
+    evidence cannot be read.
     """
     document, project = read_document(path), Project(path.parent)
     matrix, faults = check(document, Matrix)
-    # Looked up in the plain document, so that they are found beside the faults of the schema.
+    # Check the plain document, so that broken references are reported even if the schema fails.
     faults += _find_broken_references(document.value)
     if matrix:
         matrix = matrix.with_evidence(read_evidence(project.evidence))
@@ -74,14 +75,14 @@ def load_matrix(path: Path) -> Matrix:
 
 
 def _find_broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 - whatever YAML holds
-    """Yield every name of no entry; values of a wrong type are the schema's faults."""
+    """Yield names that no table has. The schema reports values of a wrong type."""
     tables: dict[str, Any] = document if isinstance(document, dict) else {}
     references = dict(_REFERENCES)
     for place in _PINNED:
         references |= {(*place, pin): reference for pin, reference in _PINS.items()}
     for pattern, (table, kind) in references.items():
         prefix = "miniconda-" if pattern[-1] == "miniconda" else ""
-        known = tables.get(table, {} if table == "cuda" else None)  # that one may be left out
+        known = tables.get(table, {} if table == "cuda" else None)  # cuda is optional
         if not isinstance(known, dict):
             continue
         for at, value in _find_names(document, pattern):
@@ -89,12 +90,12 @@ def _find_broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 -
             if f"{prefix}{value}" not in known and not without:
                 names = [name for name in known if name.startswith(prefix)]
                 listed = ", ".join(names) or "none"
-                message = f"no {kind} {prefix + value!r} in the matrix; there are: {listed}"
+                message = f"no {kind} {prefix + value!r} in the matrix; known: {listed}"
                 yield Fault(at, message)
 
 
 def _find_names(document: Any, pattern: Location) -> Iterator[tuple[Location, str]]:  # noqa: ANN401
-    """Yield each name with its place."""
+    """Yield the name at each location that matches, as a plain value or as a pin's version."""
     for at, value in _find_values(document, pattern):
         name = value.get("version") if isinstance(value, dict) else value
         if isinstance(name, str):
@@ -106,7 +107,7 @@ def _find_values(
     pattern: Location,
     at: Location = (),
 ) -> Iterator[tuple[Location, Any]]:
-    """Yield each value of the pattern's places."""
+    """Yield each value whose location matches the pattern, with its location."""
     if not pattern:
         yield at, value
     elif isinstance(value, dict | list):
@@ -118,68 +119,68 @@ def _find_values(
 
 
 def _find_image_faults(matrix: Matrix) -> Iterator[Fault]:
-    """Yield what an image lacks, and every image that an earlier row has already."""
+    """Yield missing pins of images, and images that an earlier row already has."""
     first: dict[str, int] = {}
     for index, row in enumerate(matrix.images):
         for place, variant in enumerate(row.variants):
             try:
                 name = resolve_image(matrix, row, variant).name
-            except KeyError:  # a broken reference
+            except KeyError:  # a broken reference, which is reported already
                 continue
             except LookupError as error:
                 yield Fault(("images", index), f"{error} (for the {variant} variant)")
                 continue
             is_repeated = variant in row.variants[:place]
             if first.setdefault(name, index) != index or is_repeated:
-                message = f"{name} is already image {first[name] + 1} of the list"
+                message = f"{name} is already in entry {first[name] + 1} of images; remove one"
                 yield Fault(("images", index), message)
 
 
 def _find_default_faults(matrix: Matrix) -> Iterator[Fault]:
-    """Yield the default TensorFlow if no row has it, neither as its minor nor as its release."""
+    """Yield the default TensorFlow if it is neither the minor nor the release of any row."""
     version = matrix.defaults.tensorflow
     releases = [row.tensorflow for row in matrix.images]
     minors = dict.fromkeys(map(minor_of, releases))
     if version and version not in {*releases, *minors}:
         listed = ", ".join(minors)
-        message = f"no image of TensorFlow {version!r} in the matrix; there are: {listed}"
+        message = f"no image of TensorFlow {version!r} in the matrix; known: {listed}"
         yield Fault(("defaults", "tensorflow"), message)
 
 
 def _find_upstream_faults(matrix: Matrix, keyrings: Path) -> Iterator[Fault]:
-    """Yield what is missing of NVIDIA's names and sites, for GPU images, and of keyrings."""
+    """Yield missing keyring files, and what images with CUDA from apt lack in the matrix."""
     systems = dict.fromkeys(image.os_name for image in all_images(matrix) if image.apt_cuda)
     for name in systems:
         if matrix.operating_systems[name].nvidia is None:
-            message = f"missing key 'nvidia', NVIDIA's name of {name}: it has GPU images"
+            message = f"missing key 'nvidia': set NVIDIA's name for {name}, which has GPU images"
             yield Fault(("operating_systems", name), message)
     needed = dict.fromkeys(NVIDIA.values()) if systems else {}
     for name in needed:
         upstream = matrix.upstreams.get(name)
         if upstream is None or upstream.url is None or upstream.keyring is None:
-            message = f"upstreams.{name} needs a url and a keyring: there are GPU images"
+            message = f"upstreams.{name} needs a url and a keyring, because there are GPU images"
             yield Fault(("upstreams", name), message)
     for name, upstream in matrix.upstreams.items():
         if upstream.keyring and not (keyrings / upstream.keyring.file).is_file():
-            message = f"there is no {upstream.keyring.file} in images/files/keyrings"
+            message = f"no file {upstream.keyring.file} in images/files/keyrings"
             yield Fault(("upstreams", name, "keyring", "file"), message)
 
 
 def _find_layer_faults(matrix: Matrix) -> Iterator[Fault]:
-    """Yield each package that an earlier layer has already."""
+    """Yield packages that an earlier layer already has."""
     seen: dict[str, str] = {}
     for name, packages in matrix.package_layers.items():
         for index, package in enumerate(packages):
             if seen.setdefault(package, name) != name:
-                message = f"{package} is in the layer {seen[package]} already"
+                message = f"{package} is already in the layer {seen[package]}"
                 yield Fault(("package_layers", name, index), message)
 
 
 def _find_alias_faults(matrix: Matrix) -> Iterator[Fault]:
-    """Yield each alias that another image has already; aliases of no image count for nothing."""
+    """Yield aliases that another image already has."""
     seen = {image.name: image.name for image in all_images(matrix)}
     for name, aliases in matrix.aliases.items():
         for index, alias in enumerate(aliases):
             owner = seen.setdefault(normalize_alias(alias), name)
             if owner != name:
-                yield Fault(("aliases", name, index), f"{alias!r} is {owner} already")
+                yield Fault(("aliases", name, index), f"{alias!r} already names {owner}")

@@ -1,7 +1,7 @@
-"""The schema of ``matrix.yaml``: one pydantic model a section.
+"""The schema of ``matrix.yaml``: one pydantic model for each section.
 
-Versions, names and URLs are the restricted scalars of :mod:`imgbuild.core.scalars`; only fields
-typed ``Prose`` hold free text, and those never reach a Dockerfile or a command.
+Versions, names and URLs are restricted scalars of :mod:`imgbuild.core.scalars`. Only fields of type
+``Prose`` hold free text, and free text never reaches a Dockerfile or a command.
 """
 
 from datetime import date
@@ -16,15 +16,16 @@ from imgbuild.matrix.evidence import Evidence
 from imgbuild.matrix.rule_model import Rule, Tags
 
 Variant = Literal["cpu", "gpu"]
-#: The Horovod of a row without it.
+#: The Horovod version of a row without Horovod.
 NONE = "none"
 
 
 class Pin(Section):
-    """The exact version of one component; with the documented one where that cannot work.
+    """The exact version of one component.
 
-    ``documented_exists`` is false if the documented version cannot be had there, such as a package
-    of another release of the system.
+    ``documented`` is the version in the original documentation, if it differs, and ``why`` the
+    reason. ``documented_exists`` is false if the documented version is not available for these
+    images.
     """
 
     version: scalars.Version
@@ -34,13 +35,13 @@ class Pin(Section):
 
 
 class NamedPin(Pin):
-    """A pin whose value is a key of a table of the matrix, such as ``openmpi-4.1.4``."""
+    """A pin whose value is a key of a table of the matrix, for example ``openmpi-4.1.4``."""
 
     version: scalars.Name
 
 
 class NoHorovod(Section):
-    """Horovod is left out, and why."""
+    """The pin of a row without Horovod; ``why`` is the reason."""
 
     version: Literal["none"]
     documented: None = None
@@ -59,7 +60,7 @@ def _pin_kind(value: Any) -> str:  # noqa: ANN401 - whatever YAML holds
     return NONE if isinstance(value, dict) and value.get("version") == NONE else "pin"
 
 
-#: `none` needs its reason, so it is always a mapping.
+#: `none` is always written as a mapping, because it requires a reason.
 HorovodPin = Annotated[
     Annotated[NoHorovod, Tag(NONE)] | Annotated[Pin, Tag("pin")],
     Discriminator(_pin_kind),
@@ -71,30 +72,33 @@ TablePin = Annotated[
 
 
 class Uv(Section):
-    """The program uv, in its wheel for Linux: it installs packages if no build gives it."""
+    """The Linux wheel of uv, which installs the packages of a build.
+
+    `imgbuild build` supplies the uv of its own installation, so only `docker build` downloads it.
+    """
 
     version: scalars.Release
     sha256: scalars.Sha256
 
 
 class SourceEntry(Section):
-    """A file to download. The sha256 is trusted, never the address."""
+    """A file to download. Only its sha256 is trusted, not its URL."""
 
     url: scalars.Url
     sha256: scalars.Sha256
 
 
 class Keyring(Section):
-    """The key that signs an apt repository: a file of ``images/files/keyrings``, and its id."""
+    """The key that signs an apt repository: a file in ``images/files/keyrings``."""
 
     file: scalars.FileName
     fingerprint: scalars.KeyFingerprint
 
 
 class Upstream(Section):
-    """A site that inputs come from. A mirror replaces its URL as a whole.
+    """A site that inputs are downloaded from. A mirror replaces the whole URL.
 
-    Without ``url`` the tools and the base image know the site.
+    Without ``url``, the tools and the base image already know the site.
     """
 
     kind: Literal["files", "apt", "index"]
@@ -103,7 +107,7 @@ class Upstream(Section):
 
 
 class OsPackages(Section):
-    """Packages of the distribution's archive, by what needs them."""
+    """Packages of the distribution's archive, by purpose."""
 
     runtime: tuple[scalars.AptPackage, ...]
     compiler: tuple[scalars.AptPackage, ...]
@@ -114,7 +118,7 @@ class OsPackages(Section):
 class StackPins(Section):
     """Pins for all images of a stack or an operating system.
 
-    A row overrides its stack, a stack its operating system.
+    A row overrides its stack, and a stack overrides its operating system.
     """
 
     python: AnyPin | None = None
@@ -126,28 +130,29 @@ class StackPins(Section):
 
 
 class OperatingSystem(Section):
-    """The system, Python, MPI and CUDA of an image."""
+    """A release of a distribution: its base image, packages and pins."""
 
     distribution: Literal["debian", "ubuntu"]
     version: scalars.Version
     suite: scalars.Name
     glibc: scalars.Version
     support: scalars.Prose
-    #: The image of a registry, by digest; without one the base is made from the archive.
+    #: The base image by digest. Without it, the base is built from the archive.
     image: scalars.DigestReference | None = None
-    #: NVIDIA's name of it in its repositories.
+    #: The name of this release in NVIDIA's apt repositories.
     nvidia: scalars.Name | None = None
-    #: g++ versions of packages.compiler beside the default one, as g++-VERSION.
+    #: Versions of the packages g++-VERSION in packages.compiler, in addition to the default g++.
     compilers: tuple[scalars.Version, ...] = ()
     packages: OsPackages
     pins: StackPins = StackPins()
 
 
 class TensorFlow(Section):
-    """The decisions about one TensorFlow release; ``images/evidence.json`` has what its wheels are.
+    """Decisions about one TensorFlow release. ``images/evidence.json`` has the facts of its wheels.
 
-    ``cudnn`` is the version that its GPU wheel was compiled with, of which the wheel tells the
-    major number alone. ``tf_keras`` is the Keras 2 of its minor version, where its own is Keras 3.
+    ``cudnn`` is the version that the GPU wheel was compiled with. It is set here because the facts
+    of the wheel only have the major number. ``tf_keras`` is the release of Keras 2 for a TensorFlow
+    whose own Keras is Keras 3.
     """
 
     tensorboard: scalars.Release
@@ -159,13 +164,17 @@ class TensorFlow(Section):
 class Horovod(Section):
     """One Horovod source distribution.
 
-    ``launcher`` says whether it has ``horovodrun``, ``tensorflow`` which releases it was tested
-    with here or by its authors, ``nccl`` the operations that it can do with NCCL, ``adasum``
-    whether it has the header that ``images/files/adasum_float16.py`` changes, ``cmake`` whether
-    CMake builds it. ``one_by_one``: two targets of its CMake, horovod_cuda_kernels and
-    compatible_horovod_cuda_kernels, generate one file, which was seen to fail with make -j2. A
-    release with a local part, such as ``0.28.1+imgbuild.1``, is that of ``0.28.1`` with our patches
-    (``images/files/horovod-patches``).
+    - ``launcher``: whether it has ``horovodrun``.
+    - ``tensorflow``: the releases that it was tested with, here or by its authors.
+    - ``nccl``: the operations that it supports with NCCL.
+    - ``adasum``: whether it has the header that ``images/files/adasum_float16.py`` changes.
+    - ``cmake``: whether CMake builds it.
+    - ``one_by_one``: whether CMake must build one target at a time. The targets
+      horovod_cuda_kernels and compatible_horovod_cuda_kernels generate the same file, and a build
+      with make -j2 failed.
+
+    A release with a local part, for example ``0.28.1+imgbuild.1``, is the source of ``0.28.1`` with
+    our patches (``images/files/horovod-patches``).
     """
 
     sha256: scalars.Sha256
@@ -180,7 +189,7 @@ class Horovod(Section):
 
 
 class EndOfLife(Section):
-    """Versions of a part that get no security fixes any more, since when, and who says so."""
+    """Versions of a part that no longer get security fixes, with the date and the source."""
 
     part: Literal["tensorflow", "python", "debian", "ubuntu"]
     versions: scalars.Specifier
@@ -189,9 +198,10 @@ class EndOfLife(Section):
 
 
 class Accepted(Section):
-    """A finding of `imgbuild scan` that counts for nothing until a day, and why.
+    """A finding of `imgbuild scan` that is accepted until a day, and the reason.
 
-    ``id`` is that of a vulnerability, such as CVE-2024-1234, or the name of a package with updates.
+    ``id`` is the ID of a vulnerability, for example CVE-2024-1234, or the name of a package with
+    updates.
     """
 
     id: scalars.FileName
@@ -200,9 +210,9 @@ class Accepted(Section):
 
 
 class Condition(Section):
-    """A requirement or constraint, the images that it holds for, and why.
+    """A requirement or constraint, the images that it applies to, and the reason.
 
-    ``keep`` says that nobody may change the package in an image, and ``horovod`` that Horovod
+    ``keep`` means that nobody may change the package in an image, and ``horovod`` that Horovod
     requires the package.
     """
 
@@ -217,8 +227,8 @@ class Condition(Section):
 class Companion(Section):
     """The releases of a package that work with some versions of TensorFlow.
 
-    ``require`` is the package with these releases, and ``why`` says who knows it. No release
-    works with a TensorFlow that no entry of the package names.
+    ``require`` names the package and these releases, ``why`` the source. If no entry of a package
+    covers a TensorFlow version, no release works with that version.
     """
 
     require: scalars.Requirement
@@ -228,7 +238,7 @@ class Companion(Section):
 
 
 class Stack(Section):
-    """The parts below TensorFlow, as one stack."""
+    """A stack: the operating system and the pins that its rows share."""
 
     summary: scalars.Prose
     os: scalars.Name
@@ -238,9 +248,9 @@ class Stack(Section):
 class Row(StackPins):
     """One TensorFlow on one stack, in one or both variants.
 
-    ``horovod: {version: none, why: …}`` leaves Horovod out, and MPI with it. ``budget`` is the
-    largest size of an image, by variant: a build fails that exceeds it by 5 %. It is no input of
-    the image.
+    ``horovod: {version: none, why: …}`` omits Horovod and MPI. ``budget`` is the expected size of
+    each variant's image in megabytes. A build fails if the image is over 5 % larger, or over 16 %
+    in a containerd image store. The budget is not an input of the image.
     """
 
     tensorflow: scalars.Release
@@ -251,7 +261,7 @@ class Row(StackPins):
     cuda: AnyPin | None = None
     budget: dict[Variant, scalars.Megabytes] = Field(default_factory=dict)
 
-    __hash__ = object.__hash__  # of this very row
+    __hash__ = object.__hash__  # by identity, because its dicts have no hash
 
     @property
     def without_horovod(self) -> bool:
@@ -260,22 +270,22 @@ class Row(StackPins):
     @model_validator(mode="after")
     def _check_mpi(self) -> Self:
         if self.without_horovod and self.mpi:
-            raise ValueError("MPI is there for Horovod: leave `mpi` out of a row without one")
+            raise ValueError("only Horovod uses MPI: remove `mpi`, because this row has no Horovod")
         return self
 
     @model_validator(mode="after")
     def _check_budgets(self) -> Self:
         for variant in {*self.budget} - {*self.variants}:
             listed = ", ".join(self.variants)
-            raise ValueError(f"a budget for {variant}, which is no variant of this row: {listed}")
+            raise ValueError(f"a budget for {variant}, but the variants of this row are: {listed}")
         return self
 
 
 class Defaults(Section):
     """Defaults for options that are not given; each applies only if such an image exists.
 
-    ``tensorflow`` is what ``--tf`` takes: a minor, which each stack has in a release of its own, or
-    a release.
+    ``tensorflow`` is a value for ``--tf``: a release, or a minor version, of which each stack may
+    have a different release.
     """
 
     tensorflow: scalars.Version | None = None
@@ -284,7 +294,7 @@ class Defaults(Section):
 
 
 class Matrix(Section):
-    """The whole file."""
+    """The whole file ``matrix.yaml``."""
 
     schema_version: Annotated[Literal["1"], Field(alias="schema")]
     repository: scalars.Repository
@@ -311,23 +321,23 @@ class Matrix(Section):
     accepted: tuple[Accepted, ...] = ()
     images: tuple[Row, ...] = Field(min_length=1)
     aliases: dict[scalars.Name, tuple[scalars.Alias, ...]] = Field(default_factory=dict)
-    #: The content of ``images/evidence.json``, no part of this file.
+    #: The content of ``images/evidence.json``, which is a separate file.
     _evidence: Evidence = PrivateAttr(default_factory=Evidence)
 
-    __hash__ = object.__hash__  # of this very matrix
+    __hash__ = object.__hash__  # by identity, as for rows
 
     @property
     def evidence(self) -> Evidence:
-        """The facts that were read out of the wheels."""
+        """The facts that were read from the wheels."""
         return self._evidence
 
     def with_evidence(self, evidence: Evidence) -> Self:
-        """Return the matrix with what was read out of the wheels."""
+        """Return the matrix with facts that were read from the wheels."""
         matrix = self.model_copy()
-        matrix._evidence = evidence  # noqa: SLF001 - a copy of its own
+        matrix._evidence = evidence  # noqa: SLF001 - the copy is ours
         return matrix
 
     @property
     def upstream_urls(self) -> dict[str, str]:
-        """The sites whose URL the matrix has, by name."""
+        """The URL of each site that has one, by name."""
         return {name: site.url for name, site in self.upstreams.items() if site.url}

@@ -1,7 +1,7 @@
-"""The text of ``matrix.yaml`` with one more release of TensorFlow; all else stays as it is written.
+"""Add a release of TensorFlow to the text of ``matrix.yaml``, and keep the rest as it is.
 
-A stack has one release of a minor version: a newer one takes the place of the older one, in all
-rows that have it. A new minor gets a row of its own, after the row that it is a copy of.
+A stack has one release of each minor version. A newer release replaces the older one in all its
+rows on this stack. A new minor version gets a copy of an existing row, directly after that row.
 """
 
 import re
@@ -22,7 +22,7 @@ _BUDGET = re.compile(r",? *\n? *budget: \{[^}]*\}")
 
 @dataclass(frozen=True)
 class NewRow:
-    """A release to add, and the row that it is like, which it replaces if of the same minor."""
+    """A release to add, and the row to copy, or to replace if it has the same minor version."""
 
     matrix: Matrix
     path: Path
@@ -41,12 +41,12 @@ class NewRow:
 
     @property
     def release(self) -> TensorFlow:
-        """The entry of the release that it is like."""
+        """The entry of the TensorFlow release in the row to copy or replace."""
         return self.matrix.tensorflow[self.like.tensorflow]
 
     @property
     def distributions(self) -> dict[Variant, list[str]]:
-        """The names that the index may have each variant under, the likeliest first."""
+        """The possible package names on the index for each variant, most likely first."""
         before = self.release.distribution
         distributions = {}
         for variant in self.variants:
@@ -57,7 +57,7 @@ class NewRow:
 
     @property
     def cudnn(self) -> str | None:
-        """The cuDNN that the nearest GPU wheel was compiled with; None for a CPU row."""
+        """The cuDNN of the nearest release that has one; None without a GPU variant."""
         releases = self.matrix.tensorflow.items()
         known = {name: release.cudnn for name, release in releases if release.cudnn}
         if "gpu" not in self.variants or not known:
@@ -66,7 +66,10 @@ class NewRow:
 
     @property
     def horovod(self) -> str:
-        """The version of the row it is like, else the newest that fits; InputError if none does."""
+        """The Horovod of the row to copy if it fits, else the newest that fits.
+
+        InputError: the matrix has no Horovod for this TensorFlow.
+        """
         fitting = [
             name
             for name, horovod in self.matrix.horovod.items()
@@ -74,17 +77,17 @@ class NewRow:
         ]
         if not fitting:
             raise InputError(
-                f"No Horovod of the matrix was tried with TensorFlow {self.version}. Add one to "
-                f"`horovod:` in {self.path}, or widen `tensorflow` of one there, then add the "
+                f"No Horovod in {self.path} supports TensorFlow {self.version}. Add one to "
+                "`horovod:`, or widen `tensorflow:` of one that you tested with it. Then add the "
                 "version again."
             )
         same: str = self.like.horovod.version
         return same if same in fitting else max(fitting, key=parse_numbers)
 
     def text(self, beside: Mapping[str, str], distributions: Mapping[Variant, str]) -> str:
-        """Return the text of the matrix with the release and its row, or in place of older ones.
+        """Return the text of the matrix with the new release and its row.
 
-        ``beside`` are the releases that go with it, such as TensorBoard's.
+        ``beside`` has the releases of packages that go with it, by key, for example of TensorBoard.
         """
         document = read_document(self.path)
         lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -110,7 +113,8 @@ class NewRow:
         if self.replaces and old not in kept:
             place = _lines_of(lines, document.marks, ("tensorflow", old))
             edits.append((place, ""))
-        # From the end, and what is replaced before what is put in front of it.
+        # Edit from the end, so that the line numbers of the other edits stay right. At the same
+        # start, replace lines before inserting in front of them.
         edits.sort(key=lambda edit: (edit[0].start, edit[0].stop), reverse=True)
         for place, text in edits:
             lines[place] = [text]
@@ -137,9 +141,10 @@ class NewRow:
 def new_row(
     matrix: Matrix, path: Path, version: str, stack: str | None, variants: Sequence[Variant]
 ) -> NewRow:
-    """Return how a release is added to a stack, by default the one that selections mean.
+    """Return the row to add for a release on a stack, by default the stack of ``defaults``.
 
-    InputError: the stack has it, or a newer one of its minor version, or there is no such stack.
+    InputError: the stack already has the release or a newer one of the same minor version, the
+    stack has no row, or the variants differ from those of the row to replace.
     """
     stack = stack or matrix.defaults.stack
     rows = []
@@ -149,29 +154,29 @@ def new_row(
             rows.append(row)
     if not rows:
         listed = ", ".join(matrix.stacks)
-        raise InputError(f"--stack {stack!r}: no such stack with a row. There are: {listed}.")
+        raise InputError(f"--stack {stack!r}: there is no row with this stack. Stacks: {listed}.")
     by_version = {row.tensorflow: row for row in rows}
     if version in by_version:
-        raise InputError(f"{path.name} has TensorFlow {version} on {stack} already.")
+        raise InputError(f"{path.name} already has TensorFlow {version} on {stack}.")
     same = [name for name in by_version if minor_of(name) == minor_of(version)]
     if same and parse_numbers(same[0]) > parse_numbers(version):
         raise InputError(
             f"{path.name} has TensorFlow {same[0]} on {stack}, which is newer than {version}. A "
-            "stack has one release of each minor version: change its row by hand if you want the "
-            "older one."
+            "stack has one release of each minor version. To use the older one, edit the row by "
+            "hand."
         )
     nearest = same[0] if same else _nearest(by_version, version)
     like = by_version[nearest]
     if same and variants and {*variants} != {*like.variants}:
         raise InputError(
-            f"TensorFlow {version} takes the place of {like.tensorflow} on {stack}, with its "
-            "variants: omit --cpu and --gpu, or change `variants` of its row first."
+            f"TensorFlow {version} replaces {like.tensorflow} on {stack} and keeps its variants. "
+            "Omit --cpu and --gpu, or change `variants` of the row first."
         )
     return NewRow(matrix, path, version, like, variants or like.variants)
 
 
 def _nearest(versions: Mapping[str, object], version: str) -> str:
-    """Return the next older release, else the oldest."""
+    """Return the newest release that is older than the version, or else the oldest release."""
     older = [known for known in versions if parse_numbers(known) < parse_numbers(version)]
     if older:
         return max(older, key=parse_numbers)
@@ -181,9 +186,9 @@ def _nearest(versions: Mapping[str, object], version: str) -> str:
 def _lines_of(
     lines: Sequence[str], marks: Mapping[Location, tuple[int, int]], entry: Location
 ) -> slice:
-    """Return the lines of an entry of a list or a table, without comments before the next one."""
+    """Return the lines of an entry of a list or a table, without the comments after it."""
     start, column = marks[entry]
-    if isinstance(entry[-1], int):  # behind the hyphen
+    if isinstance(entry[-1], int):  # the mark is after the hyphen
         line = lines[start - 1]
         column = len(line) - len(line.lstrip()) + 1
     inside = takewhile(lambda line: line[:column].isspace() and line.strip(), lines[start:])

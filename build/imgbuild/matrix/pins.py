@@ -1,4 +1,4 @@
-"""The pins of an image, each with its source: the row's, else its stack's, else its OS's."""
+"""Resolve the pins of an image: from its row, else its stack, else its operating system."""
 
 from dataclasses import dataclass
 
@@ -16,10 +16,10 @@ NVIDIA = {
 
 @dataclass(frozen=True)
 class ResolvedPin:
-    """One component of an image: its exact version, where it comes from, and why.
+    """One component of an image: its exact version, its source and the reason.
 
-    ``documented`` is what the documentation of these images says where that is another version;
-    ``documented_exists`` is false if it cannot be had for this image.
+    ``documented`` is the version in the original documentation, if it differs.
+    ``documented_exists`` is false if that version is not available for this image.
     """
 
     component: str
@@ -29,7 +29,7 @@ class ResolvedPin:
     source: str = ""
     sha256: str | None = None
     why: str | None = None
-    #: Its key in the matrix's table where that is not the version.
+    #: The pin as the matrix spells it, for example ``openmpi-4.1.4``; None if that is the version.
     key: str | None = None
 
 
@@ -43,7 +43,7 @@ def _levels(matrix: Matrix, row: Row) -> tuple[StackPins, ...]:
 
 
 def resolve_pin(matrix: Matrix, row: Row, component: str) -> Pin:
-    """Return the pin that holds for a row; LookupError if nothing pins the component."""
+    """Return the pin that applies to a row; LookupError if nothing pins the component."""
     for level in _levels(matrix, row):
         pin: Pin | None = getattr(level, component, None)
         if pin is not None:
@@ -53,7 +53,7 @@ def resolve_pin(matrix: Matrix, row: Row, component: str) -> Pin:
 
 
 def locate_pin(matrix: Matrix, row: Row, component: str) -> Location:
-    """Return where the pin that holds for a row is written."""
+    """Return the location of the pin that applies to a row."""
     if component == "os" and row.os is None:
         return ("stacks", row.stack, "os")
     locations: tuple[Location, ...] = (
@@ -67,20 +67,22 @@ def locate_pin(matrix: Matrix, row: Row, component: str) -> Location:
 
 
 def usual_mpi(matrix: Matrix, row: Row) -> str | None:
-    """Return the MPI of a row's stack or operating system: the row's own unless it names one."""
+    """Return the MPI of the row's stack or operating system, which a row may override."""
     return next((level.mpi.version for level in _levels(matrix, row)[1:] if level.mpi), None)
 
 
 def resolve_pins(matrix: Matrix, row: Row, variant: Variant) -> tuple[ResolvedPin, ...]:
-    """Return the row's pins with their sources.
+    """Return the pins of a row in one variant, with their sources.
 
-    LookupError: it lacks a pin or a distribution. KeyError: it refers to what is not there.
+    LookupError: a pin or the distribution is missing. KeyError: a reference names no entry.
     """
     release, name = matrix.tensorflow[row.tensorflow], f"tensorflow.{row.tensorflow}"
     if variant not in release.distribution:
-        raise LookupError(f"{name}.distribution names no {variant} distribution")
+        raise LookupError(f"{name}.distribution has no {variant} package; add one")
     if variant == "gpu" and release.cudnn is None:
-        raise LookupError(f"{name}.cudnn is missing, what its GPU wheel was compiled with")
+        raise LookupError(
+            f"{name}.cudnn is missing; set the cuDNN that its GPU wheel was compiled with"
+        )
     pins = [
         ResolvedPin(
             "tensorflow", row.tensorflow, source=f"{INDEX}: {release.distribution[variant]}"
@@ -132,7 +134,7 @@ def _resolve_component(matrix: Matrix, row: Row, component: str) -> ResolvedPin:
 
 
 def _find_source(matrix: Matrix, component: str, version: str) -> tuple[str, str | None] | None:
-    """Return where a component comes from, and its sha256 if it is one file; None for packages."""
+    """Return the source of a component, with the sha256 of a single file; None for apt packages."""
     file = f"miniconda-{version}" if component == "miniconda" else None
     if component == "horovod":
         return f"{INDEX}: horovod, source distribution", matrix.horovod[version].sha256

@@ -1,4 +1,4 @@
-"""The schema of the rules and of the tags in ``matrix.yaml``."""
+"""The schema of ``rules`` and ``tags`` in ``matrix.yaml``."""
 
 from typing import Annotated, Literal, Self
 
@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from imgbuild.core.scalars import Name, Prose, Specifier, Version
 from imgbuild.core.yaml_file import Section
 
-#: The parts of a tag; `imgbuild.matrix.tags` spells each. A misspelt part is a fault of the file.
+#: The parts of a tag. `imgbuild.matrix.images.parts_of` has the text of each.
 Part = Literal[
     "tensorflow",
     "minor",
@@ -21,12 +21,11 @@ Part = Literal[
     "release",
 ]
 
-#: Pins that a rule can judge.
+#: The pins that a rule can check.
 Judged = Literal["python", "mpi", "horovod", "os", "cuda", "cudnn", "nccl"]
 
-#: Pins, and what the matrix's tables hold for the pinned value: ``TABLE.FIELD`` is that field of
-#: the entry that the pin names, and ``wheel.FACT`` what was read out of the TensorFlow wheel. A
-#: misspelt fact is a fault of the file.
+#: The values that a rule can compare. ``COMPONENT`` is a pin, ``COMPONENT.FIELD`` a field of the
+#: table entry that the pin names, and ``wheel.FACT`` a fact about the TensorFlow wheel.
 Fact = Literal[
     "tensorflow",
     "tensorflow.cudnn",
@@ -49,18 +48,18 @@ Fact = Literal[
     "cuda.os",
 ]
 
-#: How a rule compares a value; `imgbuild.matrix.rules` has one function for each.
+#: The comparisons of rules. `imgbuild.matrix.rules.COMPARISONS` implements them.
 Check = Literal[
     "equal", "one-of", "range", "at-least", "same-major-minor-at-least", "release-one-of"
 ]
 
 
 class Rule(Section):
-    """One thing that must hold between the pins of an image.
+    """A condition that the pins of an image must meet.
 
-    ``value`` is what is compared; by default the judged pin itself. It is compared with the
-    ``fact``, or with the rule's own ``minimum`` for the judged pin. ``where`` narrows the rule to
-    images whose facts are in the given ranges; images without such a pin or fact are not judged.
+    The rule compares ``value``, by default the judged pin itself, with ``fact``, or with the entry
+    of ``minimum`` for the judged pin. It only applies to images whose facts are in the ranges of
+    ``where``, and to images that have all these pins and facts.
     """
 
     name: Name
@@ -72,13 +71,13 @@ class Rule(Section):
     minimum: dict[Version, Version] | None = None
     where: dict[Fact, Specifier] = Field(default_factory=dict)
     source: Prose
-    #: The consequence for an image that breaks it; part of the error.
+    #: What happens to an image that breaks the rule. The error message contains it.
     otherwise: Prose
 
     @model_validator(mode="after")
     def _check_comparison(self) -> Self:
         if (self.fact is None) == (self.minimum is None):
-            raise ValueError("a rule has either 'fact' or 'minimum'")
+            raise ValueError("a rule needs either 'fact' or 'minimum', and not both")
         return self
 
 
@@ -91,10 +90,10 @@ Parts = Annotated[tuple[Part, ...], Field(min_length=1), BeforeValidator(_drop_d
 
 
 class Tags(Section):
-    """The tags of every image: one that stays, for releases, and those that move.
+    """The tags of every image: an immutable tag, which names a release, and moving tags.
 
-    Images that are built here have those that move. A tag is its parts joined by ``-``; a part that
-    does not apply to an image is left out, and so is the stack of ``defaults``.
+    A local build gets only the moving tags. The parts of a tag are joined by ``-``. A part that
+    does not apply to the image is omitted, and so is the default stack.
     """
 
     immutable: Parts

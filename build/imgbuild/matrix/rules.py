@@ -1,4 +1,4 @@
-"""Judge the pins of images by the compatibility rules of ``matrix.yaml``."""
+"""Check the pins of images against the compatibility rules of ``matrix.yaml``."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -14,24 +14,24 @@ from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.pins import locate_pin
 from imgbuild.matrix.rule_model import Check, Rule
 
-#: The table of the matrix that a component's pin names a key of.
+#: The table whose keys the pins of a component name.
 TABLES = {
     **{name: name for name in ("tensorflow", "python", "mpi", "horovod", "cuda")},
     "os": "operating_systems",
 }
-#: A fault lists so many image names, then counts the rest.
+#: Limit for the image names in a fault; the rest is counted.
 NAMED_IMAGES = 3
 _VERSION = re.compile(r"[0-9][0-9.]*$")
 
-#: Versions by component, each as the matrix's tables spell it.
+#: Versions by component, spelt as in the matrix's tables.
 Pins = Mapping[str, str]
-#: A pin or a field of a table, which may list several: what a rule compares.
+#: A value that a rule compares: one or several texts, because a field may be a list.
 Value = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class BrokenRule:
-    """One rule that the pins of an image break: what was found, and what the rule requires."""
+    """A rule that the pins of an image break, with the actual and the required value."""
 
     rule: Rule
     pin: str
@@ -40,12 +40,12 @@ class BrokenRule:
 
     @property
     def blames_table(self) -> bool:
-        """Whether a table of the matrix is wrong, not the pin: the rule itself has the minimum."""
+        """Whether a table is wrong, not the pin: true for rules with their own ``minimum``."""
         return self.rule.minimum is not None
 
     @property
     def sentence(self) -> str:
-        """The fault and its reason, with the rule's name and source."""
+        """The problem and its reason, with the name and the source of the rule."""
         subject = f"{self.rule.judges} {self.pin}"
         if self.rule.value:
             subject += f", {self.rule.value} {self.value},"
@@ -61,7 +61,7 @@ def find_broken_rules(matrix: Matrix, pins: Pins) -> list[BrokenRule]:
 
 
 def find_rule_faults(matrix: Matrix) -> Iterator[Fault]:
-    """Yield one fault for each rule that a row breaks, in one of its variants or in both."""
+    """Yield one fault for each broken rule and place in the file, with the names of the images."""
     images: dict[Fault, list[str]] = {}
     for image in all_images(matrix):
         for broken in find_broken_rules(matrix, image.keys):
@@ -78,10 +78,11 @@ def find_rule_faults(matrix: Matrix) -> Iterator[Fault]:
 
 
 def find_working_value(matrix: Matrix, pins: Pins, broken: BrokenRule) -> str | None:
-    """Return the value of the judged pin that breaks none of the pin's rules; None if none.
+    """Return the nearest value that breaks no rule for the judged pin; None if there is none.
 
-    It is the next older or the next newer one, whichever is nearer, the newer of two equally near.
-    Values of another name (``ubuntu-18.04`` for ``debian-12``) come after all of the same name.
+    If an older and a newer value are equally near, return the newer one. Prefer values with the
+    same name: for ``debian-12``, ``ubuntu-18.04`` comes after all releases of Debian. If the rule
+    has a ``minimum``, return that of the judged pin.
     """
     component = broken.rule.judges
     if broken.rule.minimum is not None:
@@ -89,7 +90,7 @@ def find_working_value(matrix: Matrix, pins: Pins, broken: BrokenRule) -> str | 
     known: dict[str, object] = {}
     if component in TABLES:
         known |= getattr(matrix, TABLES[component])
-    else:  # each CUDA release lists the releases of cuDNN and NCCL that go with it
+    else:  # each CUDA release lists its releases of cuDNN and NCCL
         for cuda in matrix.cuda.values():
             known |= dict.fromkeys(getattr(cuda, component))
 
@@ -108,7 +109,7 @@ def find_working_value(matrix: Matrix, pins: Pins, broken: BrokenRule) -> str | 
 
 
 def _name_and_place(value: str) -> tuple[str, int]:
-    """Return a number beside the name that is larger for a newer version."""
+    """Return the name without its version, and a number that is larger for newer versions."""
     name = _VERSION.sub("", value)
     place = 0
     for index, number in enumerate(parse_numbers(value.removeprefix(name))[:6]):
@@ -117,7 +118,7 @@ def _name_and_place(value: str) -> tuple[str, int]:
 
 
 def parse_numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version, without zeros at the end: 2.10 is newer than 2.9."""
+    """Return the numbers of a version for comparison, without trailing zeros."""
     parts = [int(number) for number in re.findall(r"[0-9]+", version)]
     while parts and not parts[-1]:
         parts.pop()
@@ -126,16 +127,16 @@ def parse_numbers(version: str) -> tuple[int, ...]:
 
 @cache
 def admits(specifier: str, version: str) -> bool:
-    """Return whether a version is in a range such as ``>=1.1,<2``."""
+    """Return whether a version is in a range, for example ``>=1.1,<2``."""
     try:
         return SpecifierSet(specifier).contains(version, prereleases=True)
-    except InvalidVersion:  # a version of another kind is in no range
+    except InvalidVersion:  # not a PEP 440 version, so it is in no range
         return False
 
 
 def _judge(matrix: Matrix, rule: Rule, pins: Pins) -> BrokenRule | None:
-    """Return how the pins break the rule; None if they do not, or if it is not about them."""
-    if rule.judges not in pins:  # a CPU image has no CUDA, whatever the rule compares
+    """Return how the pins break the rule; None if they meet it or it does not apply."""
+    if rule.judges not in pins:  # for example CUDA in a CPU image
         return None
     for name, specifier in rule.where.items():
         known = _look_up(matrix, pins, name)
@@ -160,7 +161,7 @@ def _judge(matrix: Matrix, rule: Rule, pins: Pins) -> BrokenRule | None:
 def _look_up(matrix: Matrix, pins: Pins, fact: str) -> Value | None:
     """Return a pin (``cuda``), a field of its entry (``cuda.os``) or a fact of the wheel.
 
-    None: the image has no such pin, or its wheel was not read yet.
+    None: the image has no such pin, the entry has no such value, or the wheel was not read.
     """
     component, _, name = fact.partition(".")
     value: object = pins.get(component)
@@ -175,10 +176,10 @@ def _look_up(matrix: Matrix, pins: Pins, fact: str) -> Value | None:
 
 
 def _wheel_fact(matrix: Matrix, pins: Pins, name: str) -> object:
-    """Return a fact of the image's TensorFlow wheel; None if the wheel was not read yet."""
+    """Return a fact of the image's TensorFlow wheel; None if the wheel was not read."""
     version = pins["tensorflow"]
     distribution = matrix.tensorflow[version].distribution["gpu" if "cuda" in pins else "cpu"]
-    if name == "pythons":  # also where there is no wheel for this one
+    if name == "pythons":  # known even if the release has no wheel for this Python
         return matrix.evidence.pythons(distribution, version) or None
     tag = matrix.python[pins["python"]].wheel_tag
     return getattr(matrix.evidence.wheel(distribution, version, tag), name, None) or None
@@ -198,8 +199,8 @@ def _same_major_newer_minor(version: str, other: str) -> bool:
     return major == least_major and minor >= least_minor
 
 
-#: Whether a value fits a fact, by a rule's ``check``; and which values would, by the fact and its
-#: first two numbers.
+#: For each ``check`` of a rule: whether a value meets a fact, and the text that describes required
+#: values. ``{0}`` is the fact, ``{1}`` its first two numbers.
 COMPARISONS: Mapping[Check, tuple[Callable[[str, Value], bool], str]] = {
     "equal": (lambda value, fact: (value,) == fact, "{0}"),
     "one-of": (lambda value, fact: value in fact, "one of: {0}"),

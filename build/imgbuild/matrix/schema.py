@@ -11,25 +11,25 @@ SCHEMA_NAME = "matrix.schema.json"
 
 
 def version_note(checkout: Path) -> str:
-    """Return a paragraph if another version of imgbuild wrote the checkout's generated files.
+    """Return a note if another version of imgbuild generated the checkout's files, else nothing.
 
-    Its files may have values that only that version allows, which are no faults of the user's.
+    The matrix may have values that only the other version allows.
     """
     with suppress(OSError, ValueError):
         if (checkout / "images" / SCHEMA_NAME).read_text(encoding="utf-8") != schema_text():
             return (
-                "\nAnother version of imgbuild rendered this folder than this one, which is in "
-                f"{Path(__file__).parents[1]}. Run that version here; or adapt the files, as "
-                "CHANGELOG.md says, and `imgbuild render`."
+                "\nAnother version of imgbuild generated the files of this folder. This version is "
+                f"in {Path(__file__).parents[1]}. Run the other version here. Or adapt the files "
+                "as CHANGELOG.md describes, and run `imgbuild render`."
             )
     return ""
 
 
 @cache
 def schema_text() -> str:
-    """Return the JSON Schema of ``matrix.yaml`` as the text that is committed."""
+    """Return the text of ``images/matrix.schema.json``."""
     schema = Matrix.model_json_schema(by_alias=True)
-    # `schema: 1` is a number to YAML, and text to the loader.
+    # Editors read `schema: 1` as a number, our loader reads it as text.
     schema["properties"]["schema"] = {"enum": [1, "1"]}
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from imgbuild.core.errors import InputError
 from imgbuild.matrix.known_names import parse_known_name
 
-if TYPE_CHECKING:  # the command line reads `Selection` without what validates a matrix
+if TYPE_CHECKING:  # `Selection` must not import the validation, which is slow
     from imgbuild.matrix.images import Image
     from imgbuild.matrix.model import Matrix
 
-#: So many of the nearest versions or names are listed where one does not exist.
+#: Limit for the similar versions or names in an error.
 _NEAR = 3
 #: The error for a name beside other options.
 NAMES_ALONE = (
     "An image's name cannot be combined with --tf, --cpu, --gpu, --stack, --mpi or --all. Give "
     "either the name or the options."
 )
-#: In place of a version: the newest that has an image of the other options.
+#: A word for the newest version that has an image with the other options.
 LATEST = "latest"
 #: A version, with or without a variant.
 _SHORT = re.compile(rf"(\d+\.\d+(?:\.\d+)?|{LATEST})(?:-(cpu|gpu))?")
@@ -28,9 +28,10 @@ _SHORT = re.compile(rf"(\d+\.\d+(?:\.\d+)?|{LATEST})(?:-(cpu|gpu))?")
 
 @dataclass(frozen=True)
 class Selection:
-    """The selection options. ``everything`` is all that fits the others, without defaults.
+    """The selection options.
 
-    ``names`` are of single images (`find_image`), and exclude every other option.
+    ``everything`` selects all images that fit the other options, without defaults. ``names`` select
+    single images (`find_image`) and cannot be combined with other options.
     """
 
     tensorflow: tuple[str, ...] = ()
@@ -43,22 +44,25 @@ class Selection:
 
     @property
     def named(self) -> bool:
-        """Whether versions or images are named; else the matrix's default version is meant."""
+        """Whether versions, names or all are selected; if not, the default version applies."""
         return bool(self.tensorflow or self.names or self.everything)
 
     @property
     def or_everything(self) -> "Selection":
-        """The same; the whole matrix where neither a version nor an image is named."""
+        """The same selection; without versions and names, all images that fit its other options."""
         return self if self.named else self.without_defaults
 
     @property
     def without_defaults(self) -> "Selection":
-        """The same, and all that fits it."""
+        """The same selection without defaults: all images that fit it."""
         return replace(self, everything=not self.names)
 
 
 def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]:
-    """Return the selected images in the order of the matrix."""
+    """Return the selected images in the order of the matrix.
+
+    InputError: an option has an unknown value, or no image fits.
+    """
     from imgbuild.matrix.images import all_images  # noqa: PLC0415
 
     images = all_images(matrix)
@@ -74,31 +78,31 @@ def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]
 
 def _check_options(images: tuple["Image", ...], matrix: "Matrix", selection: Selection) -> None:
     if not selection.named and matrix.defaults.tensorflow is None:
-        raise InputError("Select images with --tf VERSION or --all; `imgbuild list` has them.")
+        raise InputError("Select images with --tf VERSION or --all; `imgbuild list` shows all.")
     releases = [image.tensorflow for image in images]
     versions = {LATEST, *releases, *(image.minor for image in images)}
     for version in selection.tensorflow:
         if version not in versions:
             nearest = ", ".join(_nearest(version, releases))
             message = f"--tf {version!r}: no such TensorFlow in the matrix"
-            raise InputError(f"{message}. Nearest: {nearest}; `imgbuild list` has them all.")
+            raise InputError(f"{message}. Nearest: {nearest}; `imgbuild list` shows all.")
     flavours = sorted({image.mpi.flavour for image in images})
     stack_option = (selection.stack, "--stack", [*matrix.stacks])
     mpi_option = (selection.mpi, "--mpi", flavours)
     for value, option, known in (stack_option, mpi_option):
         if value is not None and value not in known:
-            raise InputError(f"{option} {value!r}: there is none; give {' or '.join(known)}.")
+            raise InputError(f"{option} {value!r} is not in the matrix; use {' or '.join(known)}.")
 
 
 def _nearest(version: str, known: Sequence[str]) -> list[str]:
-    """Return the releases next to a version: those of 3.0 are the newest of 2."""
+    """Return the releases that are nearest to a version; for 3.0, the newest releases of 2."""
     wanted = _position(version)
     releases = sorted(dict.fromkeys(known), key=lambda known: abs(_position(known) - wanted))
     return releases[:_NEAR]
 
 
 def _position(version: str) -> int:
-    """Return the place of a version among all: each number weighs a thousand of the next."""
+    """Return a number for comparison: major * 1,000,000 + minor * 1,000 + patch."""
     numbers = [int(number) for number in re.findall(r"\d{1,9}", version)]
     major, minor, patch = (*numbers, 0, 0, 0)[:3]
     return (major * 1000 + minor) * 1000 + patch
@@ -107,7 +111,7 @@ def _position(version: str) -> int:
 def _match_images(
     images: tuple["Image", ...], matrix: "Matrix", selection: Selection
 ) -> tuple["Image", ...]:
-    """Return the images; each version and each variant that is named must have one."""
+    """Return the images that fit; each named version and variant must have at least one."""
     named = selection.named
     versions = selection.tensorflow or (None if named else matrix.defaults.tensorflow,)
     variants: Sequence[str | None] = ["cpu"] * selection.cpu + ["gpu"] * selection.gpu
@@ -145,7 +149,7 @@ def newest_images(images: Sequence["Image"]) -> list["Image"]:
 
 
 def default_image(images: list["Image"]) -> "Image":
-    """Return the image that the defaults mean; each counts only where it leaves an image."""
+    """Return the image that the defaults select; skip a default that no image fits."""
     defaults = images[0].matrix.defaults
     conditions: tuple[Callable[[Image], bool], ...] = (
         lambda image: image.variant == defaults.variant,
@@ -165,7 +169,7 @@ def default_image(images: list["Image"]) -> "Image":
 def _no_image_error(
     selection: Selection, version: str | None, variant: str | None, images: list["Image"]
 ) -> InputError:
-    """Return the error: it names what there is of the version, or of which kinds any image is."""
+    """Return the error, which lists the images of the version, or all kinds of images."""
     pairs = (("", variant), ("stack ", selection.stack), ("mpi ", selection.mpi))
     options = " ".join(f"--{option}{value}" for option, value in pairs if value)
     message = f"No image of TensorFlow {version}"
@@ -174,15 +178,15 @@ def _no_image_error(
         message = "No image"
         kinds = [name.split("-", 2)[2] for name in kinds]
     listed = ", ".join(dict.fromkeys(kinds))
-    return InputError(f"{message} fits {options}. There are: {listed}.")
+    return InputError(f"{message} fits {options}. Available: {listed}.")
 
 
 def find_image(matrix: "Matrix", text: str) -> "Image":
-    """Return the image of a name, tag or alias; ``2.2-gpu`` is what ``--tf 2.2 --gpu`` selects.
+    """Return the image with a name, tag or alias; ``2.2-gpu`` is short for ``--tf 2.2 --gpu``.
 
-    The name of another publisher's image selects the image of the same TensorFlow and variant.
+    The name of another publisher's image selects the image with the same TensorFlow and variant.
 
-    InputError: there is none; the most similar names are listed.
+    InputError: there is none. The most similar names are listed.
     """
     from imgbuild.matrix.images import all_images  # noqa: PLC0415
 
@@ -206,7 +210,7 @@ def find_image(matrix: "Matrix", text: str) -> "Image":
     for image in family:
         names |= {name.lower(): name for name in (image.name, *image.aliases)}
     nearest = [names[name] for name in difflib.get_close_matches(text.lower(), names, _NEAR, 0.0)]
-    if known:  # of another version: first the images whose version is nearest
+    if known:  # the version has no image: list that of the nearest version first
         images = [image for image in family if variant in {None, image.variant}]
         minor = _nearest(version, [image.minor for image in images])[0]
         default = default_image([image for image in images if image.minor == minor])
@@ -214,15 +218,15 @@ def find_image(matrix: "Matrix", text: str) -> "Image":
         nearest = [default.name, *others]
     raise InputError(
         f"{text!r}: no such image in the matrix. Most similar: {', '.join(nearest)}; "
-        "`imgbuild list` has them all."
+        "`imgbuild list` shows all."
     )
 
 
 def normalize_alias(alias: str) -> str:
-    """Return what has to be equal for two aliases to be one: not case, blanks or hyphens."""
+    """Return an alias for comparison: in lower case, with hyphens for blanks and underscores."""
     return re.sub(r"[\s_-]+", "-", alias.strip().lower())
 
 
 def build_hint(image: "Image | None") -> str:
-    """Return how to build a missing image; empty for one that is not of the matrix."""
+    """Return how to build a missing image; empty if the image is not in the matrix."""
     return f"Build it first: imgbuild build {image.name}" if image else ""

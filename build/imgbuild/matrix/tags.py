@@ -1,4 +1,4 @@
-"""The tags of an image, built here or published, and their rules over the whole matrix."""
+"""The tags of images, and the checks of the tag scheme for the whole matrix."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,23 +16,23 @@ LONGEST_TAG = 128
 #: A release as a part of a tag: a day and a number.
 RELEASE = re.compile(r"(?<![^-])[0-9]{8}\.[1-9][0-9]{0,3}(?![^-])")
 LONGEST_RELEASE = "20991231.9999"
-#: In place of a release where none is meant; no release and no name of the matrix is upper-case.
+#: A placeholder for the release. No release and no name of the matrix is in upper case.
 PLACEHOLDER = "RELEASE"
-#: The record of an image lies under its immutable tag with this.
+#: The tag of an image's record is the immutable tag with this suffix.
 RECORD_SUFFIX = ".record"
-#: Before the input digest, in the tag by which an image is found.
+#: Prefix of the tag with the input digest, which finds an image by its inputs.
 INPUT_PREFIX = "input-"
-#: The beginning of the tags under which pushes send an image before it has its immutable tag.
+#: Prefix of the tags under which an image is pushed before it gets its immutable tag.
 PUSH_PREFIX = "push-"
-#: The tags with suite results and Horovod wheels, which earlier versions wrote, begin so.
+#: Prefixes of tags that earlier versions pushed: suite results and Horovod wheels.
 VERDICTS_PREFIX, WHEEL_PREFIX = "verdicts-", "wheel-"
-#: No tag of an extended image begins with one of these.
+#: Prefixes that tags of extended images must not have.
 RESERVED_PREFIXES = (INPUT_PREFIX, PUSH_PREFIX, VERDICTS_PREFIX, WHEEL_PREFIX)
 
 
 @dataclass(frozen=True)
 class PlannedTags:
-    """The tag that never moves, and those that move to the newest release, without a repository."""
+    """The immutable tag, and the tags that move to the newest release, without repository."""
 
     immutable: str
     moving: tuple[str, ...]
@@ -43,20 +43,20 @@ def record_tag(immutable: str) -> str:
 
 
 def input_tag(digest: str) -> str:
-    """Return the tag by which an image is found that was built from inputs with this digest."""
+    """Return the tag of the image that was built from inputs with this digest."""
     return f"{INPUT_PREFIX}{digest.removeprefix('sha256:')}"
 
 
 def push_tag(immutable: str, image_id: str, machine: str) -> str:
-    """Return the tag under which a machine sends an image that is to get an immutable tag.
+    """Return the tag under which a machine pushes an image before it gets its immutable tag.
 
-    It is the same for another try of the same machine, and differs for other images and machines.
+    A retry on the same machine has the same tag. Other images and other machines have other tags.
     """
     return f"{push_prefix(immutable)}{_short_digest(f'{image_id} {machine}')}"
 
 
 def push_prefix(immutable: str) -> str:
-    """Return the beginning of `push_tag` for every image that is to get this immutable tag."""
+    """Return the prefix of `push_tag` for all images that are to get this immutable tag."""
     return f"{PUSH_PREFIX}{_short_digest(immutable)}-"
 
 
@@ -65,7 +65,7 @@ def _short_digest(text: str) -> str:
 
 
 def python_part(version: str) -> str:
-    """Return e.g. ``py36`` of 3.6.15."""
+    """Return the part for a Python, for example ``py36`` for 3.6.15."""
     return f"py{''.join(version.split('.')[:2])}"
 
 
@@ -76,9 +76,10 @@ def join_parts(scheme: Iterable[Part], parts: Mapping[Part, str]) -> str:
 def find_tag_faults(
     matrix: Matrix, parts_by_image: Mapping[str, Mapping[Part, str]]
 ) -> Iterator[Fault]:
-    """Yield every fault of the scheme of tags; the parts are those of all images, by name.
+    """Yield the faults of the tag scheme; ``parts_by_image`` has the parts by image name.
 
-    Every tag is one that registries take, leaves space for its record, and belongs to one image.
+    Every tag must be valid in a registry, leave space for the suffix of the record, and belong to
+    one image.
     """
     schemes: dict[Location, tuple[Part, ...]] = {("tags", "immutable"): matrix.tags.immutable}
     schemes |= {("tags", "moving", i): parts for i, parts in enumerate(matrix.tags.moving)}
@@ -107,15 +108,15 @@ def _title(at: Location) -> str:
 
 def _find_part_faults(scheme: tuple[Part, ...], moves: bool) -> Iterator[str]:
     for part in sorted({part for part in scheme if scheme.count(part) > 1}):
-        yield f"the part {part!r} is listed twice; leave one out"
+        yield f"the part {part!r} is listed twice; remove one"
     if moves and "release" in scheme:
-        yield "a tag that names its release cannot move to the next one"
+        yield "a moving tag cannot contain the release; remove the part 'release'"
     if not moves and "release" not in scheme:
-        yield "the part 'release' is missing: without it the next release would have the same tag"
+        yield "the part 'release' is missing; add it, or the next release would have the same tag"
 
 
 def _find_unusable(tags: Sequence[tuple[str, str]], moves: bool) -> Iterable[str]:
-    """Return each reason why tags are refused, with the first such image."""
+    """Return each reason why a tag is invalid, with the first image that has such a tag."""
     longest = LONGEST_TAG - (0 if moves else len(RECORD_SUFFIX))
     faults: dict[str, str] = {}
     for name, tag in tags:
@@ -126,24 +127,24 @@ def _find_unusable(tags: Sequence[tuple[str, str]], moves: bool) -> Iterable[str
 
 def _explain_refusal(tag: str, longest: int) -> str | None:
     if tag.endswith(RECORD_SUFFIX):
-        return f"tags that end in {RECORD_SUFFIX!r} are for records"
+        return f"only tags of records end in {RECORD_SUFFIX!r}"
     if len(tag) > longest:
-        return f"a tag has at most {longest} characters here"
+        return f"this tag may have at most {longest} characters"
     if not TAG.fullmatch(tag):
-        return "a registry takes letters, digits and '_.-', and none of '.-' at the beginning"
+        return "a tag consists of letters, digits and '_.-', and does not begin with '.' or '-'"
     return None
 
 
 def _find_shared(
     at: Location, tags: Sequence[tuple[str, str]], owners: dict[str, tuple[str, Location]]
 ) -> Iterator[str]:
-    """Yield a tag that is another image's or another scheme's too; ``owners`` has the others'."""
+    """Yield one fault if tags belong to several images or schemes; ``owners`` has earlier tags."""
     clashes = []
     for name, tag in tags:
-        # Whatever looks like a release counts as one: it could be that of another image.
+        # Any part that looks like a release could equal the release of another image's tag.
         owner, first = owners.setdefault(RELEASE.sub("RELEASE", tag), (name, at))
         if tag and (owner != name or _is_moving(first) != _is_moving(at)):
-            clashes.append(f"{name} would be {tag}, as {owner} is by {_title(first)}")
+            clashes.append(f"{name} would be {tag}, which is the tag of {owner} by {_title(first)}")
     if clashes:
         more = f" (and {len(clashes) - 1} more)" if len(clashes) > 1 else ""
-        yield f"{clashes[0]}{more}; add a part that tells them apart"
+        yield f"{clashes[0]}{more}; add a part in which they differ"

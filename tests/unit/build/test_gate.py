@@ -167,7 +167,7 @@ def _with(budget: str) -> str:
         ("{cpu: 9}", "'9' is not an image's size in MB"),
         ("{cpu: [1]}", "is not an image's size in MB"),
         ("{tpu: 850}", "'tpu' is not allowed; allowed: 'cpu' or 'gpu'"),
-        ("{gpu: 850}", "a budget for gpu, which is no variant of this row: cpu"),
+        ("{gpu: 850}", "a budget for gpu, but the variants of this row are: cpu"),
         ("850", "budget must be a mapping (key: value)"),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_gpu_behind_a_driver(driver: str, too_old: dict[str, str]) -> None:
 
 def test_a_gpu_alone_and_a_driver_alone() -> None:
     refusal = found("--gpu-model", "8.0")["why"]["tf-2.2-gpu-ubuntu"]
-    assert refusal == "CUDA 10.1 knows no capability above 7.5"
+    assert refusal == "CUDA 10.1 supports no capability above 7.5"
     assert found("--gpu-model", "H100")["run"]["tf-2.12-gpu-debian"]["gpu"] == "PTX only"
     assert "tf-2.12-gpu-debian" in found("--driver", "450.80.02")["run"]
 
@@ -194,7 +194,7 @@ def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer["why"]["tf-2.2-gpu-ubuntu"].endswith("GPU images: this machine has no nvidia-smi")
     assert found("--here")["why"]["tf-2.2-gpu-ubuntu"].endswith("GPU images: no driver")
     answer = found("--here")
-    assert answer["why"]["tf-2.2-gpu-ubuntu"] == "CUDA 10.1 knows no capability above 7.5"
+    assert answer["why"]["tf-2.2-gpu-ubuntu"] == "CUDA 10.1 supports no capability above 7.5"
     assert answer["run"]["tf-2.12-gpu-debian"]["gpu"] == "native kernels"
 
 

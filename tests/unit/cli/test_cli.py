@@ -189,7 +189,7 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("run 2.2-gup -- python x.py", "tf-2.2-gpu-ubuntu"),
         ("push", "--tf VERSION or --all"),
         ("show --tf 2.2 --gpu --stack debian", "No image of TensorFlow 2.2 fits --gpu"),
-        ("show --tf 2.2 --stack a;b", "--stack 'a;b': there is none"),
+        ("show --tf 2.2 --stack a;b", "--stack 'a;b' is not in the matrix"),
         ("test --tf 2.2 --suite nope", "No suite nope. Available suites: contents"),
         (
             "test --tf 2.2 --cpu --suite gpu_runs",

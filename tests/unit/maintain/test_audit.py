@@ -71,7 +71,7 @@ def test_evidence_with_a_version_that_is_none(
     path = tmp_path / "evidence.json"
     wrong = (value,) if field == "capabilities" else value
     write_evidence(path, [gpu_facts.model_copy(update={field: wrong})], [])
-    with pytest.raises(InputError, match="cannot be used as evidence"):
+    with pytest.raises(InputError, match="Cannot read the evidence"):
         read_evidence(path)
 
 
@@ -84,7 +84,7 @@ def test_evidence_with_a_version_that_is_none(
 def test_evidence_that_is_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "evidence.json"
     path.write_text(text)
-    with pytest.raises(InputError, match="cannot be used as evidence"):
+    with pytest.raises(InputError, match="Cannot read the evidence"):
         read_evidence(path)
 
 

@@ -81,12 +81,12 @@ def _renamed_stack(path: Path, name: str) -> Path:
     [
         (IMMUTABLE, ("variant", "colour"), "'colour' is not allowed"),
         (IMMUTABLE, (", release", ""), "tags.immutable: the part 'release' is missing"),
-        (FIRST, ("stack", "release, stack"), "tags.moving, entry 1: a tag that names its release"),
-        (IMMUTABLE, ("variant, python, cuda, ", ""), "-20991231.9999, as tf-1.10-cpu-ubuntu is by"),
+        (FIRST, ("stack", "release, stack"), "tags.moving, entry 1: a moving tag cannot"),
+        (IMMUTABLE, ("variant, python, cuda, ", ""), "1.9999, which is the tag of tf-1.10-"),
         (IMMUTABLE, ("mpi, ", ""), "(and 4 more)"),
-        (FIRST, ("minor, ", ""), "would be cpu-ubuntu, as tf-1.10-cpu-ubuntu is by tags.moving"),
+        (FIRST, ("minor, ", ""), "would be cpu-ubuntu, which is the tag of tf-1.10-cpu-ubuntu by"),
         (FIRST, ("stack, ", ""), "-cpu-debian would be 1.1"),
-        (FIRST, ("minor, variant, stack, ", ""), "would be '': a registry takes"),
+        (FIRST, ("minor, variant, stack, ", ""), "would be '': a tag consists of"),
         (IMMUTABLE, ("mpi, ", "mpi, mpi, "), "the part 'mpi' is listed twice"),
         (IMMUTABLE, (IMMUTABLE[1:-1], ""), "immutable must be a list that is not empty"),
         (FIRST, (FIRST[1:-1], ""), "an entry must be a list that is not empty"),
@@ -105,7 +105,7 @@ def test_a_scheme_that_cannot_be_is_refused(
 
 def test_a_version_that_no_tag_can_hold_is_refused(edited: Edited, refusal: Refusal) -> None:
     said = refusal(edited("version: 4.1.4\n", "version: 4.1.4+1\n"))
-    assert "debian12-openmpi4.1.4+1-20991231.9999': a registry takes letters, digits" in said
+    assert "debian12-openmpi4.1.4+1-20991231.9999': a tag consists of letters, digits" in said
 
 
 def test_there_is_room_for_the_record_beside_the_longest_release(
@@ -117,7 +117,7 @@ def test_there_is_room_for_the_record_beside_the_longest_release(
     rest = max(map(len, tags)) - len("4.1.4")
     assert load_matrix(edited("version: 4.1.4\n", f"version: {'1' * (121 - rest)}\n"))
     said = refusal(edited("version: 4.1.4\n", f"version: {'1' * (122 - rest)}\n"))
-    assert "-20991231.9999': a tag has at most 121 characters here" in said
+    assert "-20991231.9999': this tag may have at most 121 characters" in said
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_there_is_room_for_the_record_beside_the_longest_release(
         (
             "20991231.7",
             "python, cuda, os, mpi, documented, stack",
-            "as tf-1.10-cpu-20991231.7 is by tags",
+            "the tag of tf-1.10-cpu-20991231.7 by tags",
         ),
-        ("a.record", "documented, flavour, stack", "-cpu-a.record': tags that end"),
+        ("a.record", "documented, flavour, stack", "-cpu-a.record': only tags of records end"),
     ],
 )
 def test_a_moving_tag_is_no_record_and_no_release(
