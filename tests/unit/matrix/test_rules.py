@@ -18,7 +18,7 @@ Break = tuple[str, str, str, str, str]
 
 CUDA_OF_2_1 = (
     'horovod: 0.19.1\n    cuda: {version: "10.1", documented: "10.0", why: "the wheel loads '
-    'libcudart.so.10.1; with CUDA 10.0 it imports, and silently runs on the CPU"}'
+    'libcudart.so.10.1; with CUDA 10.0, TensorFlow imports and silently runs on the CPU"}'
 )
 ROW_1_10 = "{tensorflow: 1.10.0, stack: ubuntu, os: ubuntu-16.04, variants: [cpu, gpu],"
 OF_1_14 = "{tensorflow: 1.14.0, stack: ubuntu, variants: [cpu, gpu],"
