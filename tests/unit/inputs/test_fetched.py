@@ -74,7 +74,7 @@ def test_the_base_is_the_fetched_one(open_dest: Open, dest: Path, made: Path, im
 def test_open_fetched_names_missing_and_damaged_files(
     open_dest: Open, dest: Path, image: Image, images: dict[str, Image], tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match=r"holds nothing for tf-2\.1-cpu-debian\. .*imgbuild"):
+    with pytest.raises(InputError, match=r"no files of tf-2\.1-cpu-debian\. .*imgbuild"):
         open_dest(images["tf-2.1-cpu-debian"])
     with pytest.raises(InputError, match=r"changed: downloads, packages\)"):
         open_dest(settings=_with(cpython={}))
