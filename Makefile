@@ -109,7 +109,7 @@ ifdef BUNDLE
 	$(BIN)/python $(BUNDLE)/chroot_run.py --report $(GPU_REPORT)
 else
 	@rm -f $(GPU_REPORT)/report.json
-	@code=0; $(BIN)/imgbuild test $(GPU_IMAGES) $(GPU_SUITES) --rerun --require-gpu \
+	@code=0; $(BIN)/imgbuild test $(GPU_IMAGES) $(GPU_SUITES) --refresh --require-gpu \
 		--report $(GPU_REPORT) || code=$$?; \
 	[ ! -f $(GPU_REPORT)/report.json ] || $(BIN)/python tests/gpu/gpu_report.py $(GPU_REPORT); \
 	exit $$code

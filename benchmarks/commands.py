@@ -73,7 +73,7 @@ def forget(checkout: Path) -> None:
 
 def make_current_images(env: Mapping[str, str], folder: Path) -> None:
     """Give the engine an empty image for every image of the matrix, with its labels and names."""
-    planned = json.loads(run([IMGBUILD, *NOTHING_TO_DO, "--plan", "--json"], env))
+    planned = json.loads(run([IMGBUILD, *NOTHING_TO_DO, "--dry-run", "--json"], env))
     digests = {item["image"]: item["input_digest"] for item in planned}
     context = folder / "empty"
     context.mkdir()
@@ -89,7 +89,7 @@ def make_current_images(env: Mapping[str, str], folder: Path) -> None:
         words += ["--build-arg", f"SOURCE_DATE_EPOCH={epoch_seconds(image)}"]
         words += [word for tag in image.tags for word in ("--tag", tag)]
         run([DOCKER, "buildx", "build", *words, str(context)], env)
-    left = json.loads(run([IMGBUILD, *NOTHING_TO_DO, "--plan", "--json"], env))
+    left = json.loads(run([IMGBUILD, *NOTHING_TO_DO, "--dry-run", "--json"], env))
     assert all(item["action"] == "nothing" or item["image_id"] for item in left), left
 
 

@@ -188,7 +188,7 @@ def base(checkout: Checkout, request: pytest.FixtureRequest) -> Bases:
         if row["stack"] == "debian":
             # Of several workers (pytest -n) one builds what is not there.
             with hold_lock(checkout.state.parents[1] / "bases.lock"):
-                (plan,) = checkout.json("build", *selection, "--plan", "--no-test")
+                (plan,) = checkout.json("build", *selection, "--dry-run", "--no-test")
                 if plan["action"] != "nothing":
                     untested = () if name in ALSO_TESTED else ("--no-test",)
                     checkout.run("build", *selection, *untested)

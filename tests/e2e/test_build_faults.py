@@ -91,7 +91,7 @@ ENDED = [
         ("middle", ONE),
         ("export", ONE),
         ("suite", ONE),
-        ("suite", ("test", "--tf", "1.10", "--rerun")),
+        ("suite", ("test", "--tf", "1.10", "--refresh")),
         ("suite", ("extend", "--tf", "1.10", "-t", "me/other:1", "--env", "N=1")),
         ("middle", ("verify", "--rebuild", "--tf", "1.10")),
     )

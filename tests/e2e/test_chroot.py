@@ -41,7 +41,7 @@ def test_suites_say_the_same_in_a_chroot(base: Bases, checkout: Checkout, bundle
     subprocess.run(made, cwd=checkout.root, check=True)
     code, suites = _run(bundle, *SUITES)
     options = [word for suite in SUITES for word in ("--suite", suite)]
-    (report,) = checkout.json("test", IMAGE, *options, "--rerun")
+    (report,) = checkout.json("test", IMAGE, *options, "--refresh")
     seen = [(one["suite"], one["verdict"], one["passed"]) for one in suites]
     assert seen == [(one["suite"], one["verdict"], one["passed"]) for one in report["suites"]]
     assert code == 0

@@ -60,8 +60,8 @@ def test_a_family_of_one_s_own_is_built_and_tested(
     installed: InstalledProgram, checkout: Checkout, engine: Engine
 ) -> None:
     """From an empty folder, in one whose name has a blank and umlauts."""
-    (here,) = installed.json("build", *IMAGE, "--plan")
-    (there,) = checkout.json("build", *IMAGE, "--plan")
+    (here,) = installed.json("build", *IMAGE, "--dry-run")
+    (there,) = checkout.json("build", *IMAGE, "--dry-run")
     assert here["input_digest"] == there["input_digest"]
     assert [*installed.root.iterdir()] == []
     picked = installed.run("list", "--gpu-model", "Tesla V100", "--driver", "450.80").stdout

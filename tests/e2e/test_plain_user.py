@@ -139,7 +139,7 @@ def test_the_base_comes_from_the_registry(
 ) -> None:
     reference, registry = pinned
     user.prepare("images", "tests/image", base=reference)
-    assert "  build  " in user.run("build", *ONE, "--plan").stdout
+    assert "  build  " in user.run("build", *ONE, "--dry-run").stdout
     assert engine.inspect(reference) is None, "a plan pulls nothing"
     built = user.run("build", *ONE, "--no-test")
     assert f"pulling the base image {reference}" in built.stderr

@@ -82,7 +82,7 @@ def _push(
 def test_two_images_in_one_go_and_then_nothing_to_do(
     project: PublishingProject, registry: OwnRegistry, client: RegistryClient
 ) -> None:
-    planned = _push(project, registry, "--plan", "--json")
+    planned = _push(project, registry, "--dry-run", "--json")
     assert all("push" in one["to_do"] for one in json.loads(planned.stdout)["images"])
     assert client.tags() == ()
     with seen_arguments() as arguments:
@@ -126,7 +126,7 @@ def test_another_machine_pulls_and_tests_what_is_published(
         other = replace(project, state=project.state.parent / "another", host=engine.host)
         other.set_up(engine={"host": engine.host})
         source = ("--pull", "--from", f"{registry.host}/{project.repository}")
-        plan = other.run("build", *TWO, *source, "--plan")
+        plan = other.run("build", *TWO, *source, "--dry-run")
         assert plan.stdout.count("would be pulled from") == 2, plan.stdout + plan.stderr
         result = other.run("build", *TWO, *source)
         assert "building" not in result.stderr
@@ -140,7 +140,7 @@ def test_another_machine_pulls_and_tests_what_is_published(
         other.docker(*remedy.split(), code=0)
         (made,) = other.json("build", *ONE)
         assert (made["action"], made["state"]) == ("build", "done")
-        _push(other, registry, "--plan", selection=ONE)
+        _push(other, registry, "--dry-run", selection=ONE)
 
 
 def _digests(client: RegistryClient) -> dict[str, str | None]:

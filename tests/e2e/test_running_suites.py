@@ -44,7 +44,7 @@ def test_two_images_at_once_and_then_nothing_to_run(
         base(name)
     command = ["test", "--tf", "1.10", "--tf", "2.2", "--stack", "debian", "--jobs", "2"]
     command += ["--suite", "pins", "--suite", "contents", "--report", str(tmp_path)]
-    lines = [line.split() for line in checkout.run(*command, "--rerun").stderr.splitlines()]
+    lines = [line.split() for line in checkout.run(*command, "--refresh").stderr.splitlines()]
     begun = [lines.index([name, "testing", "contents,", "pins"]) for name in TWO]
     ended = [lines.index([name, "passed"]) for name in TWO]
     assert max(begun) < min(ended), lines
@@ -56,7 +56,7 @@ def test_two_images_at_once_and_then_nothing_to_run(
     keys = {(name, suite) for name in TWO for suite in ("pins", "contents")}
     assert _before(again) == dict.fromkeys(keys, True)
     assert "passed before" in (tmp_path / "summary.md").read_text()
-    assert _before(checkout.json(*command, "--rerun")) == dict.fromkeys(keys, False)
+    assert _before(checkout.json(*command, "--refresh")) == dict.fromkeys(keys, False)
 
 
 def test_an_image_that_was_built_on_ours(checkout: Checkout, derived: str) -> None:

@@ -277,7 +277,7 @@ def _options(draw: st.DrawFn, parameters: list[Any]) -> list[str]:
         [
             *(["list", "--json"], ["render"], ["render", "--check"], ["lock", "--check"]),
             *(["show", ONE], ["show", OTHER], ["matrix"]),
-            *(["audit", "--offline"], ["build", "--all", "--plan"]),
+            *(["audit", "--offline"], ["build", "--all", "--dry-run"]),
         ]
     ),
 )

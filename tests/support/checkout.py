@@ -126,7 +126,7 @@ class Checkout:
         return {one.id for one in labelled if one.labels[CONTAINER_LABEL].endswith(mine)}
 
     def plan(self, tf: str) -> dict[str, Any]:
-        return dict(self.json("build", "--tf", tf, "--plan")[0])
+        return dict(self.json("build", "--tf", tf, "--dry-run")[0])
 
     def edit(self, file: str, old: str, new: str) -> None:
         """Replace text in a file of the checkout; what is rendered from it is rendered."""

@@ -56,7 +56,7 @@ class Checkout(ProjectCopy):
         )
 
     def plan(self) -> dict[str, PlanItem]:
-        """Return what ``imgbuild build --all --plan`` finds, by image."""
+        """Return what ``imgbuild build --all --dry-run`` finds, by image."""
         return {item.image.name: item for item in self.context().plan(test=True)}
 
     def rebuilt(self) -> dict[str, PlanItem]:

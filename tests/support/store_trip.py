@@ -58,14 +58,14 @@ def push_and_pull(
     with own_registry(folder) as registry, forwarded(registry.port, other.pid):
         repository = f"{registry.host}/{REPOSITORY}"
         push = ("push", name, "--to", repository, "--allow-substituted")
-        (image,) = checkout.json(*push, "--plan")["images"]
+        (image,) = checkout.json(*push, "--dry-run")["images"]
         checkout.run(*push)
         assert name in checkout.run("release", "list", "--from", repository, "--check").stdout
         _pull_and_run(checkout, name, target, f"{repository}:{image['tag']}")
 
 
 def _pull_and_run(checkout: Checkout, name: str, target: str, reference: str) -> None:
-    (plan,) = checkout.json("build", name, "--plan")
+    (plan,) = checkout.json("build", name, "--dry-run")
     puller = replace(checkout, host=target)
     puller.printed("pull", "--quiet", reference)
     try:

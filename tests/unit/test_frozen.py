@@ -185,7 +185,7 @@ def test_build_plan_prints_the_same_json(
 ) -> None:
     """One image of each action; the digests themselves are in ``test_golden.py``."""
     names = (FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH)
-    words = ("build", "--plan", *names)
+    words = ("build", "--dry-run", *names)
     digests = {one["image"]: one["input_digest"] for one in _json(*words)}
     ids = {name: f"sha256:{number:064x}" for number, name in enumerate(names, 1)}
     pins = {one["name"]: one["pins"] for one in _frozen("list.json")}[SECOND]
@@ -211,7 +211,7 @@ def test_push_plan_prints_the_same_json(
     tags = {one["name"]: one["published"] for one in _frozen("list.json")}
     tag = tags[SECOND]["immutable"].replace("RELEASE", RELEASE)
     words = (FIRST, SECOND)
-    plan = _json("build", "--plan", *words)
+    plan = _json("build", "--dry-run", *words)
     ids = {FIRST: "sha256:" + "a" * 64, SECOND: digest_of(configuration_bytes(tag))}
     for one in plan:
         image, image_id = images[one["image"]], ids[one["image"]]
@@ -225,7 +225,7 @@ def test_push_plan_prints_the_same_json(
         later = {"release": "20261121.1", "published": "2026-11-21T10:11:12Z"}
         other = tag.replace(RELEASE, "20261121.1")
         publish(server.store, other, image=SECOND, moving=(moving[0],), **later)
-        found = _json("push", "--plan", *words, "--to", server.name, "--release", RELEASE)
+        found = _json("push", "--dry-run", *words, "--to", server.name, "--release", RELEASE)
         assert found.pop("repository") == server.name
     _compare("push-plan.json", found)
 

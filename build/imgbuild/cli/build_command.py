@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 #: What cannot be combined with an option.
 _EXCLUDED = {
-    "--plan": ("--refresh",),
+    "--dry-run": ("--refresh",),
     "--offline": ("--refresh",),
     "--fetch": (
-        *("--plan", "--no-test", "--keep-going", "--offline", "--step-timeout", "--builder"),
+        *("--dry-run", "--no-test", "--keep-going", "--offline", "--step-timeout", "--builder"),
         *("--buildkit-cache", "--pull", "--report", "--json"),
     ),
 }
@@ -37,7 +37,7 @@ BRIEF = 3
 @takes_selection()
 def build(
     selection: Selection,
-    plan: bool = flag("--plan", "Show what would be built and why; build nothing."),
+    dry_run: bool = flag("--dry-run", "Show what would be built and why; build nothing."),
     no_test: bool = flag("--no-test", "Tag the image without running its suites."),
     keep_going: bool | None = option(
         "--keep-going/--fail-fast",
@@ -84,7 +84,7 @@ def build(
     from imgbuild.suites.container import require_docker_client
 
     given = {
-        "--plan": plan,
+        "--dry-run": dry_run,
         "--no-test": no_test,
         "--keep-going": keep_going is not None,
         "--refresh": refresh,
@@ -123,7 +123,7 @@ def build(
         builders=tuple(builder or ()),
         buildkit_cache=_repository(buildkit_cache),
     )
-    if not (plan or no_test):
+    if not (dry_run or no_test):
         require_docker_client()
     with ExitStack() as stack:
         repository = None
@@ -132,9 +132,9 @@ def build(
 
             settings = checkout.settings
             repository = stack.enter_context(open_source(source, settings, info))
-        opened = open_context(checkout, images, build_options, info, lock=not plan)
+        opened = open_context(checkout, images, build_options, info, lock=not dry_run)
         context = stack.enter_context(opened)
-        if plan:
+        if dry_run:
             _plan(context, repository, as_json=as_json)
         else:
             _build(context, repository, as_json=as_json)

@@ -4,8 +4,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import typer
-
 from imgbuild.cli.options import BUILDER, JSON, PROJECT_IF_ANY, flag, info, option, print_result
 from imgbuild.core.errors import CheckFailedError, InputError, MachineError
 from imgbuild.core.project import Project
@@ -21,9 +19,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def clean(
-    remove: bool = typer.Option(
-        False, "--yes", "--remove", help="Remove everything that is listed."
-    ),
+    remove: bool = flag("--yes", "Remove everything that is listed."),
     only: list[str] | None = option(
         "--only KIND",
         "Only this kind: leftovers, untagged, work, images or build-cache; repeatable.",

@@ -9,9 +9,9 @@ from imgbuild.core.text import count_text
 def lock(
     stack: str | None = STACK,
     check: bool = flag("--check", "Write nothing; exit 1 if a lock is not current."),
-    everything: bool = flag("--all", "Resolve every lock, also those that are current."),
+    refresh: bool = flag("--refresh", "Resolve every lock, also those that are current."),
     upgrade: bool = flag(
-        "--upgrade", "Like --all, with the newest versions that the matrix allows."
+        "--upgrade", "Like --refresh, with the newest versions that the matrix allows."
     ),
     checkout: Project = PROJECT,
 ) -> None:
@@ -22,8 +22,10 @@ def lock(
     from imgbuild.locks import conda, requirements
     from imgbuild.matrix.load import load_matrix
 
-    if check and (everything or upgrade):
-        raise InputError("--check cannot be combined with --all or --upgrade, which write locks.")
+    if check and (refresh or upgrade):
+        raise InputError(
+            "--check cannot be combined with --refresh or --upgrade, which write locks."
+        )
     matrix, folder = load_matrix(checkout.matrix), checkout.locks
     family = requirements.lock_family(matrix, stack)
     total = count_text(len(family.requests) + len(family.pythons), "lock")
@@ -42,7 +44,7 @@ def lock(
 
     require_own(checkout, "lock")
     sites = sites_of(checkout, matrix)
-    scope: requirements.Scope = "upgrade" if upgrade else "all" if everything else "stale"
+    scope: requirements.Scope = "upgrade" if upgrade else "all" if refresh else "stale"
     with MetadataReader(checkout, matrix, sites, info) as reader:
         changed, unread = requirements.write_locks(
             family,

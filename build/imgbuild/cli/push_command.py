@@ -26,7 +26,7 @@ def push(
         "The release in the immutable tag, YYYYMMDD.N. Default: the image's own if it is "
         "published, else the next one of today.",
     ),
-    plan: bool = flag("--plan", "Show what would be published; publish nothing."),
+    dry_run: bool = flag("--dry-run", "Show what would be published; publish nothing."),
     allow_substituted: bool = flag(
         "--allow-substituted",
         "Also images with inputs other than the matrix's, such as a CPython of this "
@@ -69,17 +69,17 @@ def push(
         release=release,
         allowed=frozenset(allowed),
         jobs=jobs,
-        plan=plan,
+        plan=dry_run,
         sign_key=sign_key,
         sign_keyless=sign_keyless,
         extended=extended,
     )
     result = push_images(checkout, push_options, info)
     if as_json:
-        document = result_json(result, plan=plan)
+        document = result_json(result, plan=dry_run)
         print_json(document)
     elif result.images:
-        lines = planned_lines(result) if plan else pushed_lines(result)
+        lines = planned_lines(result) if dry_run else pushed_lines(result)
         echo("\n".join(lines))
     if any("attach" in image.work for image in result.images):
         info("note: nothing is signed; --sign-key or --sign-keyless signs.")

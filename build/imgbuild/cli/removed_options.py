@@ -15,7 +15,7 @@ REMOVED_COMMANDS = {
     "retire": "imgbuild release retire",
     "size": "imgbuild show --layers",
 }
-#: The replacement, by the option; no command has an option of that name.
+#: The replacement, by the option, which no other command has, or by command and option.
 REMOVED_OPTIONS = {
     "--allow-cached": "Push only what this machine built or what `verify` of the settings trusts: "
     "run `docker rmi --force IMAGE`, then `imgbuild build`.",
@@ -27,13 +27,17 @@ REMOVED_OPTIONS = {
     "--cache-to": "Use `imgbuild push` for images, or `--buildkit-cache` for build steps. "
     "Horovod's wheels stay in the cache of this machine.",
     "--changed-since": "`imgbuild matrix --missing` lists the images that are not published with "
-    "their inputs, and `imgbuild build --all --plan` says what a change rebuilds, and why.",
+    "their inputs, and `imgbuild build --all --dry-run` says what a change rebuilds, and why.",
     "--base": "Name the image as the first word: `imgbuild extend IMAGE`.",
     "--expect": "`imgbuild test IMAGE` expects the image of the matrix that the label of IMAGE "
     "names, or that --tf and the other selection options select.",
     "--image": "Name the image as a word of its own: `imgbuild test IMAGE`.",
     "--name": "Name the image as a word of its own: `imgbuild build IMAGE`.",
+    "--plan": "Use --dry-run.",
     "--refresh-base": "Use --refresh.",
+    "--remove": "Use --yes.",
+    "--rerun": "Use --refresh.",
+    "lock --all": "Use --refresh.",
     "--log-format": "Standard error is always text; --json prints the results as JSON.",
 }
 #: The same by the environment variable.
@@ -51,8 +55,11 @@ def refuse_removed_command(name: str) -> None:
 
 def refuse_removed_options(words: Iterable[str]) -> None:
     """Raise InputError if a command line has a removed option."""
+    words = [*words]
     for word in words:
         option = word.partition("=")[0]
+        if f"{words[0]} {option}" in REMOVED_OPTIONS:
+            option = f"{words[0]} {option}"
         if option in REMOVED_OPTIONS:
             raise InputError(f"{option} was removed. {REMOVED_OPTIONS[option]}")
 

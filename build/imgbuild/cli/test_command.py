@@ -27,7 +27,7 @@ def test(
     list_suites: bool = flag("--list-suites", "List the suites; run none."),
     jobs: int = options.JOBS,
     fail_fast: bool = flag("--fail-fast", "Stop at the first failed check."),
-    rerun: bool = flag("--rerun", "Also run suites that passed before."),
+    refresh: bool = flag("--refresh", "Also run suites that passed before."),
     require_gpu: bool = flag("--require-gpu", "Fail if an image for GPUs could not use a GPU."),
     report: Path | None = option(
         "--report DIR",
@@ -77,7 +77,7 @@ def test(
         targets = [expected_target(selected, context, image) for selected in context.images]
         remove_leftovers([target.name for target in targets], context.engine)
         session = replace(
-            context.test_session, suites=suite_names, rerun=rerun, fail_fast=fail_fast
+            context.test_session, suites=suite_names, rerun=refresh, fail_fast=fail_fast
         )
         reports, errors, not_begun = run_targets(targets, session, jobs)
     lines = (report_lines(reports, not_begun), f"Summary: {session.reports / SUMMARY}")
@@ -146,7 +146,7 @@ def raise_failures(
         lines.append(f"{RUN_AGAIN}.")
     lines += [f"{name}: {error}" for name, error in errors.items()]
     if require_gpu and not lines and not _ran_on_gpu(reports):
-        what = "select this suite and images for GPUs, and add --rerun"
+        what = "select this suite and images for GPUs, and add --refresh"
         lines = [f"--require-gpu: suite {NEEDS_GPU} did not run here: {what}"]
     if lines:
         raise CheckFailedError("\n".join(lines))
@@ -204,7 +204,7 @@ def report_lines(reports: "Sequence[Report]", not_begun: Sequence[str] = ()) -> 
     if has_earlier:
         lines.append(
             "Suites that passed before, in this image and with this code, were not run again "
-            "(--rerun runs them)."
+            "(--refresh runs them)."
         )
     if not_begun:
         lines.append(f"Not started after the first failure: {', '.join(not_begun)}")

@@ -179,7 +179,7 @@ def find_objections(  # noqa: PLR0913 - the image and its results
     elif not signed_by:
         yield from wheel_objections(stored.labels, anew)
     results = {suite: report[suite] for suite in keys if suite in report}
-    yield from result_objections(results, signed_by, "run `imgbuild test --rerun`")
+    yield from result_objections(results, signed_by, "run `imgbuild test --refresh`")
     if results:
         for suite, key in keys.items():
             yield from suite_objections(suite, results.get(suite), key, "run `imgbuild test`")

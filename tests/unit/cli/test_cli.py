@@ -78,7 +78,7 @@ def test_a_wide_list_has_drivers_sizes_and_tags(unchanged: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "name"),
-    [(("show",), "tf-2.2-cpu-debian"), (("build", "--plan", "--gpu"), "tf-2.2-gpu-ubuntu")],
+    [(("show",), "tf-2.2-cpu-debian"), (("build", "--dry-run", "--gpu"), "tf-2.2-gpu-ubuntu")],
 )
 def test_without_a_version_a_line_says_which_is_taken(
     unchanged: Path, words: tuple[str, ...], name: str
@@ -153,11 +153,11 @@ def test_lock_writes_all_locks_or_none(checkout: Path, monkeypatch: pytest.Monke
     stale = checkout / "images" / "locks" / "tf-9.9.9-py3.6-cpu.txt"
     stale.touch()
     before = {path: path.read_bytes() for path in stale.parent.glob("*.txt")}
-    code, message = _run(checkout, "lock", "--all", "--stack", "debian")
+    code, message = _run(checkout, "lock", "--refresh", "--stack", "debian")
     assert (code, "cannot be reached" in message) == (3, True)
     assert before == {path: path.read_bytes() for path in stale.parent.glob("*.txt")}
     lost.unlink()
-    code, output = _run(checkout, "lock", "--all", "--stack", "debian")
+    code, output = _run(checkout, "lock", "--refresh", "--stack", "debian")
     assert (code, f"deleted  {stale.name}" in output, stale.exists()) == (0, True, False)
     written = re.findall(r"written  (\S+\.txt)", output)
     del before[stale]
@@ -199,8 +199,8 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("build --tf 2.2 --report /etc/passwd", "Invalid value for '--report'"),
         ("test x/y:1 --all", "x/y:1 must equal one image"),
         ("test --tf 2.2 --jobs 0", "--jobs"),
-        ("lock --check --upgrade", "--check cannot be combined"),
-        ("build --tf 2.2 --plan --refresh", "cannot be combined"),
+        ("lock --check --upgrade", "--check writes no lock"),
+        ("build --tf 2.2 --dry-run --refresh", "cannot be combined"),
         ("build --tf 2.2 --step-timeout 10", "'10' is not a duration, such as"),
         ("build --tf 2.2 --offline ./nowhere", "--offline nowhere: no such folder"),
         ("build --tf 2.2 --offline . --refresh", "--offline cannot be combined with --refresh"),
@@ -211,7 +211,7 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("build --tf 2.2 --from x", "--from needs --pull"),
         *(
             (f"{words} --builder a;b", "--builder a;b: ")
-            for words in ("build --plan", "extend -t me/x:1 --env A=1", "doctor", "clean")
+            for words in ("build --dry-run", "extend -t me/x:1 --env A=1", "doctor", "clean")
         ),
         ("build --tf 2.2 --pull --from x", "--from: 'x' is not HOST[:PORT]/REPOSITORY"),
         ("push --tf 2.2 --to user:secret@registry.test/app", "docker login HOST"),
@@ -312,7 +312,7 @@ def test_a_project_that_cannot_be_looked_at(unchanged: Path, tmp_path: Path, nam
     "words",
     [
         ("build", "--fetch", "a" * 5000, "--tf", "2.2"),
-        ("--settings", "a" * 5000, "build", "--plan"),
+        ("--settings", "a" * 5000, "build", "--dry-run"),
     ],
 )
 def test_a_name_that_no_file_can_have(unchanged: Path, words: tuple[str, ...]) -> None:
@@ -332,7 +332,7 @@ def test_outside_a_checkout(tmp_path: Path) -> None:
     [
         (("show", "--tf", "2.2", "--stack", ""), "--stack"),
         (("show", "--tf", "2.2", "--stack="), "--stack"),
-        (("build", "--plan", ""), "--plan"),
+        (("build", "--dry-run", ""), "--dry-run"),
         (("", "list"), "imgbuild"),
         (("--mirror", "", "list"), "--mirror"),
         (("--settings", " ", "list"), "--settings"),

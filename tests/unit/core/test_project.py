@@ -101,7 +101,7 @@ def test_project_settings_that_are_named_are_used(root: Path) -> None:
     assert f"Images: {root}" in run_main(root, "--version", env=variable).stdout
 
 
-@pytest.mark.parametrize("command", ["build --plan", "doctor", "list", "clean", "lock --check"])
+@pytest.mark.parametrize("command", ["build --dry-run", "doctor", "list", "clean", "lock --check"])
 def test_commands_run_no_program_of_another_user(
     project: Project, tmp_path: Path, command: str
 ) -> None:

@@ -78,7 +78,7 @@ def test_a_nameless_image_counts_by_its_record(
     if built:
         checkout.store.import_results(image_id, {}, built=True)
     server.answers = {"/images/json": [*listed[1:], _nameless(checkout, image_id)]}
-    result = _build(checkout, server, "--plan", "--json")
+    result = _build(checkout, server, "--dry-run", "--json")
     assert (result.returncode, result.stderr) == (0, "loaded:\n")
     assert len(server.asked) == 1
     actions = {one["image"]: one["action"] for one in json.loads(result.stdout)}
