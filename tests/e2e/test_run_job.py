@@ -113,3 +113,10 @@ def test_whoever_ends_it_leaves_nothing_running(trainer: Trainer, number: signal
 def test_an_image_that_was_not_built_is_not_looked_for_elsewhere(checkout: Checkout) -> None:
     words = ("run", "--exec", "tf-2.1-gpu-ubuntu", "--", "true")
     assert "Build it first" in checkout.run(*words, code=2, timeout=SECONDS).stderr
+
+
+def test_a_missing_module_ends_with_the_command_that_adds_it(trainer: Trainer) -> None:
+    words = trainer.words(program=("python", "-c", "import imgbuild_none.part"))
+    done = trainer.checkout.run(*words, code=1, timeout=SECONDS)
+    assert "No module named 'imgbuild_none'" in done.stderr
+    assert f"`imgbuild extend {IMAGE} --pip imgbuild_none`" in done.stderr

@@ -23,9 +23,7 @@ def lock(
     from imgbuild.matrix.load import load_matrix
 
     if check and (refresh or upgrade):
-        raise InputError(
-            "--check cannot be combined with --refresh or --upgrade, which write locks."
-        )
+        raise InputError("--check writes no lock: omit --refresh and --upgrade.")
     matrix, folder = load_matrix(checkout.matrix), checkout.locks
     family = requirements.lock_family(matrix, stack)
     total = count_text(len(family.requests) + len(family.pythons), "lock")

@@ -250,6 +250,7 @@ def _execute(job: "TrainingJob", planned: "Image | None", project: Project) -> i
     from imgbuild.training.docker_run import run_job
 
     settings = project.settings
+    image = planned.name if planned else job.image
     client = _docker_client(settings.engine.host)
     if find_program(client[0]) is None:
         raise MachineError(
@@ -261,7 +262,7 @@ def _execute(job: "TrainingJob", planned: "Image | None", project: Project) -> i
     # A name of its own: what is removed at the end is this run's.
     random_end = secrets.token_hex(3)
     own = replace(job, name=f"{job.name}-{random_end}")
-    return run_job(own, client, info)
+    return run_job(own, client, info, image)
 
 
 def _check_image(reference: str, planned: "Image | None", project: Project) -> str:

@@ -1,10 +1,13 @@
 """Write a training job as ``docker run`` commands, or run them."""
 
+import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import chain
+from threading import Thread
 
 from imgbuild.core.errors import MachineError
 from imgbuild.core.process import Finished, run, start
@@ -24,6 +27,10 @@ Line = tuple[str, ...]
 Lines = tuple[Line, ...]
 #: Time limit for the engine to start TensorBoard's container or remove a container, in seconds.
 _ENGINE_SECONDS = 60
+#: Python's last line if it finds no module.
+_NO_MODULE = re.compile(rb"ModuleNotFoundError: No module named '(\w+)")
+#: The bytes at the end of a program's errors that can hold this line.
+_TAIL = 1 << 16
 #: The file descriptors of this process, which the job writes to directly.
 _OUTPUT, _ERRORS = 1, 2
 
@@ -45,8 +52,11 @@ def docker_script(job: TrainingJob, client: Line) -> str:
     return "\n".join(map(shell_command, commands))
 
 
-def run_job(job: TrainingJob, client: Line, log: Callable[[str], None]) -> int:
+def run_job(job: TrainingJob, client: Line, log: Callable[[str], None], image: str = "") -> int:
     """Run a job and TensorBoard, if requested; return the job's exit code.
+
+    If the job fails because its Python lacks a module, the last line is the command that adds it to
+    ``image``, which is the job's image as `imgbuild extend` takes it.
 
     Both containers have ended when this function returns or raises. The Docker clients pass on
     signals, and containers that ignore them are removed.
@@ -56,7 +66,9 @@ def run_job(job: TrainingJob, client: Line, log: Callable[[str], None]) -> int:
     if chown := chown_command(job, client):
         answer = run(chown, timeout=_ENGINE_SECONDS)
         _require(answer, "the volume cannot be prepared")
+    missing = list[str]()
     with ExitStack() as stack:
+        errors = stack.enter_context(_watch_errors(missing))
         begin = partial(start, leader_first=True, grace=SAVE_SECONDS + _ENGINE_SECONDS)
         if job.tensorboard:
             stack.callback(_remove_container, client, _board_name(job))
@@ -66,8 +78,43 @@ def run_job(job: TrainingJob, client: Line, log: Callable[[str], None]) -> int:
             log(f"TensorBoard: http://{address}/")
         stack.callback(_remove_container, client, job.name)
         train = chain(*_training_command(job, client))
-        training = stack.enter_context(begin([*train], output=_OUTPUT, errors=_ERRORS))
-        return training.wait()
+        training = stack.enter_context(begin([*train], output=_OUTPUT, errors=errors))
+        code = training.wait()
+    if code and missing:
+        (module,) = missing
+        log(
+            f"The image has no module {module}. If it is not a file of your program (--code), add "
+            f"the package that has it: `imgbuild extend {image or job.image} --pip {module}`. The "
+            "package often has the same name."
+        )
+    return code
+
+
+@contextmanager
+def _watch_errors(missing: list[str]) -> Iterator[int]:
+    """Yield a file descriptor for a program's errors, which are passed on to standard error.
+
+    When the block has ended, ``missing`` has the last module that Python did not find, if any.
+    """
+    reading, writing = os.pipe()
+    tail = bytearray()
+
+    def pass_on() -> None:
+        while chunk := os.read(reading, _TAIL):
+            with suppress(OSError):  # nobody reads any more; the program goes on
+                os.write(_ERRORS, chunk)
+            tail.extend(chunk)
+            del tail[:-_TAIL]
+
+    thread = Thread(target=pass_on)
+    thread.start()
+    try:
+        yield writing
+    finally:
+        os.close(writing)
+        thread.join()
+        os.close(reading)
+        missing += [name.decode() for name in _NO_MODULE.findall(tail)[-1:]]
 
 
 def _training_command(job: TrainingJob, client: Line) -> Lines:

@@ -107,3 +107,20 @@ def test_a_volume_that_cannot_be_prepared_ends_it(
         run_job(job, ("docker",), print)
     (noted,) = (tmp_path / "notes").read_text().splitlines()
     assert noted.endswith("chown 1000:1000 /model")
+
+
+@pytest.mark.parametrize(("code", "said"), [(1, True), (0, False)])
+def test_a_missing_module_ends_with_the_command_that_adds_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], *, code: int, said: bool
+) -> None:
+    """A program may also do without the module; then nothing is said."""
+    client = tmp_path / "docker"
+    error = "ModuleNotFoundError: No module named 'pandas.core'"
+    client.write_text(f'#!/bin/sh\n[ $1 = rm ] || {{ echo "{error}" >&2; exit {code}; }}\n')
+    client.chmod(0o755)
+    lines: list[str] = []
+    job = TrainingJob("train", "a:1", ("python", "train.py"), tmp_path)
+    assert run_job(job, (str(client),), lines.append, "tf-2.2-cpu-debian") == code
+    assert capfd.readouterr().err == f"{error}\n"
+    command = "`imgbuild extend tf-2.2-cpu-debian --pip pandas`"
+    assert [command in line for line in lines] == [True] * said
