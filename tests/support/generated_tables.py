@@ -154,7 +154,8 @@ def click_commands() -> dict[str, Any]:
 def _commands(_: Matrix) -> str:
     known = click_commands()
     everywhere = {"--json", "--project", "--help"}
-    selection = [p for p in known["show"].params if p.opts[0] not in everywhere]
+    not_shared = {"--layers", *everywhere}
+    selection = [p for p in known["show"].params if p.opts[0] not in not_shared]
     names = {p.opts[0]: p.metavar if p.opts[0] == "images" else p.opts[0] for p in selection}
     parts = ["### Selection options\n", table(("option", ""), map(_option, selection))]
     for name, command in known.items():
@@ -162,7 +163,10 @@ def _commands(_: Matrix) -> str:
         shared = names if "--tf" in opts else {}
         own = [p for p in command.params if p.opts[0] not in {*shared, *everywhere}]
         without = ", ".join(f"`{shown}`" for one, shown in shared.items() if one not in opts)
-        parts += [f"### {name}\n", " ".join(str(command.help).split()) + "\n"]
+        text, _separator, example = str(command.help).partition("Example: ")
+        parts += [f"### {name}\n", " ".join(text.split()) + "\n"]
+        if example:
+            parts.append(f"Example: `{example.strip()}`\n")
         if shared:
             parts.append(f"Takes the selection options{without and ' without '}{without}.\n")
         if own:

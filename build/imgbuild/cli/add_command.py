@@ -27,6 +27,8 @@ def add(
 
     Its row is a copy of the next older release, which it replaces if both have the same minor
     version. Everything is written, or nothing; the last lines list the decisions left to you.
+
+    Example: imgbuild add --tf 2.3.4
     """
     from pydantic import TypeAdapter, ValidationError
 

@@ -36,7 +36,10 @@ def audit(
     as_json: bool = options.JSON,
     checkout: Project = options.PROJECT,
 ) -> None:
-    """Compare the pins with wheels, sources and downloads."""
+    """Compare the pins with wheels, sources and downloads.
+
+    Example: imgbuild audit --write
+    """
     from imgbuild.core.yaml_file import read_document
     from imgbuild.locks.lockfile import read_lock
     from imgbuild.maintain.audit import audit_offline, audit_online, list_artifacts, write_evidence

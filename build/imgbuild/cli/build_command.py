@@ -79,6 +79,8 @@ def build(
     """Build what is missing, run the suites, and tag what passed.
 
     Without options, builds the default image of the matrix.
+
+    Example: imgbuild build --tf 2.2 --gpu
     """
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.suites.container import require_docker_client

@@ -21,6 +21,8 @@ def catalog(
     It is one file, index.html, which needs no network. Images that are built here come from the
     engine, published ones from the repository. Where the documentation lies beside it, as `make
     site` writes it, the page links there.
+
+    Example: imgbuild catalog
     """
     from imgbuild.catalog.entries import read_catalog
     from imgbuild.catalog.page import catalog_page, images_table, page_file, with_images_table

@@ -43,6 +43,8 @@ def clean(
     Interrupted runs leave containers, networks and temporary tags behind. Only images and files
     with imgbuild's labels or in its folders are removed, and none that a running imgbuild or a
     container uses.
+
+    Example: imgbuild clean --yes
     """
     from imgbuild.core.settings import ENGINES_OWN, Settings
     from imgbuild.engine.client import open_engine

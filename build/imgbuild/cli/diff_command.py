@@ -26,6 +26,8 @@ def diff(
     That is their pins, GPUs, Python packages, size and suites. Each is an image of the matrix by
     its name, tag or alias, such as 2.2-gpu; with a release of it, 2.2-gpu@20261120.1 or
     2.2-gpu@published; or the reference of an image in the engine or a registry, such as me/train:1.
+
+    Example: imgbuild diff 2.2 2.3
     """
     from imgbuild.catalog.comparison import SECTIONS, describe_image, differing
     from imgbuild.matrix.load import load_matrix

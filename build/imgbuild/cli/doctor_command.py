@@ -33,7 +33,10 @@ def doctor(
     as_json: bool = options.JSON,
     checkout: Project = options.PROJECT,
 ) -> None:
-    """Check whether images can be built here, and suggest fixes."""
+    """Check whether images can be built here, and suggest fixes.
+
+    Example: imgbuild doctor --write
+    """
     from rich.console import Console
 
     from imgbuild.build.bases import make_bases

@@ -74,6 +74,8 @@ def extend(
 
     IMAGE can be any image that has a TensorFlow: of the list, of the engine or of a registry.
     Packages that do not fit its own are refused before anything is built.
+
+    Example: imgbuild extend 2.2 --pip pandas keras==2.3.1 -t me/train:1
     """
     from imgbuild.build.context import BuildOptions
     from imgbuild.extend.extension import parse_extension, read_extension

@@ -22,6 +22,8 @@ def init(
 
     Copies the matrix, locks, templates, Dockerfiles and suites of the checkout that is in use, or
     of the installed imgbuild.
+
+    Example: imgbuild init family
     """
     source, target = checkout.root, Path(os.path.realpath(folder))
     if target.is_relative_to(source):

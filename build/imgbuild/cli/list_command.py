@@ -40,6 +40,8 @@ def list_images(
     exit 1 if no image will run. A file of requirements excludes images only by its TensorFlow and
     Python; its other lines that differ from an image are listed, with the `imgbuild extend` command
     that adds the rest.
+
+    Example: imgbuild list --gpu-model A100 --driver 535
     """
     from imgbuild.matrix.images import planned_tags
 

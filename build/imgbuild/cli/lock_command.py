@@ -18,6 +18,8 @@ def lock(
     """Lock the Python packages of the images, with their hashes.
 
     Only locks that are missing or do not satisfy the matrix are resolved.
+
+    Example: imgbuild lock --check
     """
     from imgbuild.locks import conda, requirements
     from imgbuild.matrix.load import load_matrix

@@ -50,6 +50,8 @@ def matrix(
 
     By default, all of them; --missing and --outdated narrow the list. An engine is needed for
     --outdated, and for --make-bases if the settings do not name the base image.
+
+    Example: imgbuild matrix --missing --format github
     """
     from imgbuild.maintain import jobs
 

@@ -50,6 +50,8 @@ def push(
     tags. Nothing is sent twice; the same command completes an interrupted push. IMAGE can also be
     an image of `imgbuild extend`: me/train:1 is published as train:1 and under the immutable tag
     train:1-RELEASE. Log in with `docker login HOST`.
+
+    Example: imgbuild push 2.2 --to registry.example.org/ml/tensorflow
     """
     from imgbuild.publish.candidate import ALLOW_SKIPPED, ALLOW_SUBSTITUTED
     from imgbuild.publish.push import PushOptions, push_images

@@ -40,6 +40,8 @@ def list_releases(
 
     To verify signatures and provenance with --check, name a key or an identity that you trust: by
     these options, or by `verify` in the settings.
+
+    Example: imgbuild release list --from registry.example.org/ml/tensorflow
     """
     from imgbuild.matrix.load import load_matrix
     from imgbuild.net.repository_client import connect

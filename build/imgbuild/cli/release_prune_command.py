@@ -22,6 +22,8 @@ def prune_releases(
     interrupted pushes go as well, and so do wheels, suite results and unpublished images that
     earlier versions stored. Do not run it beside a push. The registry must allow deletions, and
     frees the space by its own garbage collection.
+
+    Example: imgbuild release prune --keep 3
     """
     from imgbuild.net.repository_client import connect
     from imgbuild.publish.life_cycle import delete_tags, find_old, tags_to_delete

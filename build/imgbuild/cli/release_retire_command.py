@@ -31,6 +31,8 @@ def retire_images(
     No tag moves. `imgbuild release list` shows the day and the reason, and the record in the
     registry has an annotation for other tools. For a signed image, sign the retirement as well, so
     that `imgbuild verify` refuses the image.
+
+    Example: imgbuild release retire TAG --reason 'A hole in OpenSSL'
     """
     from imgbuild.net.repository_client import connect
     from imgbuild.net.signing import find_signer, read_trust

@@ -9,7 +9,10 @@ def render(
     check: bool = flag("--check", "Write nothing; exit 1 if a file differs."),
     checkout: Project = PROJECT,
 ) -> None:
-    """Write Dockerfiles, layers of locks, schema and table of images."""
+    """Write Dockerfiles, layers of locks, schema and table of images.
+
+    Example: imgbuild render --check
+    """
     from imgbuild.catalog.page import readme_texts
     from imgbuild.dockerfile.render import find_drift, render_all, render_rules, write_all
     from imgbuild.matrix.images import all_images

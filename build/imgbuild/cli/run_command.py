@@ -138,6 +138,8 @@ def run(
     """Print the `docker run` command for a training job, or run it.
 
     The folder of the code is mounted at /work, and the program runs there under your user id.
+
+    Example: imgbuild run 2.2 -- python train.py
     """
     from imgbuild.training.training_job import TrainingJob
 

@@ -18,6 +18,8 @@ def sbom(
 
     IMAGE can be any image: of the list, of the engine or of a registry. The SBOM is read from the
     running image. The same image has the same one.
+
+    Example: imgbuild sbom 2.2 --output sbom.json
     """
     from imgbuild.core.files import write_text
     from imgbuild.engine.client import open_engine

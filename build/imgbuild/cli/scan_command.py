@@ -43,6 +43,8 @@ def scan(
     The archive of the image's system is asked for updates, and OSV for known vulnerabilities of its
     packages; exit 3 if OSV gave no answer. Findings under `accepted` in the matrix do not count
     until their day.
+
+    Example: imgbuild scan 2.2
     """
     from importlib.metadata import version
 

@@ -33,6 +33,8 @@ def show(
 
     --layers shows the size of each layer, and the step that made it, also of other images than
     those of the list.
+
+    Example: imgbuild show 2.2-gpu
     """
     if layers:
         from imgbuild.cli.image_layers import print_layers

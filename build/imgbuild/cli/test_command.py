@@ -42,6 +42,8 @@ def test(
     A suite that passed is not run again until the image, its code or the expectation changes. An
     IMAGE that is not of the matrix must equal the image of the matrix that its label names, or that
     --tf and the other selection options select.
+
+    Example: imgbuild test 2.2 --suite horovod
     """
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.suites.catalog import choose_suites, read_suites

@@ -50,6 +50,8 @@ def verify(
     is wrong, and exits with 1. Without an option, the key or identity under `verify` in the
     settings is trusted. With --rebuild, IMAGE can also be an image of the engine, which is built
     again with the inputs that its labels name; tags and imgbuild's caches stay as they are.
+
+    Example: imgbuild verify --key cosign.pub registry.example.org/ml/tf:2.2
     """
     published = [name for name in selection.names if has_registry(name)]
     if not published and rebuild:

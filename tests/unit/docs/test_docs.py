@@ -69,6 +69,15 @@ def wrong_commands(code: list[str]) -> list[str]:
     return wrong
 
 
+@pytest.mark.parametrize("name", sorted(click_commands()))
+def test_help_has_an_example_with_options_that_exist(name: str) -> None:
+    command = click_commands()[name]
+    if not getattr(command, "commands", None):  # no group of others
+        (example,) = re.findall(r"^Example: (.+)", command.help, re.MULTILINE)
+        assert example.startswith(f"imgbuild {name}")
+        assert wrong_commands([example]) == []
+
+
 def first_column(text: str, heading: str) -> set[str]:
     """Return the code in the first cells of the first table below a heading."""
     section = text.split(f"\n{heading}\n")[1].partition("\n|")[2].partition("\n\n")[0]
