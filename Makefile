@@ -4,7 +4,7 @@
 #   make quick    the same set-up, then make check, and one image built and tested with two suites
 #   make test     the same set-up, then make check, and the end-to-end tests but those of make nightly
 #   make check    the checks and tests that need no engine: what CI says first
-#   make nightly  the tests that take longest: every fault of a push, made-up input, stand-ins
+#   make nightly  the tests that take longest: every fault of a push, made-up input, stand-ins; PART=2/6 is a part
 #   make standin  the twenty images of the stack ubuntu, built and tested on stand-ins
 #   make derived  write what is made of the matrix and the code: Dockerfiles, schema, tables, golden files
 #   make unit     the unit tests alone, no engine
@@ -75,10 +75,10 @@ check: $(DEV)
 	$(BIN)/imgbuild render --check || { echo "Out of date: make derived writes it." >&2; exit 1; }
 	$(BIN)/imgbuild lock --check
 	$(BIN)/imgbuild audit --offline
+	@cd tests && ../$(BIN)/python -m support.nightly --report
 
 nightly: $(DEV) machine base-tools stub-tools browser compose
-	$(BIN)/pytest tests/fuzz
-	$(BIN)/pytest tests/e2e -m nightly
+	cd tests && ../$(BIN)/python -m support.nightly $(PART)
 
 standin: $(DEV) machine base-tools stub-tools
 	cd tests && ../$(BIN)/python -m standin.family --all
