@@ -14,6 +14,7 @@ from support.project_copy import ROOT
 #: Which test of tests/e2e types the unmarked blocks of a page, or of a section of it.
 TYPED_BY = {
     "README.md": "test_readme.py",
+    "docs/own-program.md": "test_own_program.py",
     "docs/tutorial.md": "test_tutorial.py",
     "docs/images.md#Use an image": "test_published_use.py",
     "docs/distributed.md#Parameter servers": "test_examples.py",
