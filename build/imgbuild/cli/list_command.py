@@ -1,5 +1,6 @@
 """``imgbuild list``: the images of the matrix, or those that will run on a given GPU."""
 
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,7 +60,10 @@ def list_images(
             need = replace(need, gpus=())
         print_fitting(images, need, checkout, as_json=as_json)
         return
-    images = select(checkout, selection.without_defaults)
+    try:
+        images = select(checkout, selection.without_defaults)
+    except InputError as error:
+        raise InputError(f"{error}{_gpu_hint(selection)}") from None
     result = []
     for image in images:
         facts = image.as_json()
@@ -69,6 +73,17 @@ def list_images(
         result.append(facts)
     lines = _lines(images, wide=wide)
     print_result(result, lines, as_json=as_json)
+
+
+def _gpu_hint(selection: Selection) -> str:
+    """Return the option for a word that is the model of a GPU; empty if no word is."""
+    from imgbuild.catalog.choice import find_gpu
+
+    for name in selection.names:
+        with suppress(InputError):
+            find_gpu(name, None)
+            return f" A GPU is given by its own option: --gpu-model '{name}'."
+    return ""
 
 
 def _lines(images: "tuple[Image, ...]", *, wide: bool) -> list[str]:

@@ -206,6 +206,8 @@ def test_what_no_question_is(tmp_path: Path) -> None:
     for words, expected in (
         ((*V100, "--here"), "--gpu-model and --driver"),
         (("--here", "--wide"), "--wide"),
+        (("--gpu", "A100"), "--gpu-model 'A100'"),
+        (("Tesla V100",), "--gpu-model 'Tesla V100'"),
         (("--gpu-model", "RTX 2080x"), "GeForce RTX 2080, "),
         *((("--driver", text), "450.80.02") for text in ("new", "\u0664\u0665\u0660", "9" * 5000)),
         (("--gpu-model", "\u0667.\u0660"), "7.0."),
