@@ -223,28 +223,28 @@ def _options(
     ctx: typer.Context,
     settings: Path | None = option(
         "--settings FILE",
-        "Settings file, instead of imgbuild.local.yaml.",
+        "Use this settings file instead of imgbuild.local.yaml.",
         envvar="IMGBUILD_SETTINGS",
     ),
     mirror: list[str] | None = option(
         "--mirror NAME=URL",
-        "Use this site instead of an upstream of the matrix; repeatable.",
+        "Use this mirror instead of an upstream of the matrix; repeatable.",
         envvar="IMGBUILD_MIRRORS",
     ),
     _: bool = option(
         "--version",
-        "Show the version, and the folder whose images it uses.",
+        "Show the version and the folder of the images.",
         default=False,
         callback=_version,
         is_eager=True,
     ),
 ) -> None:
-    """Build, test and publish container images with an old TensorFlow.
+    """Build, test and publish container images with old versions of TensorFlow.
 
     \b
     imgbuild list --gpu-model A100     find an image for your GPU
     imgbuild build --tf 2.2            build and test an image
-    imgbuild run --tf 2.2 -- PROGRAM   print how to run your program in it
+    imgbuild run --tf 2.2 -- PROGRAM   print the command that runs your program
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     refuse_removed_variables()
     ctx.obj = SettingsOptions(settings.absolute() if settings else None, tuple(mirror or ()))

@@ -17,16 +17,17 @@ _JUDGED = ("tensorboard", "horovod", "python")
 
 
 def add(
-    tf: str = option("--tf VERSION", "The release, such as 2.3.4.", default=""),
+    tf: str = option("--tf VERSION", "Release to add, for example 2.3.4.", default=""),
     stack: str | None = STACK,
-    cpu: bool = flag("--cpu", "The CPU variant."),
-    gpu: bool = flag("--gpu", "The GPU variant."),
+    cpu: bool = flag("--cpu", "Add the CPU variant. Default: the variants of the copied row."),
+    gpu: bool = flag("--gpu", "Add the GPU variant. Default: the variants of the copied row."),
     checkout: Project = PROJECT,
 ) -> None:
-    """Add a release of TensorFlow, with all that it needs.
+    """Add a release of TensorFlow to the matrix, with all its files.
 
-    Its row is a copy of the next older release, which it replaces if both have the same minor
-    version. Everything is written, or nothing; the last lines list the decisions left to you.
+    The new row is a copy of the next older release's row. If both releases have the same minor
+    version, the new row replaces the old one. Either all files are written or none. The last lines
+    of the output list the decisions left to you.
 
     Example: imgbuild add --tf 2.3.4
     """

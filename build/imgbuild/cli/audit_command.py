@@ -28,15 +28,17 @@ _HEADER = (
 @takes_selection()
 def audit(
     selection: Selection,
-    offline: bool = flag("--offline", "Compare with images/evidence.json only; use no network."),
-    write: bool = flag("--write", "Write the facts to images/evidence.json."),
-    refresh: bool = flag("--refresh", "Read all wheels again."),
-    download: bool = flag("--download", "Download the other inputs, to verify their sha256."),
-    strict: bool = flag("--strict", "Exit 1 also if an input cannot be reached."),
+    offline: bool = flag("--offline", "Compare with images/evidence.json only, without network."),
+    write: bool = flag(
+        "--write", "Write the facts read from the artifacts to images/evidence.json."
+    ),
+    refresh: bool = flag("--refresh", "Read all artifacts again; reuse no recorded facts."),
+    download: bool = flag("--download", "Also download the other inputs and verify their sha256."),
+    strict: bool = flag("--strict", "Also exit 1 if an input cannot be reached."),
     as_json: bool = options.JSON,
     checkout: Project = options.PROJECT,
 ) -> None:
-    """Compare the pins with wheels, sources and downloads.
+    """Compare the pins with wheels, source distributions and downloads.
 
     Example: imgbuild audit --write
     """

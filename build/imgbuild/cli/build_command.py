@@ -37,48 +37,48 @@ BRIEF = 3
 @takes_selection()
 def build(
     selection: Selection,
-    dry_run: bool = flag("--dry-run", "Show what would be built and why; build nothing."),
-    no_test: bool = flag("--no-test", "Tag the image without running its suites."),
+    dry_run: bool = flag("--dry-run", "Show which images would be built and why; build nothing."),
+    no_test: bool = flag("--no-test", "Tag images without running their suites."),
     keep_going: bool | None = option(
         "--keep-going/--fail-fast",
-        "After a failure build the other images, or stop. Default: build them only with --all.",
+        "After a failure, build the other images or stop. Default: stop; with --all, build them.",
     ),
     jobs: int = options.JOBS,
     refresh: bool = flag(
         "--refresh",
-        "Make base images again, with the newest updates. With --fetch: look for newer packages.",
+        "Make base images again, with the latest updates. With --fetch, look for newer packages.",
     ),
     fetch: Path | None = option(
-        "--fetch DIR", "Build nothing: fetch every input into this folder, for --offline."
+        "--fetch DIR", "Download all inputs into this folder, for --offline; build nothing."
     ),
     offline: Path | None = option(
-        "--offline DIR", "Take every input from this folder of --fetch; use no network."
+        "--offline DIR", "Read all inputs from this folder of --fetch; use no network."
     ),
     step_timeout: str | None = option(
         "--step-timeout DURATION",
-        "Time limit of one build step: 90s, 30m, 1h, or 0 for none. Default: engine.step_timeout "
-        "in the settings.",
+        "Time limit for each build step, for example 90s, 30m or 1h; 0 means no limit. Default: "
+        "engine.step_timeout in the settings.",
     ),
     builder: list[str] | None = options.BUILDER,
     buildkit_cache: str | None = option(
         "--buildkit-cache REPOSITORY",
-        "Let BuildKit take steps from HOST[:PORT]/REPOSITORY, and keep all of its steps there.",
+        "Repository for BuildKit's layer cache (read and write). Format: HOST[:PORT]/REPOSITORY.",
     ),
     pull: bool = flag(
-        "--pull", "Pull published images with the same inputs instead of building them."
+        "--pull", "Pull images that are published with the same inputs instead of building them."
     ),
-    source: str | None = options.repository("--from", "The repository of --pull."),
+    source: str | None = options.repository("--from", "Repository for --pull."),
     report: Path | None = option(
         "--report DIR",
-        "Folder for the results of the suites, one folder per image.",
+        "Folder for the results of the suites, with a subfolder per image.",
         file_okay=False,
     ),
     as_json: bool = options.JSON,
     checkout: Project = options.PROJECT,
 ) -> None:
-    """Build what is missing, run the suites, and tag what passed.
+    """Build missing images, run their suites, and tag those that pass.
 
-    Without options, builds the default image of the matrix.
+    Without options, the command builds the default image of the matrix.
 
     Example: imgbuild build --tf 2.2 --gpu
     """

@@ -10,17 +10,18 @@ from imgbuild.core.text import count_text
 
 def catalog(
     output: Path = option("--output DIR", "Folder for index.html.", default=Path("catalog")),
-    published: str | None = repository_option("--published", "The repository of published images."),
+    published: str | None = repository_option("--published", "Repository of the published images."),
     readme: Path | None = option(
-        "--readme FILE", "Write only the table of images, between the markers of FILE."
+        "--readme FILE", "Write only the table of images, between the markers in FILE."
     ),
     checkout: Project = PROJECT,
 ) -> None:
-    """Write a page to choose an image from, with all that is known.
+    """Write an HTML page with all facts about the images.
 
-    It is one file, index.html, which needs no network. Images that are built here come from the
-    engine, published ones from the repository. Where the documentation lies beside it, as `make
-    site` writes it, the page links there.
+    The page helps users to choose an image. It is a single file, index.html, which needs no
+    network. Facts about images built on this machine come from the engine, facts about published
+    images from the repository. If the documentation is in the same folder, as `make site` writes
+    it, the page links to it.
 
     Example: imgbuild catalog
     """

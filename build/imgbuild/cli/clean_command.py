@@ -19,30 +19,33 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def clean(
-    remove: bool = flag("--yes", "Remove everything that is listed."),
+    remove: bool = flag("--yes", "Remove everything in the list."),
     only: list[str] | None = option(
         "--only KIND",
-        "Only this kind: leftovers, untagged, work, images or build-cache; repeatable.",
+        "Select only this kind: leftovers, untagged, work, images or build-cache; repeatable.",
     ),
-    images: bool = flag("--images", "Also every image that imgbuild tagged."),
+    images: bool = flag(
+        "--images", "Also select all images that imgbuild tagged, and base images that it made."
+    ),
     build_cache: bool = flag(
         "--build-cache",
-        "Also the whole build cache: the engine's, or the cache of --builder.",
+        "Also select the build cache of all projects, on the engine and on the builders in the "
+        "settings. With --builder, only on that builder.",
     ),
     builders: list[str] | None = BUILDER,
     elsewhere: bool = flag(
         "--elsewhere",
-        "Also what other repositories and state folders left on the engine; make sure that none "
-        "of it is in use.",
+        "Also select images of other repositories, and leftovers of other state folders on the "
+        "engine. Check first that nobody uses them.",
     ),
     as_json: bool = JSON,
     checkout: Project | None = PROJECT_IF_ANY,
 ) -> None:
     """List unused images and leftovers; with --yes, remove them.
 
-    Interrupted runs leave containers, networks and temporary tags behind. Only images and files
-    with imgbuild's labels or in its folders are removed, and none that a running imgbuild or a
-    container uses.
+    Interrupted runs leave containers, networks and temporary tags behind. The command removes only
+    images with imgbuild's labels and files in its folders. It keeps images and files that a running
+    imgbuild or a container uses.
 
     Example: imgbuild clean --yes
     """

@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 
 def diff(
     first: str = typer.Argument(metavar="A", help="An image.", show_default=False),
-    second: str = typer.Argument(metavar="B", help="Another one.", show_default=False),
-    source: str | None = repository("--from", "The repository of releases."),
+    second: str = typer.Argument(metavar="B", help="Another image.", show_default=False),
+    source: str | None = repository("--from", "Repository of the releases."),
     as_json: bool = JSON,
     checkout: Project = PROJECT,
 ) -> None:
-    """Show in what two images differ.
+    """Show the differences between two images.
 
-    That is their pins, GPUs, Python packages, size and suites. Each is an image of the matrix by
-    its name, tag or alias, such as 2.2-gpu; with a release of it, 2.2-gpu@20261120.1 or
-    2.2-gpu@published; or the reference of an image in the engine or a registry, such as me/train:1.
+    The command compares pins, GPUs, Python packages, sizes and suites. A and B can be the name, tag
+    or alias of an image of the matrix, for example 2.2-gpu. To compare a release of this image, add
+    the release, for example 2.2-gpu@20261120.1 or 2.2-gpu@published. A and B can also be references
+    of images in the engine or a registry, for example me/train:1.
 
     Example: imgbuild diff 2.2 2.3
     """

@@ -26,14 +26,14 @@ def doctor(
     selection: Selection,
     write: bool = flag(
         "--write",
-        "Write the inputs that this machine offers to imgbuild.local.yaml, and make base images "
-        "that no registry gives.",
+        "Write the inputs found on this machine to imgbuild.local.yaml, and make base images that "
+        "no registry provides.",
     ),
     builder: list[str] | None = options.BUILDER,
     as_json: bool = options.JSON,
     checkout: Project = options.PROJECT,
 ) -> None:
-    """Check whether images can be built here, and suggest fixes.
+    """Check whether this machine can build images, and suggest fixes.
 
     Example: imgbuild doctor --write
     """

@@ -32,48 +32,54 @@ if TYPE_CHECKING:
 @takes_selection(without="everything")
 def extend(
     selection: Selection,
-    file: Path | None = option("--file -f FILE", "Read the options from a YAML file."),
+    file: Path | None = option("--file -f FILE", "Read the options from this YAML file."),
     tag: str | None = option(
-        "--tag -t NAME:TAG", "The name of the result. Default: local/FOLDER:VERSION."
+        "--tag -t NAME:TAG", "Name of the new image. Default: local/FOLDER:VERSION."
     ),
     pip: list[str] | None = option(
-        "--pip REQUIREMENT", "A Python package, or several; repeatable."
+        "--pip REQUIREMENT", "Add one or more Python packages; repeatable."
     ),
     requirements: list[str] | None = option(
-        "--requirements -r FILE", "Packages in pip's format; repeatable."
+        "--requirements -r FILE", "Add the packages of a requirements file of pip; repeatable."
     ),
     keep_image: bool = flag(
         "--keep-image", "Put aside requirements that differ from the image's packages."
     ),
     conda_file: str | None = option(
-        "--conda-file FILE", "Packages of an environment.yml, through pip."
+        "--conda-file FILE", "Add the packages of an environment.yml, as pip packages."
     ),
-    apt: list[str] | None = option("--apt PACKAGE", "A package of the system; repeatable."),
+    apt: list[str] | None = option("--apt PACKAGE", "Add a system package; repeatable."),
     build_apt: list[str] | None = option(
-        "--build-apt PACKAGE", "A package of the system, only for builds of wheels; repeatable."
+        "--build-apt PACKAGE", "Use a system package only to build wheels; repeatable."
     ),
-    env: list[str] | None = option("--env NAME=VALUE", "A variable; repeatable. Never a secret."),
-    copy: list[str] | None = option("--copy SOURCE:TARGET", "Files to copy; repeatable."),
+    env: list[str] | None = option(
+        "--env NAME=VALUE", "Set a variable; repeatable. Do not use it for secrets."
+    ),
+    copy: list[str] | None = option(
+        "--copy SOURCE:TARGET", "Copy a file or a folder into the image; repeatable."
+    ),
     user: str | None = option("--user USER", "Default user of the image."),
     lock: Path | None = option(
-        "--lock FILE", "The lock of what is added. Default: FILE.lock.txt or TAG.lock.txt."
+        "--lock FILE",
+        "Lock of the added packages. Default: NAME.lock.txt, named like the file of --file or the "
+        "tag.",
     ),
-    upgrade: bool = flag("--upgrade", "Take the newest versions that fit, not the locked ones."),
+    upgrade: bool = flag("--upgrade", "Use the newest versions that fit, not the locked ones."),
     print_only: bool = flag("--print", "Print the Dockerfile; build nothing."),
     test: str | None = option(
         "--test SET",
-        "The base's suites to run: short (seconds) or all. Default: all if packages of the base "
-        "are replaced, else short.",
+        "Suites of the base to run: short (takes seconds) or all. Default: all if packages of the "
+        "base are replaced, else short.",
     ),
-    no_test: bool = flag("--no-test", "Tag without running the base's suites."),
+    no_test: bool = flag("--no-test", "Tag the image without running suites."),
     jobs: int = options.JOBS,
     builder: list[str] | None = options.BUILDER,
     checkout: Project = options.PROJECT,
 ) -> None:
-    """Add packages, files and settings to an image, locked and tested.
+    """Add packages, files and settings to an image, and test the result.
 
-    IMAGE can be any image that has a TensorFlow: of the list, of the engine or of a registry.
-    Packages that do not fit its own are refused before anything is built.
+    IMAGE can be any image with TensorFlow: from the list, the engine or a registry. Python packages
+    are locked. Packages that conflict with the packages of the image are refused before the build.
 
     Example: imgbuild extend 2.2 --pip pandas keras==2.3.1 -t me/train:1
     """

@@ -15,13 +15,13 @@ _IGNORED = "/imgbuild.local.yaml\n__pycache__/\n"
 
 
 def init(
-    folder: Path = typer.Argument(metavar="DIR", help="A new or empty folder.", show_default=False),
+    folder: Path = typer.Argument(metavar="DIR", help="New or empty folder.", show_default=False),
     checkout: Project = PROJECT,
 ) -> None:
-    """Copy the images into DIR, to make a family of your own.
+    """Start your own family of images in DIR, as a copy.
 
-    Copies the matrix, locks, templates, Dockerfiles and suites of the checkout that is in use, or
-    of the installed imgbuild.
+    The command copies the matrix, locks, templates, Dockerfiles and suites of the current checkout.
+    Outside a checkout, it copies the files of the installed imgbuild.
 
     Example: imgbuild init family
     """

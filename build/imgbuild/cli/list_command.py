@@ -21,26 +21,29 @@ _WIDE = ("driver", "MB at most", "tags")
 def list_images(
     selection: Selection,
     gpu_model: str | None = option(
-        "--gpu-model MODEL", "The GPU, such as 'Tesla V100', or its compute capability, 7.0."
+        "--gpu-model MODEL",
+        "GPU model, for example 'Tesla V100', or compute capability, for example 7.0.",
     ),
-    driver: str | None = option("--driver VERSION", "NVIDIA's driver, such as 450.80."),
-    here: bool = flag("--here", "The GPUs and the driver of this machine, if it has any."),
-    python: str | None = option("--python VERSION", "The Python, such as 3.6 or >=3.8."),
+    driver: str | None = option("--driver VERSION", "NVIDIA driver version, for example 450.80."),
+    here: bool = flag("--here", "Use the GPUs and the driver of this machine, if it has any."),
+    python: str | None = option("--python VERSION", "Python version, for example 3.6 or >=3.8."),
     requirements: Path | None = option(
         "--requirements -r FILE",
-        "Only images with the TensorFlow and the Python of this requirements or conda file.",
+        "Requirements or conda file. Its TensorFlow and its Python decide which images will run.",
     ),
-    wide: bool = flag("--wide", "Also the oldest driver, the budget of the size, and the tags."),
+    wide: bool = flag("--wide", "Also show the oldest driver, the size budget and the tags."),
     as_json: bool = JSON,
     checkout: Project = PROJECT,
 ) -> None:
-    """List the images, or those that will run on your GPU.
+    """List all images, or find those that will run on your GPU.
 
-    There are no defaults: `--tf 2.2` lists each stack, variant and MPI. With --gpu-model, --driver,
-    --here, --python or --requirements, each image that will not run has the first of its reasons;
-    exit 1 if no image will run. A file of requirements excludes images only by its TensorFlow and
-    Python; its other lines that differ from an image are listed, with the `imgbuild extend` command
-    that adds the rest.
+    The list does not use the defaults: `--tf 2.2` lists every stack, variant and MPI. With
+    --gpu-model, --driver, --here, --python or --requirements, the command also gives the first
+    reason why each other image will not run, and exits with 1 if no image will run.
+
+    A requirements file excludes images only by its TensorFlow and Python. The command lists the
+    other lines that differ from an image, and the `imgbuild extend` command that adds the rest. If
+    more than six images will run, it does so only for the best one.
 
     Example: imgbuild list --gpu-model A100 --driver 535
     """

@@ -8,16 +8,16 @@ from imgbuild.core.text import count_text
 
 def lock(
     stack: str | None = STACK,
-    check: bool = flag("--check", "Write nothing; exit 1 if a lock is not current."),
-    refresh: bool = flag("--refresh", "Resolve every lock, also those that are current."),
+    check: bool = flag("--check", "Write nothing; exit 1 if a lock does not satisfy the matrix."),
+    refresh: bool = flag("--refresh", "Resolve all locks again, even if they satisfy the matrix."),
     upgrade: bool = flag(
-        "--upgrade", "Like --refresh, with the newest versions that the matrix allows."
+        "--upgrade", "Like --refresh, but with the newest versions that the matrix allows."
     ),
     checkout: Project = PROJECT,
 ) -> None:
-    """Lock the Python packages of the images, with their hashes.
+    """Lock the Python packages of the images with their hashes.
 
-    Only locks that are missing or do not satisfy the matrix are resolved.
+    By default, the command resolves only locks that are missing or do not satisfy the matrix.
 
     Example: imgbuild lock --check
     """

@@ -16,40 +16,38 @@ def matrix(
     selection: Selection,
     form: Format = option(
         "--format",
-        "json: all facts about each image; github: one line for fromJSON; gitlab: jobs of a "
-        "child pipeline.",
+        "Output format. json: all facts about each image; github: one line for fromJSON; gitlab: "
+        "jobs of a child pipeline.",
         default="json",
     ),
     missing: bool = flag(
         "--missing",
-        "Only images that are not published with their input digest. Their base images must "
-        "have been made.",
+        "Only images that are not published with their present input digest. Their base images "
+        "must already be made.",
     ),
     outdated: bool = flag(
         "--outdated",
-        "The same, and images whose latest release lacks security fixes of its system. Needs an "
-        "engine.",
+        "Like --missing, plus images whose latest release lacks security fixes of its system. "
+        "Requires an engine.",
     ),
-    source: str | None = options.repository("--from", "The repository of --missing, --outdated."),
-    make_bases: bool = flag(
-        "--make-bases", "Make the base images that no registry gives and that are not made yet."
-    ),
-    without_gpu: bool = flag("--without-gpu", "Leave out GPU images, for runners without a GPU."),
+    source: str | None = options.repository("--from", "Repository for --missing and --outdated."),
+    make_bases: bool = flag("--make-bases", "Make missing base images that no registry provides."),
+    without_gpu: bool = flag("--without-gpu", "Omit GPU images, for runners without a GPU."),
     shards: int | None = option(
         "--shards COUNT",
-        "This many jobs of several images each, instead of one job per image.",
+        "Divide the images among this many jobs, instead of one job per image.",
         min=1,
         max=1000,
     ),
     shard: str | None = option(
-        "--shard NUMBER/COUNT", "Only the images of one shard, such as 1/4."
+        "--shard NUMBER/COUNT", "Only the images of one shard, for example 1/4."
     ),
     checkout: Project = options.PROJECT,
 ) -> None:
     """List the images that CI has to build.
 
-    By default, all of them; --missing and --outdated narrow the list. An engine is needed for
-    --outdated, and for --make-bases if the settings do not name the base image.
+    By default, the command lists all images. --missing and --outdated shorten the list. An engine
+    is required for --outdated, and for --make-bases if the settings do not name the base image.
 
     Example: imgbuild matrix --missing --format github
     """

@@ -51,8 +51,8 @@ def flag(name: str, help_text: str) -> Any:  # noqa: ANN401 - as typer.Option
 
 
 def repository(name: str, help_text: str) -> Any:  # noqa: ANN401 - as typer.Option
-    """Return an option for one repository, by default that of the settings."""
-    form = "HOST[:PORT]/REPOSITORY; default: publishing.repository in the settings."
+    """Return an option for one repository, by default the settings' repository."""
+    form = "Format: HOST[:PORT]/REPOSITORY. Default: publishing.repository in the settings."
     return option(f"{name} REPOSITORY", f"{help_text} {form}")
 
 
@@ -73,36 +73,38 @@ def complete(part: str | int) -> Callable[[typer.Context], list[str]]:
     return values
 
 
-STACK = option("--stack STACK", "The stack, such as debian.", autocompletion=complete("stack"))
+STACK = option("--stack STACK", "The stack, for example debian.", autocompletion=complete("stack"))
 JSON = flag("--json", "Print JSON.")
 JOBS = option(
     "--jobs COUNT",
-    "How many suites to run at once.",
+    "Number of suites to run in parallel.",
     default=min(os.cpu_count() or 1, 4) + 1,  # now and then a suite waits
     min=1,
     max=64,
     show_default="cores + 1, at most 5",
 )
 
-KEY = option("--key KEY", "A public key that you trust: a file, or the address of a KMS.")
+KEY = option("--key KEY", "Public key that you trust: a file or the address of a KMS.")
 IDENTITY = option(
-    "--identity NAME", "For keyless signatures, a mail address or a workflow that you trust."
+    "--identity NAME",
+    "Signer of keyless signatures that you trust: an email address or a CI workflow.",
 )
-ISSUER = option("--issuer URL", "The OIDC issuer that vouches for the identity.")
+ISSUER = option("--issuer URL", "OIDC issuer of the identity.")
 SIGN_KEY = option(
     "--sign-key KEY",
-    "Sign with cosign and this key: a file (its password in COSIGN_PASSWORD), or the address of a "
-    "KMS.",
+    "Sign with cosign and this key: a file or the address of a KMS. cosign reads the password of "
+    "a file from COSIGN_PASSWORD.",
 )
 SIGN_KEYLESS = flag(
-    "--sign-keyless", "Sign with cosign and your Sigstore identity: in CI, the workflow."
+    "--sign-keyless",
+    "Sign with cosign and your Sigstore identity. In CI, this is the identity of the workflow.",
 )
 
 
 BUILDER = option(
     "--builder NAME",
-    "A builder of `docker buildx` that builds in place of the engine's own BuildKit; repeatable "
-    "for `build`, which divides the images between them.",
+    "Use this `docker buildx` builder instead of the engine's own BuildKit. Repeatable for "
+    "`build`, which divides the images among the builders.",
 )
 
 
@@ -153,7 +155,8 @@ def _project(
 
     return option(
         "--project DIR",
-        "The checkout to work on. Default: the one that the current folder is in.",
+        "Checkout to use. Default: the checkout around the current folder, else the installed "
+        "images.",
         envvar="IMGBUILD_PROJECT",
         parser=Path,
         callback=callback,
@@ -331,25 +334,25 @@ def _selection(
     images: list[str] | None = typer.Argument(
         None,
         metavar="IMAGE",
-        help="Images by name, tag or alias: tf-2.2-cpu-debian, 2.2-gpu, 'TensorFlow 2.2 CPU'. "
-        "Excludes --tf and the other selection options.",
+        help="Name, tag or alias of an image: tf-2.2-cpu-debian, 2.2-gpu, 'TensorFlow 2.2 CPU'. "
+        "Cannot be combined with --tf and the other selection options.",
         show_default=False,
         autocompletion=complete(0),
     ),
     tf: list[str] | None = option(
         "--tf VERSION",
-        "TensorFlow version, such as 2.2, 2.2.0 or latest; repeatable.",
+        "TensorFlow version, for example 2.2, 2.2.0 or latest; repeatable.",
         autocompletion=complete("tf"),
     ),
-    cpu: bool = flag("--cpu", "The CPU variant."),
-    gpu: bool = flag("--gpu", "The GPU variant."),
+    cpu: bool = flag("--cpu", "Select the CPU variant."),
+    gpu: bool = flag("--gpu", "Select the GPU variant."),
     stack: str | None = STACK,
     mpi: str | None = option(
         "--mpi FLAVOUR",
-        "The MPI: openmpi, intelmpi, or no-mpi.",
+        "The MPI: openmpi, intelmpi or no-mpi.",
         autocompletion=lambda: ["openmpi", "intelmpi", "no-mpi"],
     ),
-    everything: bool = flag("--all", "All images that fit, not only the defaults."),
+    everything: bool = flag("--all", "Select all images that fit, not only the defaults."),
 ) -> Selection:
     return Selection(
         tensorflow=tuple(tf or ()),

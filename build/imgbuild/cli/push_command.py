@@ -19,37 +19,37 @@ if TYPE_CHECKING:
 def push(
     selection: Selection,
     to: str | None = options.repository(
-        "--to", "The target; for an extended image, it ends in the name of the image."
+        "--to", "Target repository. For an extended image, it must end with the image's name."
     ),
     release: str | None = option(
         "--release RELEASE",
-        "The release in the immutable tag, YYYYMMDD.N. Default: the image's own if it is "
-        "published, else the next one of today.",
+        "Release in the immutable tag: YYYYMMDD.N. Default: the image's release if it is already "
+        "published, else the next release of today.",
     ),
-    dry_run: bool = flag("--dry-run", "Show what would be published; publish nothing."),
+    dry_run: bool = flag("--dry-run", "Show which images would be published; publish nothing."),
     allow_substituted: bool = flag(
         "--allow-substituted",
-        "Also images with inputs other than the matrix's, such as a CPython of this "
-        "machine; their record says so.",
+        "Also publish images with inputs that differ from the matrix's, for example a CPython of "
+        "this machine. Their records say so.",
     ),
     allow_skipped: list[str] | None = option(
         "--allow-skipped SUITE",
-        "Also images that skipped this suite, such as gpu_runs; repeatable.",
+        "Also publish images that skipped this suite, for example gpu_runs; repeatable.",
     ),
     sign_key: str | None = options.SIGN_KEY,
     sign_keyless: bool = options.SIGN_KEYLESS,
     jobs: int = option(
-        "--jobs COUNT", "How many images to push at once.", min=1, max=32, default=3
+        "--jobs COUNT", "Number of images to push in parallel.", min=1, max=32, default=3
     ),
     as_json: bool = options.JSON,
     checkout: Project = options.PROJECT,
 ) -> None:
     """Publish images whose suites passed.
 
-    Each gets one immutable tag with all versions, its SBOM and its provenance, then the moving
-    tags. Nothing is sent twice; the same command completes an interrupted push. IMAGE can also be
-    an image of `imgbuild extend`: me/train:1 is published as train:1 and under the immutable tag
-    train:1-RELEASE. Log in with `docker login HOST`.
+    Each image gets one immutable tag with all versions, its SBOM and its provenance, and then its
+    moving tags. Nothing is uploaded twice, and the same command completes an interrupted push.
+    IMAGE can also be an image of `imgbuild extend`: me/train:1 is published with the tag train:1
+    and the immutable tag train:1-RELEASE. Log in with `docker login HOST`.
 
     Example: imgbuild push 2.2 --to registry.example.org/ml/tensorflow
     """

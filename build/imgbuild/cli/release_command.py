@@ -7,7 +7,7 @@ from imgbuild.cli.release_prune_command import prune_releases
 from imgbuild.cli.release_retire_command import retire_images
 
 release = typer.Typer(
-    help="List published images, mark them as retired, or delete old ones.",
+    help="List, retire or delete published images.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def list_releases(
-    source: str | None = repository("--from", "The repository."),
+    source: str | None = repository("--from", "Repository to read."),
     check: bool = flag(
         "--check",
-        "Compare tags, records, manifests, signatures and provenance; exit 1 if one is wrong.",
+        "Check that tags, records, manifests, signatures and provenance agree; exit 1 if not.",
     ),
     key: str | None = KEY,
     identity: str | None = IDENTITY,
@@ -36,10 +36,11 @@ def list_releases(
     as_json: bool = JSON,
     checkout: Project = PROJECT,
 ) -> None:
-    """List what is published, from the registry's tags and records.
+    """List the published images of a repository.
 
-    To verify signatures and provenance with --check, name a key or an identity that you trust: by
-    these options, or by `verify` in the settings.
+    The list comes from the registry's tags and records. To verify signatures and provenance with
+    --check, name a key or an identity that you trust, with these options or under `verify` in the
+    settings.
 
     Example: imgbuild release list --from registry.example.org/ml/tensorflow
     """

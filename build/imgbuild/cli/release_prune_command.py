@@ -9,19 +9,19 @@ from imgbuild.core.text import count_text
 
 def prune_releases(
     keep: int = option(
-        "--keep COUNT", "How many releases of each image stay, the latest.", default=..., min=1
+        "--keep COUNT", "Number of latest releases to keep of each image.", default=..., min=1
     ),
-    source: str | None = repository("--from", "The repository."),
-    yes: bool = flag("--yes", "Delete what is listed."),
+    source: str | None = repository("--from", "Repository to prune."),
+    yes: bool = flag("--yes", "Delete the listed tags."),
     as_json: bool = JSON,
     checkout: Project = PROJECT,
 ) -> None:
     """List the old releases of a repository; with --yes, delete them.
 
-    An image stays as long as a moving tag is at it, with its signatures and its record. Images of
-    interrupted pushes go as well, and so do wheels, suite results and unpublished images that
-    earlier versions stored. Do not run it beside a push. The registry must allow deletions, and
-    frees the space by its own garbage collection.
+    An image with a moving tag, or with a tag that imgbuild did not write, stays with its signatures
+    and its record. The command also deletes images of interrupted pushes, and wheels, suite results
+    and unpublished images that earlier versions stored. Do not run it during a push. The registry
+    must allow deletions. Its own garbage collection frees the space.
 
     Example: imgbuild release prune --keep 3
     """

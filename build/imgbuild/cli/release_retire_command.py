@@ -19,18 +19,20 @@ from imgbuild.core.project import Project
 
 
 def retire_images(
-    tags: list[str] = typer.Argument(metavar="TAG...", help="Published tags of the images."),
-    reason: str = option("--reason TEXT", "Why, in one line, for those who use them.", default=...),
-    source: str | None = repository("--from", "The repository."),
+    tags: list[str] = typer.Argument(metavar="TAG...", help="Tags of the published images."),
+    reason: str = option(
+        "--reason TEXT", "Reason in one line, for users of the images.", default=...
+    ),
+    source: str | None = repository("--from", "Repository of the images."),
     sign_key: str | None = SIGN_KEY,
     sign_keyless: bool = SIGN_KEYLESS,
     checkout: Project = PROJECT,
 ) -> None:
-    """Mark published images as retired; nothing is deleted.
+    """Mark published images as retired; delete nothing.
 
     No tag moves. `imgbuild release list` shows the day and the reason, and the record in the
-    registry has an annotation for other tools. For a signed image, sign the retirement as well, so
-    that `imgbuild verify` refuses the image.
+    registry gets an annotation for other tools. The retirement of a signed image must be signed as
+    well, so that `imgbuild verify` refuses the image.
 
     Example: imgbuild release retire TAG --reason 'A hole in OpenSSL'
     """

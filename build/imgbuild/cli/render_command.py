@@ -6,10 +6,13 @@ from imgbuild.core.project import Project
 
 
 def render(
-    check: bool = flag("--check", "Write nothing; exit 1 if a file differs."),
+    check: bool = flag("--check", "Write nothing; exit 1 if a file is not up to date."),
     checkout: Project = PROJECT,
 ) -> None:
-    """Write Dockerfiles, layers of locks, schema and table of images.
+    """Write the files that are generated from the matrix.
+
+    These are the Dockerfiles with their pip constraints, the layers of the locks, the schema of the
+    matrix, the tables of images in pages, and the rules that images check requirements with.
 
     Example: imgbuild render --check
     """

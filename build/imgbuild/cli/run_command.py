@@ -69,55 +69,63 @@ def run(
     words: list[str] | None = typer.Argument(
         None,
         metavar="IMAGE -- COMMAND",
-        help="The image, as for `imgbuild list` or by its reference, and the program to run, with "
-        "its arguments. --gpu and --mpi say what is in an image that the engine does not have.",
+        help="Image by a name from `imgbuild list` or by its reference, then the program to run "
+        "and its arguments. If the engine does not have the image, describe it with --gpu and "
+        "--mpi.",
         show_default=False,
     ),
     form: JobFormat = option(
         "--format",
-        "docker is a command line; the others are files for these tools.",
+        "Output format. docker is a command line; the others are files for these tools.",
         default="docker",
     ),
-    execute: bool = flag("--exec", "Run the job and exit with the program's exit code."),
+    execute: bool = flag("--exec", "Run the job, and exit with the program's exit code."),
     ranks: int | None = option(
-        "-np --ranks COUNT", "Number of ranks. Default: one a node.", min=1, max=4096
+        "-np --ranks COUNT",
+        "Number of ranks on all nodes together. Default: one per node.",
+        min=1,
+        max=4096,
     ),
     nodes: int = option(
         "--nodes COUNT",
-        "Containers that train: nodes, or chief and workers.",
+        "Number of containers that train: the nodes, or the chief and its workers.",
         min=1,
         max=512,
         default=1,
     ),
     servers: int = option(
         "--ps COUNT",
-        "Number of parameter servers, which are configured through TF_CONFIG.",
+        "Number of parameter servers. TF_CONFIG configures them.",
         min=0,
         max=512,
         default=0,
     ),
-    code: str = option(
-        "--code DIR", "The folder that the program is in; it is mounted at /work.", default="."
-    ),
+    code: str = option("--code DIR", "Folder of the program, mounted at /work.", default="."),
     mount: list[str] | None = option(
-        "--mount MOUNT", "SOURCE:TARGET or SOURCE:TARGET:ro, also mounted; repeatable."
+        "--mount MOUNT", "Additional mount: SOURCE:TARGET or SOURCE:TARGET:ro; repeatable."
     ),
     checkpoints: str | None = option(
         "--checkpoints VOLUME",
-        "A volume (or ./FOLDER) that is kept from run to run, at MODEL_DIR=/model.",
+        "Volume (or ./FOLDER) that keeps checkpoints between runs, mounted at MODEL_DIR=/model.",
     ),
     env: list[str] | None = option(
-        "--env NAME=VALUE", "A variable; NAME alone passes on its value. Repeatable."
+        "--env NAME=VALUE", "Set a variable; NAME alone passes on its value. Repeatable."
     ),
-    user: str | None = option("--user USER", "Who runs the program, as UID:GID. Default: you."),
+    user: str | None = option(
+        "--user USER", "User who runs the program: UID or UID:GID. Default: you."
+    ),
     gpus: str | None = option(
-        "--gpus GPUS", "all, none, a number, device=0,1. Default: all, for GPU images."
+        "--gpus GPUS",
+        "GPUs to use: all, none, a number, or for example device=0,1. Default: all for GPU images.",
     ),
     shm_size: str | None = option(
-        "--shm-size SIZE", "Shared memory, such as 2g. Default: 1g, more from 9 ranks on."
+        "--shm-size SIZE",
+        "Size of shared memory, for example 2g. Default: 1g; more for 9 or more ranks per node.",
     ),
     time_limit: str | None = option(
-        "--time-limit DURATION", "End it after 90s, 30m or 1h30m, so that it can save."
+        "--time-limit DURATION",
+        "Stop the program after this time, for example 90s, 30m or 1h30m. A signal lets it save "
+        "first.",
     ),
     ports: list[int] | None = option(
         "--port PORT",
@@ -126,18 +134,19 @@ def run(
         max=65535,
     ),
     tensorboard: str | None = option(
-        "--tensorboard DIR", "Show this folder of the container in TensorBoard meanwhile."
+        "--tensorboard DIR",
+        "Show this folder of the container in TensorBoard while the program runs.",
     ),
     job: str = option(
         "--job NAME",
-        "The name of the job and its container; --exec adds a random end.",
+        "Name of the job and its container; --exec appends random characters.",
         default="train",
     ),
     checkout: Project = PROJECT,
 ) -> None:
     """Print the `docker run` command for a training job, or run it.
 
-    The folder of the code is mounted at /work, and the program runs there under your user id.
+    The folder of the code is mounted at /work. The program runs there with your user id.
 
     Example: imgbuild run 2.2 -- python train.py
     """

@@ -11,13 +11,13 @@ from imgbuild.matrix.selection import Selection
 @takes_selection(without="everything")
 def sbom(
     selection: Selection,
-    output: Path | None = option("--output FILE", "Write it into this file."),
+    output: Path | None = option("--output FILE", "Write the SBOM to this file."),
     checkout: Project = PROJECT,
 ) -> None:
-    """Print the bill of materials (SBOM) of an image as CycloneDX 1.6.
+    """Print the software bill of materials (SBOM) of an image.
 
-    IMAGE can be any image: of the list, of the engine or of a registry. The SBOM is read from the
-    running image. The same image has the same one.
+    The format is CycloneDX 1.6. IMAGE can be any image: from the list, the engine or a registry.
+    The command reads the contents of the running image. The same image always has the same SBOM.
 
     Example: imgbuild sbom 2.2 --output sbom.json
     """

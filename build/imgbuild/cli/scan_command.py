@@ -31,18 +31,20 @@ _NOT_ASKED = "not asked: "
 def scan(
     selection: Selection,
     osv: Path | None = option(
-        "--osv FILE", "Ask this ZIP file of OSV's records, not OSV's service."
+        "--osv FILE", "Use this ZIP file of OSV's records instead of OSV's service."
     ),
-    sarif: Path | None = option("--sarif FILE", "Also write the findings as SARIF, for GitHub."),
+    sarif: Path | None = option(
+        "--sarif FILE", "Also write the findings to this file as SARIF, for GitHub."
+    ),
     as_json: bool = options.JSON,
     checkout: Project = options.PROJECT,
 ) -> None:
-    """Show the security fixes that images lack; exit 1 if one does.
+    """Show missing security fixes of images; exit 1 if there are any.
 
-    IMAGE can be any image: of the list, of the engine or of a registry.
-    The archive of the image's system is asked for updates, and OSV for known vulnerabilities of its
-    packages; exit 3 if OSV gave no answer. Findings under `accepted` in the matrix do not count
-    until their day.
+    IMAGE can be any image: from the list, the engine or a registry. The command looks for updates
+    in the archive of the image's system, and for known vulnerabilities of its packages in OSV. It
+    exits with 3 if OSV does not answer and no other fix is missing. Findings under `accepted` in
+    the matrix do not count until their day.
 
     Example: imgbuild scan 2.2
     """

@@ -29,10 +29,10 @@ def show(
     as_json: bool = JSON,
     checkout: Project = PROJECT,
 ) -> None:
-    """Show the pins of an image, each with its reason, and its GPUs.
+    """Show the pins of an image, their reasons, and supported GPUs.
 
-    --layers shows the size of each layer, and the step that made it, also of other images than
-    those of the list.
+    With --layers, the command shows the size of each layer and the step that made it. IMAGE can
+    then also be an image outside the list.
 
     Example: imgbuild show 2.2-gpu
     """

@@ -28,20 +28,20 @@ def test(
     jobs: int = options.JOBS,
     fail_fast: bool = flag("--fail-fast", "Stop at the first failed check."),
     refresh: bool = flag("--refresh", "Also run suites that passed before."),
-    require_gpu: bool = flag("--require-gpu", "Fail if an image for GPUs could not use a GPU."),
+    require_gpu: bool = flag("--require-gpu", "Fail unless GPU images were tested on a GPU."),
     report: Path | None = option(
         "--report DIR",
-        "Folder for report.json, summary.md and one folder per image.",
+        "Folder for report.json, summary.md and a subfolder per image.",
         file_okay=False,
     ),
     as_json: bool = options.JSON,
     checkout: Project = options.PROJECT,
 ) -> None:
-    """Run the test suites in built images; exit 1 if a check fails.
+    """Run the suites in built images; exit 1 if a check fails.
 
-    A suite that passed is not run again until the image, its code or the expectation changes. An
-    IMAGE that is not of the matrix must equal the image of the matrix that its label names, or that
-    --tf and the other selection options select.
+    A suite that passed runs again only after the image, the suite's code or the expected facts
+    changed. An IMAGE outside the matrix must equal an image of the matrix: the image that its label
+    names, or the image that --tf and the other selection options select.
 
     Example: imgbuild test 2.2 --suite horovod
     """

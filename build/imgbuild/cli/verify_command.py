@@ -37,19 +37,21 @@ def verify(
     identity: str | None = IDENTITY,
     issuer: str | None = ISSUER,
     rebuild: bool = flag(
-        "--rebuild", "Also build it once more, from nothing; exit 1 if the results differ."
+        "--rebuild", "Also build the image again without caches; exit 1 if the result differs."
     ),
     builder: list[str] | None = BUILDER,
     as_json: bool = JSON,
     checkout: Project = PROJECT,
 ) -> None:
-    """Verify a published image: who signed it, and what it holds.
+    """Verify the signature and the contents of a published image.
 
-    IMAGE is HOST/REPOSITORY:TAG or @DIGEST. Its tag, record, configuration and contents must agree
-    with its signed SBOM and provenance, and it must not be retired. Otherwise the command says what
-    is wrong, and exits with 1. Without an option, the key or identity under `verify` in the
-    settings is trusted. With --rebuild, IMAGE can also be an image of the engine, which is built
-    again with the inputs that its labels name; tags and imgbuild's caches stay as they are.
+    IMAGE is HOST/REPOSITORY:TAG or HOST/REPOSITORY@DIGEST. Its tag, record, configuration and
+    contents must match its signed SBOM and provenance, and it must not be retired. Otherwise, the
+    command reports the differences and exits with 1. Without --key and --identity, it trusts the
+    key or identity under `verify` in the settings.
+
+    With --rebuild, IMAGE can also be an image of the engine. The command builds it again with the
+    inputs that its labels name, and leaves tags and imgbuild's caches unchanged.
 
     Example: imgbuild verify --key cosign.pub registry.example.org/ml/tf:2.2
     """
