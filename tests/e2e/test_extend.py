@@ -83,7 +83,7 @@ def test_what_is_added_is_there(base: Bases, checkout: Checkout, folder: Path, t
     assert _config(checkout, tag)["Entrypoint"] == _config(checkout, on)["Entrypoint"]
     lock = ("--lock", str(folder / "again.txt"))
     again = checkout.run("extend", tag, "--pip", "keras", "-t", tag, "--no-test", *lock)
-    assert "adds nothing, the base has all of it" in again.stderr
+    assert "adds nothing" in again.stderr
     assert _config(checkout, tag)["User"] == "1000"
 
 
@@ -137,7 +137,7 @@ def test_the_suites_of_the_base_pass(
     base(NAME)
     file = str(folder / "train.yaml")
     made = checkout.run("extend", "-f", file, "-t", tag, "--test", "all")
-    assert f"suites of {NAME} passed in it" in made.stdout
+    assert f"suites of {NAME} passed" in made.stdout
 
 
 @pytest.mark.parametrize("name", ["alone", "broken"])

@@ -1,4 +1,4 @@
-"""The command line: one command a module; heavy imports only when a command runs."""
+"""The command line: one module per command. Slow imports happen only when a command runs."""
 
 import atexit
 import errno
@@ -29,11 +29,11 @@ from imgbuild.core.errors import ImgbuildError, InputError, MachineError
 from imgbuild.core.project import SettingsOptions
 from imgbuild.core.text import printable
 
-#: The exit code that shells give a program ended by Ctrl-C.
+#: The exit code that shells use for a program that Ctrl-C ended.
 INTERRUPTED = 130
 
-#: The commands by the headings of ``--help``, in its order; each is a function, or a group of
-#: commands, of ``imgbuild.cli.<name>_command``.
+#: The commands under their headings, in the order of ``--help``. Each is a function or a command
+#: group in ``imgbuild.cli.<name>_command``.
 GROUPS = {
     "Use images": ("list", "show", "diff", "catalog", "extend", "run"),
     "Build": ("doctor", "build", "test", "clean"),
@@ -44,7 +44,7 @@ COMMANDS = tuple(chain.from_iterable(GROUPS.values()))
 
 
 class CommandGroups(typer.core.TyperGroup):
-    """The commands of ``--help`` under their headings."""
+    """Show the commands in ``--help`` under their headings."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - of a copy of click
         refuse_removed_command(cmd_name)
@@ -71,16 +71,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-#: The state that an interrupt leaves behind; other commands leave nothing.
+#: The state after an interrupt, for commands that may leave something behind.
 _AFTER_INTERRUPT = {
-    "build": "Images that passed are tagged; no other tag was made or moved. Nothing is left "
+    "build": "Images that passed are tagged; no other tag was created or moved. Nothing is left "
     "running.",
-    "extend": "No tag was made or moved; a lock that was written stays. Nothing is left running.",
-    "verify": "The new images are removed; no tag was made or moved. Nothing is left running.",
-    "push": "Pushed images stay in the registry, and every moving tag names a complete image. "
+    "extend": "No tag was created or moved; the lock stays if it was written. Nothing is left "
+    "running.",
+    "verify": "The new images are removed; no tag was created or moved. Nothing is left running.",
+    "push": "Pushed images stay in the registry, and every moving tag points to a complete image. "
     "Run the same command again to continue.",
-    "release prune": "The deleted releases are gone, and nothing else has changed. The same "
-    "command deletes the rest.",
+    "release prune": "Some releases may be deleted; nothing else has changed. Run the same command "
+    "again to delete the rest.",
 }
 
 
@@ -96,19 +97,20 @@ def register(app: typer.Typer, names: Iterable[str] = COMMANDS) -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line; an expected error is one paragraph on stderr and an exit code."""
-    gc.set_threshold(20_000)  # what commands import and read is no garbage
+    """Run the command line. Each error is one paragraph on stderr, with an exit code."""
+    gc.set_threshold(20_000)  # collect less often: imported modules and read files stay in use
     sys.argv[1:] = as_options(sys.argv[1:])
-    # One that is named first is made alone; an option before it may have a value named so.
+    # If the first word is a command, import only its module. A later word may be the value of an
+    # option.
     register(app, [word for word in sys.argv[1:2] if word in COMMANDS] or COMMANDS)
     own = own_words(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that has no ✓ gets a ?
-    if sys.stderr:  # a program can be started without it
+            stream.reconfigure(errors="replace")  # a terminal without ✓ shows ?
+    if sys.stderr:  # None if the caller closed it
         sys.stderr = ErrorStream(sys.stderr)
     signal.signal(signal.SIGTERM, _terminate)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup's choice stays
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it on purpose
         signal.signal(signal.SIGHUP, _terminate)
     try:
         require_values(own)
@@ -116,7 +118,7 @@ def main() -> NoReturn:
         app(prog_name="imgbuild", standalone_mode=True)
     except ImgbuildError as error:
         _end(error, error.exit_code)
-    except SystemExit as ending:  # Typer's way to end, of an interrupt too
+    except SystemExit as ending:  # Typer always exits like this, also after an interrupt
         if ending.code == INTERRUPTED:
             atexit.register(_finish_cleaning)
             _end(ImgbuildError(interruption(own)), INTERRUPTED)
@@ -124,13 +126,13 @@ def main() -> NoReturn:
     except OSError as error:  # a full disk, a folder without permission
         kind = InputError if error.errno == errno.ENAMETOOLONG else MachineError
         _end(kind(_refusal(error)), kind.exit_code)
-    except Exception as error:  # noqa: BLE001 - a fault of this program
+    except Exception as error:  # noqa: BLE001 - a bug in imgbuild
         _end(MachineError(_own_fault(error)))
     sys.exit(0)
 
 
 def as_options(words: list[str]) -> list[str]:
-    """Return the words with ``help`` and ``version``, which other programs have as commands."""
+    """Replace the first word ``help`` or ``version`` by the option that does the same."""
     if words[:1] == ["version"]:
         return ["--version", *words[1:]]
     if words[:1] == ["help"]:
@@ -139,19 +141,20 @@ def as_options(words: list[str]) -> list[str]:
 
 
 def own_words(words: list[str]) -> list[str]:
-    """Return imgbuild's own words: those after ``--`` are of the program that is to run."""
+    """Return the words before ``--``; the words after it belong to the program to run."""
     return [*takewhile("--".__ne__, words)]
 
 
 def require_values(words: list[str]) -> None:
-    """Refuse an empty value, such as that of a shell's variable: it would count as no option.
+    """Raise InputError for empty values and for words with control characters.
 
-    And what terminals obey, since messages about options that do not exist quote them.
+    An empty value, for example of an unset shell variable, would count as a missing option. Control
+    characters would reach the terminal because messages about unknown options quote them.
     """
     for before, word in pairwise(["imgbuild", *words]):
         name, separator, value = word.partition("=") if word[:2] == "--" else (before, "=", word)
         if separator and not value.strip() and not {"-h", "--help"} & {*words}:
-            raise InputError(f"The value after {name} is empty. Give one, or omit the option.")
+            raise InputError(f"The value of {name} is empty. Give a value, or omit the option.")
         if word != printable(word):
             raise InputError(f"'{word}' has unprintable characters. Remove them.")
 
@@ -164,29 +167,31 @@ def interruption(words: list[str]) -> str:
 
 
 def _refusal(error: OSError) -> str:
+    """Return the message for an error of the operating system."""
     where = f"{error.filename}: " if error.filename else ""
     if error.errno == errno.ENAMETOOLONG:
-        return f"{where[:80]}… is too long a name for a file. Give a shorter one."
+        return f"{where[:80]}… is too long for a file name. Give a shorter name."
     if isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError):
-        return f"{where}{error.strerror}. Move it elsewhere; imgbuild makes its own."
+        return f"{where}{error.strerror}. Move it away; imgbuild creates what it needs there."
     above = Path(str(error.filename)).parents if isinstance(error, PermissionError) else ()
     if any(os.path.exists(folder / "matrix.yaml") for folder in above):  # noqa: PTH110 - no error
-        what = f"{where}{error.strerror}. It is a part of the project"
-        return f"{what}: give this user the right to use it, or work in a clone of your own."
+        what = f"{where}{error.strerror}. This path belongs to the checkout"
+        return f"{what}: give this user access to it, or work in your own clone."
     return (
-        f"this machine refused: {where}{error.strerror or error}. Check the permissions and the "
-        "free space of that folder, or choose others: --report for results, XDG_STATE_HOME for "
-        "logs and reports, XDG_CACHE_HOME for base images, TMPDIR for temporary files."
+        f"The operating system reports: {where}{error.strerror or error}. Check the permissions "
+        "and the free space of this folder, or choose another folder: --report for results, "
+        "XDG_STATE_HOME for logs and reports, XDG_CACHE_HOME for base images, TMPDIR for temporary "
+        "files."
     )
 
 
 def _own_fault(error: Exception) -> str:
-    """Return the message for an error that nothing handles; its traceback goes into a file."""
+    """Write the traceback of a bug in imgbuild to a file, and return the error message."""
     import tempfile
     import traceback
 
     said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    place = "lost, since no temporary file can be written"
+    place = "lost, because no temporary file can be written"
     with suppress(OSError):
         handle, log = tempfile.mkstemp(".log", "imgbuild-")
         with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
@@ -194,7 +199,8 @@ def _own_fault(error: Exception) -> str:
         place = f"in {log}"
     return (
         f"imgbuild itself failed: {said}. The traceback is {place}. If you have just changed a "
-        "file, an option or a variable, look there first; else report this with the traceback."
+        "file, an option or a variable, check this change first. Otherwise, report this error with "
+        "the traceback."
     )
 
 
@@ -203,11 +209,11 @@ def _version(requested: bool) -> None:
         return
     from importlib.metadata import PackageNotFoundError, version
 
-    number = "without a version: its package is not installed"
+    number = "(unknown version: its package is not installed)"
     with suppress(PackageNotFoundError):
         number = version("imgbuild")
     try:
-        # This option comes before all others, which are not yet read.
+        # --version runs before the other options are parsed, so read the environment here.
         folder, settings = map(os.environ.get, ("IMGBUILD_PROJECT", "IMGBUILD_SETTINGS"))
         named = SettingsOptions(Path(settings) if settings else None)
         project = open_project(Path(folder) if folder else None, named)
@@ -245,22 +251,22 @@ def _options(
     imgbuild list --gpu-model A100     find an image for your GPU
     imgbuild build --tf 2.2            build and test an image
     imgbuild run --tf 2.2 -- PROGRAM   print the command that runs your program
-    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    """  # noqa: D301 - click keeps the line breaks of a paragraph after a backspace
     refuse_removed_variables()
     ctx.obj = SettingsOptions(settings.absolute() if settings else None, tuple(mirror or ()))
 
 
 def _end(error: ImgbuildError, code: int = MachineError.exit_code) -> NoReturn:
-    print(f"imgbuild: {error}", file=sys.stderr)  # noqa: T201 - no rich before it is needed
+    print(f"imgbuild: {error}", file=sys.stderr)  # noqa: T201 - importing rich is slow
     sys.exit(code)
 
 
 def _finish_cleaning() -> None:
-    """Let a second signal, which `timeout` sends, not keep a folder from being removed."""
+    """Ignore further signals, for example from `timeout`, while folders are removed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:
-    """Turn ``kill`` into the exception that Ctrl-C raises, so that both clean up alike."""
+    """Raise the exception of Ctrl-C, so that ``kill`` causes the same cleanup."""
     raise KeyboardInterrupt

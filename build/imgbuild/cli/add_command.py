@@ -1,4 +1,4 @@
-"""``imgbuild add``: one more release of TensorFlow, with everything that it needs."""
+"""``imgbuild add``: add a release of TensorFlow to the matrix."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from imgbuild.matrix.model import Variant
     from imgbuild.matrix.new_row import NewRow
 
-#: Pins that come from another row, or are the newest that fit.
+#: Pins that were copied from another row or are the newest that fit, so that people must decide.
 _JUDGED = ("tensorboard", "horovod", "python")
 
 
@@ -41,7 +41,9 @@ def add(
     try:
         TypeAdapter(scalars.Release).validate_python(tf)
     except ValidationError:
-        raise InputError(f"--tf {tf!r}: name a release of three numbers, such as 2.3.4.") from None
+        raise InputError(
+            f"--tf {tf!r} is not a release: give three numbers, for example 2.3.4."
+        ) from None
     require_own(checkout, "add")
     matrix = load_matrix(checkout.matrix)
     variants: list[Variant] = [*(("cpu",) if cpu else ()), *(("gpu",) if gpu else ())]
@@ -59,10 +61,12 @@ def _list_decisions(row: "NewRow", images: "Sequence[Image]") -> list[str]:
     names = " ".join(image.name for image in images)
     pins = ", ".join(f"{name} {image.version_of(name)}" for name in _JUDGED)
     lines = ["", "Still to decide (CONTRIBUTING.md):"]
-    lines.append(f"- whether the pins of {before} are right for {row.version}: {pins}")
+    lines.append(f"- Are the pins of {before} right for {row.version}? {pins}")
     if row.cudnn and image.release.cudnn == row.cudnn:
-        lines.append(f"- `cudnn` of the release: {row.cudnn} was copied from the next older one")
-    lines.append("- `budget` of its row, by `imgbuild show --layers` after the build")
-    lines.append(f"Then `imgbuild build {names}` builds and tests it.")
-    lines.append("In a checkout of imgbuild, `make derived` updates tests and docs.")
+        lines.append(
+            f"- Is `cudnn` of the release right? {row.cudnn} was copied from the nearest release."
+        )
+    lines.append("- Which `budget` does the row get? See `imgbuild show --layers` after the build.")
+    lines.append(f"Then build and test it: `imgbuild build {names}`.")
+    lines.append("In a checkout of imgbuild, update tests and docs with `make derived`.")
     return lines

@@ -1,4 +1,4 @@
-"""``imgbuild audit``: compare the pins with the artifacts themselves."""
+"""``imgbuild audit``: compare the pins with the artifacts."""
 
 import textwrap
 from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from imgbuild.maintain.reachability import OtherInput
 
 _WIDTH = 100
-#: The fields of an input in JSON, beside its seconds.
+#: The JSON fields of an input, in addition to its seconds.
 _INPUT = ("name", "url", "sha256", "state", "detail", "bytes_read")
 _HEADER = (
     "artifact", "version", "size", "state", "CUDA", "cuDNN", "compiler", "ABI", "glibc", "read", "s"
@@ -105,7 +105,7 @@ def _lines(result: "AuditResult", position: "Callable[[Location], str]") -> list
 
 
 def _summary(result: "AuditResult") -> str:
-    """Return the last line: how much was compared, and how many contradictions there are."""
+    """Return the last line, with the numbers of artifacts and contradictions."""
     count = sum(bool(artifact.python_tag) for artifact in result.artifacts)
     wheels = count_text(count, "wheel")
     sources = count_text(len(result.artifacts) - count, "source distribution")
@@ -135,7 +135,7 @@ def _row(artifact: "Artifact") -> tuple[str, ...]:
 
 
 def _place(place: "Location | str", position: "Callable[[Location], str]") -> str:
-    """Return ``matrix.yaml:LINE:COLUMN KEYS``, or the file that is meant."""
+    """Return ``matrix.yaml:LINE:COLUMN KEYS``, or the path of a lock."""
     if isinstance(place, str):
         return place
     keys = ".".join(map(str, place))
@@ -143,7 +143,7 @@ def _place(place: "Location | str", position: "Callable[[Location], str]") -> st
 
 
 def _as_json(result: "AuditResult", position: "Callable[[Location], str]") -> dict[str, Any]:
-    """Return everything that the text says; sizes in bytes, times in seconds."""
+    """Return the result as JSON, with sizes in bytes and times in seconds."""
     contradictions = []
     for contradiction in result.contradictions:
         place = _place(contradiction.place, position)
@@ -203,9 +203,11 @@ def _raise_problems(result: "AuditResult", *, strict: bool) -> None:
             text += f"\n{unread}"
         raise CheckFailedError(text)
     if unread:
-        raise MachineError(f"no contradiction, but not everything could be read:\n{unread}")
+        raise MachineError(
+            f"No contradiction was found, but some artifacts could not be read:\n{unread}"
+        )
     away = [item.name for item in result.inputs if item.state == AWAY]
     if strict and away:
         raise CheckFailedError(
-            f"Not reachable from here, which --strict forbids: {', '.join(away)}."
+            f"These inputs are not reachable from here, and --strict is set: {', '.join(away)}."
         )

@@ -1,4 +1,4 @@
-"""``imgbuild build``: build what is missing, test it, and tag what passed."""
+"""``imgbuild build``: build missing images, test them, and tag those that pass."""
 
 from collections import Counter
 from contextlib import ExitStack
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imgbuild.plan.plan import PlanItem
     from imgbuild.suites.results import Report
 
-#: What cannot be combined with an option.
+#: For each option, the options that cannot be combined with it.
 _EXCLUDED = {
     "--dry-run": ("--refresh",),
     "--offline": ("--refresh",),
@@ -30,7 +30,7 @@ _EXCLUDED = {
         *("--buildkit-cache", "--pull", "--report", "--json"),
     ),
 }
-#: With more images, the table names only the failed suites, and counts the others.
+#: With more images than this, the table names only failed suites and counts the others.
 BRIEF = 3
 
 
@@ -106,10 +106,10 @@ def build(
         fetch_inputs(fetch, selection, checkout, refresh=refresh)
         return
     if source is not None and not pull:
-        raise InputError("--from needs --pull.")
+        raise InputError("--from requires --pull.")
     if offline and not offline.is_dir():
         raise InputError(
-            f"--offline {offline}: no such folder; `imgbuild build --fetch` fills one."
+            f"--offline {offline}: no such folder. Fill one with `imgbuild build --fetch`."
         )
     images = select(checkout, selection)
     if keep_going is None:
@@ -143,7 +143,7 @@ def build(
 
 
 def _refuse_combinations(given: "Mapping[str, object]") -> None:
-    """Raise InputError if two options are given that cannot be combined."""
+    """Raise InputError if two of the given options cannot be combined."""
     for option_name, excluded in _EXCLUDED.items():
         for other in excluded:
             if given[option_name] and given[other]:
@@ -193,7 +193,7 @@ def _build(context: "BuildContext", source: "PullSource | None", *, as_json: boo
 
 
 def build_lines(build: "Build") -> str:
-    """Return the table of a finished build: what was done for each image, and how it ended."""
+    """Return the table of a finished build, with the steps and the verdict of each image."""
     results = build.results
     items = [result.item for result in results]
     had_work = any(item.has_work for item in items)
@@ -214,7 +214,7 @@ def build_lines(build: "Build") -> str:
         lines.append(f"{count_text(len(results), 'image')}: {totals}.")
     if missing := build.planned - len(results):
         stopped = build.stop or any(result.ends_build(keep_going=True) for result in results)
-        hint = "" if stopped else " (--keep-going builds the others)"
+        hint = "" if stopped else " (use --keep-going to build the others)"
         count = count_text(missing, "image")
         lines.append(f"Not started: {count}{hint}.")
     return "\n".join(lines)
@@ -233,7 +233,7 @@ def _make_row(result: "BuildResult", *, brief: bool) -> tuple[str, ...]:
 
 
 def _done(result: "BuildResult") -> "Iterator[str]":
-    """Yield what was done in this build, whether it led to a tag or not."""
+    """Yield the steps that this build completed, even if the image got no tag."""
     action = result.item.action
     if action == "build" and result.image_id is not None:
         where = f" on {result.builder}" if result.builder else ""
@@ -249,7 +249,7 @@ def _describe_verdict(result: "BuildResult") -> str:
 
 
 def _describe_suites(report: "Report", *, brief: bool) -> str:
-    """Return each suite's result; in brief ``horovod FAILED, 12 passed``."""
+    """Return the result of each suite; if ``brief``, for example ``horovod FAILED, 12 passed``."""
     words, others = list[str](), Counter[str]()
     for suite in report.suites:
         if not brief or suite.failures or suite.timed_out:

@@ -1,4 +1,4 @@
-"""``imgbuild catalog``: write a page to choose an image from, and the table of the README."""
+"""``imgbuild catalog``: write the catalog page, or the table of images in the README."""
 
 from pathlib import Path
 

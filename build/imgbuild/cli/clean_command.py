@@ -1,4 +1,4 @@
-"""``imgbuild clean``: show what imgbuild left on this machine, and remove it on request."""
+"""``imgbuild clean``: list and remove images and leftovers of imgbuild on this machine."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -62,7 +62,7 @@ def clean(
     if checkout:
         repository = load_matrix(checkout.matrix).repository
     default_names = {ENGINES_OWN}
-    # Builders of the settings may be down, which does not matter to anything else here.
+    # Ask the settings' builders only for their build cache, because they may be down.
     if CleanupKind.BUILD_CACHE in kinds:
         default_names.update(settings.engine.builders)
     names = sorted(builders or default_names)
@@ -94,18 +94,18 @@ def clean(
     kept = sum(finding.blocked_by is not None for finding in selected)
     if remove and kept:
         raise CheckFailedError(
-            f"{kept} of {len(selected)} could not be removed; the table says why."
+            f"{kept} of {len(selected)} items could not be removed. See the reasons in the table."
         )
 
 
 def _choose_kinds(only: Sequence[str], *, images: bool, build_cache: bool) -> set[str]:
-    """Return the kinds that the options select; InputError for one that does not exist."""
+    """Return the kinds that the options select; InputError: a kind does not exist."""
     from imgbuild.maintain.cleanup import DEFAULT, CleanupKind
 
     known = sorted(CleanupKind)
     for kind in only:
         if kind not in known:
-            raise InputError(f"--only {kind}: no such kind; allowed: {', '.join(known)}.")
+            raise InputError(f"--only {kind}: no such kind. Use one of: {', '.join(known)}.")
     kinds = set[str](only or DEFAULT)
     if images:
         kinds.add(CleanupKind.IMAGES)
@@ -115,7 +115,7 @@ def _choose_kinds(only: Sequence[str], *, images: bool, build_cache: bool) -> se
 
 
 def _find_cache(name: str, buildx: "Buildx | None") -> "Buildx | None":
-    """Return the builder whose cache is meant; None is the engine's own."""
+    """Return the builder with this name; None means the engine's own builder."""
     from imgbuild.core.settings import ENGINES_OWN
     from imgbuild.engine.discovery import with_builder
 
@@ -128,7 +128,7 @@ def _is_reachable(engine: "Engine") -> bool:
     try:
         engine.version()
     except MachineError as error:
-        info(f"note: {error} Only the folders on this machine are cleaned.")
+        info(f"note: {error} imgbuild cleans only the folders on this machine.")
         return False
     return True
 
@@ -143,8 +143,8 @@ def _lines(
     if going:
         count = count_text(len(going), "item")
         most = size_text(sum(going))
-        total = f"{count}, at most {most} (layers that other images share stay)."
-        yield f"Removed {total}" if removed else f"{total} --yes removes them."
+        total = f"{count}, at most {most} (layers that other images use stay)."
+        yield f"Removed {total}" if removed else f"{total} Use --yes to remove them."
     elif selected:
         yield "Nothing was removed."
     else:
@@ -157,7 +157,7 @@ def _lines(
         total = size_text(sum(each))
         kinds.append(f"{kind} ({len(each)}, {total})")
     if kinds:
-        yield f"Not selected: {', '.join(kinds)}. --only KIND selects a kind."
+        yield f"Not selected: {', '.join(kinds)}. Use --only KIND to select a kind."
 
 
 def _row(finding: "Garbage") -> tuple[str, ...]:
@@ -170,7 +170,7 @@ def _row(finding: "Garbage") -> tuple[str, ...]:
 
 
 def _age(since: float) -> str:
-    """Return how long ago a time is, in its largest unit."""
+    """Return the time that has passed, in its largest unit."""
     seconds = max(0.0, time.time() - since)
     for length, unit in _UNITS:
         if seconds >= length:

@@ -1,4 +1,4 @@
-"""``imgbuild diff``: in what two images differ."""
+"""``imgbuild diff``: show the differences between two images."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -33,7 +33,7 @@ def diff(
     from imgbuild.catalog.comparison import SECTIONS, describe_image, differing
     from imgbuild.matrix.load import load_matrix
 
-    log = cache(info)  # of both images the same
+    log = cache(info)  # print a message only once if it concerns both images
     matrix = load_matrix(checkout.matrix)
     a, b = (describe_image(text, checkout, matrix, source, log) for text in (first, second))
     different = {name: differing(a[name], b[name]) for name in SECTIONS}
@@ -73,7 +73,7 @@ def _lines(first: "Sections", second: "Sections") -> Iterator[str]:
 
 
 def _value_text(value: "Value | None") -> str:
-    """Return a value as people read it; a number is bytes."""
+    """Return a value for display; a number is a size in bytes."""
     if value is None:
         return "-"
     if isinstance(value, str):

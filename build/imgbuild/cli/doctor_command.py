@@ -1,4 +1,4 @@
-"""``imgbuild doctor``: check whether images can be built here, and name what fixes it if not."""
+"""``imgbuild doctor``: check whether this machine can build images, and suggest fixes."""
 
 import shlex
 import sys
@@ -73,7 +73,9 @@ def doctor(
             with open_engine(choice.engine) as engine:
                 make_bases(possible, choice, engine, info)
     if missing:
-        raise MachineError(f"{what} cannot be built here yet: {missing}. See the fixes above.")
+        raise MachineError(
+            f"{what} cannot be built here yet. Failed checks: {missing}. See the fixes above."
+        )
     info(f"{what} can be built here.")
 
 
@@ -89,7 +91,7 @@ def _finding_json(finding: "Finding") -> dict[str, str | None]:
 
 
 def _program() -> list[str]:
-    """Return the words that run imgbuild; PATH may lack the programs of a virtual environment."""
+    """Return the command that runs imgbuild, which works even if imgbuild is not on PATH."""
     if find_program("imgbuild"):
         return ["imgbuild"]
     if Path(sys.argv[0]).name == "__main__.py":
@@ -98,7 +100,7 @@ def _program() -> list[str]:
 
 
 def show(findings: "Sequence[Finding]", console: "Console") -> None:
-    """Print the findings below their headings, each with its remedy, which is never cut."""
+    """Print the findings under their headings, with fixes; do not wrap, so that users can copy."""
     from rich.text import Text
 
     width = max(len(row.what) for row in findings)

@@ -1,4 +1,4 @@
-"""Standard error without logins."""
+"""Remove logins from standard error."""
 
 import io
 from contextlib import suppress
@@ -8,9 +8,9 @@ from imgbuild.core.text import without_logins
 
 
 class ErrorStream(io.TextIOBase):
-    """Standard error, on which no login of an address is shown: Typer quotes arguments.
+    """Standard error without the logins in addresses, because Typer's messages quote arguments.
 
-    Output that cannot be written, for example on a full disk, is lost; the exit code stays right.
+    Ignore write errors, for example on a full disk, so that the exit code stays right.
     """
 
     encoding = "utf-8"

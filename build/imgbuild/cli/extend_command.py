@@ -91,7 +91,7 @@ def extend(
         selection, more = _split_words(selection)
         if more and not pip:
             words = " ".join(more)
-            raise InputError(f"`extend` takes one image. Packages follow --pip: --pip {words}")
+            raise InputError(f"`extend` takes one image. Write packages after --pip: --pip {words}")
         pip = [*(pip or ()), *more]
         selection, others = options.split_names(checkout, selection)
         base = others[0] if others else None
@@ -102,8 +102,9 @@ def extend(
     set_options = {key: value for key, value in values.items() if value}
     if file and (set_options or selection != Selection()):
         raise InputError(
-            f"--file {file} replaces the other options: write them there. Only --tag, --lock, "
-            "--upgrade, --print, --test, --no-test, --jobs and --project can be used with it."
+            f"--file {file} replaces the other options: write them in this file. Only --tag, "
+            "--lock, --upgrade, --print, --test, --no-test, --jobs, --builder and --project can be "
+            "combined with it."
         )
     extension = read_extension(file) if file else parse_extension(set_options)
     if tag:
@@ -117,7 +118,9 @@ def extend(
         extension = extension.model_copy(update={"test": choice.test})
     selection = extension.selection if file else selection
     if extension.base and selection != Selection():
-        raise InputError(f"The base is {extension.base}; leave out what selects another: --tf, …")
+        raise InputError(
+            f"The base is {extension.base}. Omit --tf and the other selection options."
+        )
     folder = file.absolute().parent if file else Path.cwd()
     if file:
         name = file.stem
@@ -143,7 +146,7 @@ def extend(
 
 
 def _split_words(selection: Selection) -> tuple[Selection, tuple[str, ...]]:
-    """Return the selection of the base, and the words that are packages, as after ``--pip``."""
+    """Return the selection of the base, and the words that name packages, as after ``--pip``."""
     others = replace(selection, names=())
     if others != Selection():
         return others, selection.names
@@ -151,12 +154,12 @@ def _split_words(selection: Selection) -> tuple[Selection, tuple[str, ...]]:
 
 
 def _name_result(folder: Path) -> str:
-    """Return the name of a folder as the last part of a repository."""
+    """Turn the name of a folder into the last part of a repository name."""
     return re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-") or "image"
 
 
 def _parse_variables(texts: "Iterable[str]") -> dict[str, str]:
-    """Return the variables of --env; InputError for one without a value."""
+    """Return the variables of ``--env``; InputError: a variable has no value."""
     variables = {}
     for text in texts:
         name, separator, value = text.partition("=")
@@ -167,7 +170,7 @@ def _parse_variables(texts: "Iterable[str]") -> dict[str, str]:
 
 
 def _name_lock(tag: str) -> str:
-    """Return the name of a lock that no option names: the last part of the tag."""
+    """Return the default name of a lock: the last part of the tag's repository."""
     _, _, repository_and_tag = tag.rpartition("/")
     name, _, _ = repository_and_tag.partition(":")
     return name
@@ -184,7 +187,10 @@ def _extend(
     upgrade: bool,
     print_only: bool,
 ) -> None:
-    """Find the base, lock what is added, then build or print; copies are from ``folder``."""
+    """Find the base, lock the added packages, and build the image or print its Dockerfile.
+
+    Relative paths start in ``folder``.
+    """
     from contextlib import ExitStack
 
     from imgbuild.build.context import open_context
@@ -200,10 +206,10 @@ def _extend(
 
     matrix = load_matrix(project.matrix)
     check_use(extension, folder, matrix.repository)
-    # If the matrix lacks the base, any of its images says how this machine builds.
+    # If the base is not in the matrix, any image of the matrix provides the build settings.
     images = all_images(matrix)[:1] if extension.base else select(project, selection)
     if len(images) > 1:
-        raise InputError(f"One image is extended; {len(images)} are selected.")
+        raise InputError(f"`extend` takes one image, but {len(images)} are selected.")
     if not extension.tag and not print_only:
         extension = _with_default_tag(extension, images[0], folder)
     with ExitStack() as stack:
@@ -220,7 +226,7 @@ def _extend(
         distributions = list["Source"]()
         sites = Sites(matrix.upstream_urls, project.settings)
         if requested:
-            # Only an image that the engine has can say what its Python makes of a package.
+            # If the engine has the base, its Python reads the metadata of source distributions.
             metadata = stack.enter_context(MetadataReader(project, matrix, sites, info, base.id))
             lock = _lock(requested, base, lock_path, metadata, folder, upgrade=upgrade)
             with_uv = print_only or not (context and context.inputs.uv)
@@ -260,7 +266,7 @@ def _extend(
 def _provide_archive(
     extension: "Extension", base: "BaseImage", context: "BuildContext | None"
 ) -> "Base | None":
-    """Return what gives a printed Dockerfile its packages of the system, if it has any."""
+    """Return the base that downloads the system packages of a printed Dockerfile, if any."""
     from imgbuild.build.prepare import provide_archive_base
 
     if context and extension.downloads_apt:
@@ -270,13 +276,13 @@ def _provide_archive(
 
 def _suites_text(report: "Report | None", base: "BaseImage") -> str:
     if not report:
-        return "no suite was run in it"
+        return "no suites were run"
     count = count_text(len(report.suites), "suite")
-    return f"{count} of {base.name} passed in it"
+    return f"{count} of {base.name} passed"
 
 
 def _with_default_tag(extension: "Extension", image: "Image", folder: Path) -> "Extension":
-    """Return the extension with the tag of its folder and of the base's TensorFlow."""
+    """Return the extension with a default tag: the folder's name and the base's TensorFlow."""
     from imgbuild.extend.extension import parse_extension
 
     version = "1" if extension.base else image.minor
@@ -292,7 +298,7 @@ def _usage_text(tag: str, base: "BaseImage", host: str | None, lock_path: Path |
     text = f"\nUse it:\n  {words} -it {tag} {shell}"
     text += f"\nRun a program in it: `imgbuild run {tag} --exec -- python train.py`"
     if lock_path:
-        text += f"\nCommit {lock_path}, so that the same command adds the same versions."
+        text += f"\nCommit {lock_path} so that the same command adds the same versions."
     return text
 
 
@@ -300,7 +306,7 @@ def _announce_compilations(distributions: "Iterable[Source]") -> None:
     names = [file.name for file in distributions]
     sources = [name for name in names if not name.endswith(".whl")]
     if sources:
-        info(f"to compile, because no release that fits has a wheel: {', '.join(sources)}")
+        info(f"compiling, because no fitting release has a wheel: {', '.join(sources)}")
 
 
 def _read_requirements(
@@ -308,7 +314,7 @@ def _read_requirements(
 ) -> "tuple[Extension, tuple[str, ...]]":
     """Return the extension with the variables of its conda file, and all requirements.
 
-    InputError: something cannot fit the base, whatever uv finds.
+    InputError: a package conflicts with the base, so that uv cannot find a solution.
     """
     from imgbuild.extend.extension import read_conda_packages, requested_lines
     from imgbuild.extend.requirement_files import judge_lines
@@ -349,7 +355,7 @@ def _lock(
         upgrade=upgrade,
     )
     packages = [f"{name} {version}" for name, version in lock.versions.items()]
-    added = ", ".join(packages) or "nothing, the base has all of it"
+    added = ", ".join(packages) or "nothing, because the base has all packages"
     info(f"{path.name}: adds {added}")
     return lock
 
@@ -376,7 +382,7 @@ def _find_base(
 
 
 def _locate_base(base: "BaseImage", project: Project) -> "BaseImage":
-    """Return the base with its id, if there is an engine that has it as an own image."""
+    """Return the base; with its id if the engine has it and this machine built or pulled it."""
     from imgbuild.engine.client import open_engine
     from imgbuild.suites.store import ReportStore
 

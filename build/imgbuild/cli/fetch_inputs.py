@@ -1,4 +1,4 @@
-"""``imgbuild build --fetch``: every input of the selected images into one folder."""
+"""``imgbuild build --fetch``: download all inputs of the selected images into one folder."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def fetch_inputs(folder: Path, selection: Selection, checkout: Project, *, refresh: bool) -> None:
-    """Fetch each input of the selected images into ``folder``, whose files are kept.
+    """Download all inputs of the selected images into ``folder``, and keep its other files.
 
-    ``refresh`` looks for newer packages in the archives.
+    With ``refresh``, look for newer packages in the archives.
     """
     from imgbuild.build.bases import provide_base
     from imgbuild.build.context import BuildOptions, open_context
@@ -25,7 +25,7 @@ def fetch_inputs(folder: Path, selection: Selection, checkout: Project, *, refre
     from imgbuild.net.sites import Sites
 
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"--fetch {folder} is not a folder. Give a new or an existing one.")
+        raise InputError(f"--fetch {folder} is not a folder. Give a new or an existing folder.")
     images = select(checkout, selection)
     settings, folder = checkout.settings, folder.absolute()
     sites = Sites(images[0].matrix.upstream_urls, settings)

@@ -1,4 +1,4 @@
-"""Which images will run on a GPU, with a Python or with packages, and why the others will not."""
+"""List images that will run with a GPU, a Python or packages, and why the others will not."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from imgbuild.matrix.gpus import Gpu
     from imgbuild.matrix.images import Image
 
-#: With at most so many images that will run, each image's differing lines are listed.
+#: If at most this many images will run, list the differing lines of each image.
 _DETAILED = 6
-#: The images that will not run by the reason, each with its version of what it lacks.
+#: The images that will not run, by reason, each with its own version of the wrong component.
 Refused = defaultdict[str, list[tuple["Image", str]]]
 
 
@@ -31,12 +31,12 @@ def read_need(
     *,
     here: bool,
 ) -> "Requirements":
-    """Return what the options of `list` ask of an image; InputError: a value that is none."""
+    """Return the requirements from the options of `list`; InputError: a value is wrong."""
     from imgbuild.catalog import choice
 
     if here and (gpu_model or driver):
         raise InputError(
-            "--here reads the GPU and driver of this machine: omit --gpu-model and --driver."
+            "--here uses the GPU and driver of this machine: omit --gpu-model and --driver."
         )
     need = choice.read_requirements(requirements) if requirements else choice.Requirements()
     pythons = choice.python_range(python or ">=0")
@@ -53,7 +53,10 @@ def read_need(
 def print_fitting(
     images: "Sequence[Image]", need: "Requirements", project: Project, *, as_json: bool
 ) -> None:
-    """Print the images that will run, and why the others will not; CheckFailedError: none will."""
+    """Print the images that will run, and why the others will not.
+
+    CheckFailedError: no image will run.
+    """
     fits, refused = _judge_images(images, need, project)
     best = need.best_fit(fits)
     if as_json:
@@ -73,21 +76,21 @@ def print_fitting(
         if best and need.path:
             lines += _difference_lines(fits, best, need)
         elif best:
-            lines.append(f"\nThe newest that will run: `imgbuild build {best.image.name}`")
+            lines.append(f"\nBuild the newest that will run: `imgbuild build {best.image.name}`")
         echo("\n".join(lines))
     if not fits:
         alternatives = _name_alternatives(images, need, project)
-        raise CheckFailedError(f"No image will run; see the reasons above.{alternatives}")
+        raise CheckFailedError(f"No image will run. See the reasons above.{alternatives}")
 
 
 def _name_alternatives(images: "Sequence[Image]", need: "Requirements", project: Project) -> str:
-    """Return the oldest image that supports the GPUs, and the selected one without a GPU."""
+    """Suggest the oldest image that supports the GPUs, and a selected image for CPUs."""
     from imgbuild.catalog.choice import Requirements
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.rules import parse_numbers
 
     if need.no_gpu:
-        return " Without a GPU, use an image for CPUs (--cpu)."
+        return " This machine cannot use a GPU, so use an image for CPUs (--cpu)."
     if not need.gpus:
         return ""
     text = ""
@@ -96,17 +99,20 @@ def _name_alternatives(images: "Sequence[Image]", need: "Requirements", project:
     )
     if supporting:
         oldest = min(supporting, key=lambda fit: parse_numbers(fit.image.tensorflow)).image
-        text += f" The oldest image that supports the GPU: `imgbuild build {oldest.name}`."
+        text += f" Build the oldest image that supports the GPU: `imgbuild build {oldest.name}`."
     for_cpus = [image for image in images if not image.cuda]
     if for_cpus:
-        text += f" Without the GPU: `imgbuild build {default_image(newest_images(for_cpus)).name}`."
+        text += (
+            " To run without the GPU, build an image for CPUs: "
+            f"`imgbuild build {default_image(newest_images(for_cpus)).name}`."
+        )
     return text
 
 
 def _judge_images(
     images: "Sequence[Image]", need: "Requirements", project: Project
 ) -> "tuple[list[Fit], Refused]":
-    """Return the images that will run, and the others."""
+    """Return the images that will run, and the others by reason."""
     from imgbuild.catalog.choice import Fit
 
     fits, refused = list[Fit](), Refused(list)
@@ -146,7 +152,7 @@ def _gpu_lines(gpus: "Sequence[Gpu]") -> Iterator[str]:
 
 
 def _fit_lines(fits: "Sequence[Fit]", need: "Requirements") -> Iterator[str]:
-    """Yield the images that will run, and all that one of them lacks."""
+    """Yield the table of the images that will run, and the packages that they lack."""
     missing: dict[str, None] = {}
     header = ["will run", "python", "cuda", "driver from", "code"]
     if need.path:
@@ -170,7 +176,7 @@ def _fit_lines(fits: "Sequence[Fit]", need: "Requirements") -> Iterator[str]:
 
 
 def _difference_lines(fits: "Sequence[Fit]", best: "Fit", need: "Requirements") -> Iterator[str]:
-    """Yield the lines that differ and the command for each image; of many, for the best one."""
+    """Yield the differing lines and the command for each image; of many images, for the best."""
     detailed = fits if len(fits) <= _DETAILED else [best]
     for fit in detailed:
         count = len(fit.differing)
@@ -180,11 +186,14 @@ def _difference_lines(fits: "Sequence[Fit]", best: "Fit", need: "Requirements") 
         yield from align_rows(rows)
         yield f"  {need.extend_command(fit)}"
     if len(detailed) < len(fits):
-        yield f"\n{best.image.name} differs in the fewest lines. --tf VERSION shows other images."
+        yield (
+            f"\n{best.image.name} differs in the fewest lines. Use --tf VERSION to see other "
+            "images."
+        )
 
 
 def _ptx_lines(fits: "Sequence[Fit]", gpus: "Sequence[Gpu]") -> Iterator[str]:
-    """Yield what PTX alone means for the GPUs."""
+    """Yield a warning for each GPU for which an image has only PTX."""
     from imgbuild.matrix.gpus import KernelSupport, kernel_support, ptx_warning
 
     cuda = [(fit.image.wheel, fit.image.cuda) for fit in fits if fit.image.cuda]
@@ -197,7 +206,7 @@ def _ptx_lines(fits: "Sequence[Fit]", gpus: "Sequence[Gpu]") -> Iterator[str]:
 
 
 def _refusal_lines(refused: "Refused", minors: Sequence[str]) -> Iterator[str]:
-    """Yield each reason with the images that it is true of, by kind and range of versions."""
+    """Yield each reason with its images, by kind and range of versions."""
     every = sorted({*minors}, key=lambda minor: [int(number) for number in minor.split(".")])
     for why, alike in refused.items():
         has = dict.fromkeys(version for _, version in alike if version)

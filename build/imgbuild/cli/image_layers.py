@@ -1,4 +1,4 @@
-"""``imgbuild show --layers``: the layers of images, what they share, and their budgets."""
+"""``imgbuild show --layers``: show the layers of images, shared sizes and budgets."""
 
 import re
 from collections.abc import Iterator
@@ -19,9 +19,10 @@ _ARGUMENTS = re.compile(r"^(RUN )?(\|\d+ (\S+=\S* )*)?(/bin/(ba)?sh -e?c )?")
 
 
 def print_layers(checkout: Project, selection: Selection, *, as_json: bool) -> None:
-    """Print the layers of images of the engine, with the step that made each.
+    """Print the layers of images in the engine, with the step that made each layer.
 
-    InputError: the engine has none of them, or lacks one that is named by its reference.
+    InputError: the engine has none of the images, or lacks an image that was named by its
+        reference.
     CheckFailedError: an image exceeds its budget.
     """
     from imgbuild.build import sizes
@@ -34,15 +35,15 @@ def print_layers(checkout: Project, selection: Selection, *, as_json: bool) -> N
         for reference, planned in images:
             if planned is None:
                 pull_missing(engine, reference, settings)
-            # Images that are built from stand-ins have no budget.
+            # Budgets do not apply to images that were built from stand-ins.
             budget = planned.budget if planned and not settings.standin else None
             name = planned.name if planned else reference
             measured.append(sizes.measure(name, reference, engine, budget))
     if not any(size.image_id for size in measured):
         missing = ", ".join(size.name for size in measured)
         raise InputError(
-            f"The engine has none of the selected images: {missing}. Build or pull it first; "
-            "`docker images` lists the engine's."
+            f"The engine has none of the selected images: {missing}. Build or pull one first. "
+            "`docker images` lists the images of the engine."
         )
     print_result(sizes.as_json(measured), _lines(measured), as_json=as_json)
     excess = [f"{size.name}: {size.excess}" for size in measured if size.excess]
@@ -51,7 +52,7 @@ def print_layers(checkout: Project, selection: Selection, *, as_json: bool) -> N
 
 
 def _lines(images: "Sequence[ImageSize]") -> Iterator[str]:
-    """Yield the tables: images, layers with bytes in their order, what several images share."""
+    """Yield the table of images, the table of non-empty layers, and the shared sizes."""
     from imgbuild.build.sizes import combined_size, count_sharing
 
     yield from align_rows([("image", "MB", "budget", "layers"), *map(_image_row, images)])
@@ -88,12 +89,12 @@ def _image_row(image: "ImageSize") -> tuple[str, ...]:
 
 
 def _megabytes(size: int) -> str:
-    """Return a size in MB (10⁶ bytes) with one digit; what rounds to nothing is not nothing."""
+    """Return a size in MB (10⁶ bytes) with one decimal; show small sizes as ``<0.1``, not 0.0."""
     return "<0.1" if 0 < size < 50_000 else f"{size / 1e6:.1f}"
 
 
 def instruction(made_by: str, width: int = 60) -> str:
-    """Return the instruction that made a layer, without what builders put around it."""
+    """Return the instruction that made a layer, without the parts that builders add."""
     text = " ".join(made_by.removesuffix("# buildkit").split())
     match = _ARGUMENTS.match(text)
     short = f"RUN {text[match.end() :]}" if match and match[0] else text

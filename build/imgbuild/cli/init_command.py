@@ -1,4 +1,4 @@
-"""``imgbuild init``: a family of images of one's own, as a copy of the one that is in use."""
+"""``imgbuild init``: copy the current family of images to start a new one."""
 
 import os
 import shutil
@@ -27,30 +27,30 @@ def init(
     """
     source, target = checkout.root, Path(os.path.realpath(folder))
     if target.is_relative_to(source):
-        raise InputError(f"{target} is in the family that would be copied. Name a folder outside.")
+        raise InputError(f"{target} is inside {source}, which is copied. Name a folder outside it.")
     if target.exists() and not target.is_dir():
-        raise InputError(f"{target} is not a folder. Name one that is new or empty.")
+        raise InputError(f"{target} is not a folder. Name a new or empty folder.")
     if there := next(target.iterdir(), None) if target.exists() else None:
         raise InputError(
-            f"{target} is not empty: it holds {there.name}. Name one that is new or empty."
+            f"{target} is not empty: it contains {there.name}. Name a new or empty folder."
         )
     try:
         copy_family(source, target)
     except OSError as error:
         raise MachineError(
-            f"Cannot make {target}: {error.strerror} ({error.filename}). Name a folder that this "
-            "user may write, on a disk with space for it."
+            f"Cannot create {target}: {error.strerror} ({error.filename}). Name a folder that you "
+            "may write to, on a disk with enough space."
         ) from error
     echo(
-        f"{target} has the images of {source}.\n"
-        "Name your own `repository` in its matrix.yaml, change rows and pins there, then run\n"
-        "imgbuild lock, render, build and test in it. `git init` gives it a history: without one\n"
-        "images have no revision label."
+        f"{target} is now a copy of {source}.\n"
+        "Set your own `repository` in its matrix.yaml, and change rows and pins. Then run\n"
+        "imgbuild lock, render, build and test in this folder. Run `git init` and commit, because\n"
+        "images get a revision label only from a Git commit."
     )
 
 
 def copy_family(source: Path, target: Path) -> None:
-    """Copy a family into an empty or new folder; an error leaves the folder as it was."""
+    """Copy a family into a new or empty folder; after an error, restore the folder."""
     missing = [place for place in (target, *target.parents) if not place.exists()]
     try:
         for part in PARTS:
@@ -68,7 +68,7 @@ def copy_family(source: Path, target: Path) -> None:
 
 
 def _copy(file: Path, place: Path) -> None:
-    """Copy a file for its new owner to change, whoever may write the original."""
+    """Copy a file, and let the owner write the copy even if the original is read-only."""
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(file, place)
     place.chmod(0o755 if os.access(file, os.X_OK) else 0o644)

@@ -1,4 +1,4 @@
-"""``imgbuild list``: the images of the matrix, or those that will run on a given GPU."""
+"""``imgbuild list``: list the images of the matrix, or find those that will run on a GPU."""
 
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -90,7 +90,7 @@ def _gpu_hint(selection: Selection) -> str:
 
 
 def _lines(images: "tuple[Image, ...]", *, wide: bool) -> list[str]:
-    """Return a table with a paragraph for each release of TensorFlow."""
+    """Return the table of images, with one paragraph per TensorFlow release."""
     columns = ["python", "mpi", "horovod"]
     if any(image.variant == "gpu" for image in images):
         columns.append("cuda")

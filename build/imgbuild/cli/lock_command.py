@@ -25,7 +25,7 @@ def lock(
     from imgbuild.matrix.load import load_matrix
 
     if check and (refresh or upgrade):
-        raise InputError("--check writes no lock: omit --refresh and --upgrade.")
+        raise InputError("--check cannot be combined with --refresh or --upgrade.")
     matrix, folder = load_matrix(checkout.matrix), checkout.locks
     family = requirements.lock_family(matrix, stack)
     total = count_text(len(family.requests) + len(family.pythons), "lock")
@@ -34,11 +34,11 @@ def lock(
         if problems:
             lines = "\n".join(f"images/locks/{problem}" for problem in problems)
             raise CheckFailedError(
-                f"Locks do not satisfy the matrix:\n{lines}\nRun `imgbuild lock`."
+                f"These locks do not satisfy the matrix:\n{lines}\nRun `imgbuild lock`."
             )
         for note in conda.find_unlocked(family.pythons, folder):
-            echo(f"note: images/locks/{note}: their channel was not reached.")
-        echo(f"{total}: the matrix is satisfied.")
+            echo(f"note: images/locks/{note}, because their channel could not be reached.")
+        echo(f"{total}: all satisfy the matrix.")
         return
     from imgbuild.build.source_metadata import MetadataReader
 
@@ -59,4 +59,4 @@ def lock(
         echo(f"{'written' if path.exists() else 'deleted'}  {path.name}")
     echo(f"{total}, {len(changed)} changed.")
     if unread:
-        raise MachineError(f"{' '.join(unread)} Its lines in the locks are unchanged.")
+        raise MachineError(f"{' '.join(unread)} The lines of this channel did not change.")

@@ -1,4 +1,4 @@
-"""``imgbuild matrix``: list the images that CI has to build, as its jobs."""
+"""``imgbuild matrix``: list the images that CI has to build, as CI jobs."""
 
 from typing import Literal
 
@@ -54,16 +54,16 @@ def matrix(
     from imgbuild.maintain import jobs
 
     if shard is not None and shards:
-        raise InputError("--shard takes one shard and --shards lists all of them; choose one.")
+        raise InputError("Use either --shard (list one shard) or --shards (list all shards).")
     missing = missing or outdated
     if source is not None and not missing:
-        raise InputError("--from needs --missing or --outdated.")
+        raise InputError("--from requires --missing or --outdated.")
     part = None if shard is None else jobs.parse_shard(shard)
     images = select(checkout, selection.or_everything)
     if without_gpu:
         images = tuple(image for image in images if image.variant != "gpu")
     if not images:
-        raise InputError("--without-gpu leaves nothing: only GPU images are selected.")
+        raise InputError("--without-gpu leaves no image, because only GPU images are selected.")
     job_options = jobs.JobOptions(
         missing=missing,
         outdated=outdated,

@@ -1,4 +1,4 @@
-"""Options that commands share: for the checkout, JSON and images; and how commands print."""
+"""Options and output functions that commands share."""
 
 import functools
 import inspect
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from imgbuild.net.signing import Trust
     from imgbuild.net.sites import Sites
 
-#: The error if it is not clear whose signatures count.
+#: The error if no trusted signer is named, or only a part of one.
 WHOSE = "Which signatures do you trust? Give --key KEY, or --identity NAME --issuer URL."
-#: What an engine can know an image by: a reference or an id.
+#: The reference or the id of an image in an engine.
 _REFERENCE = re.compile(r"\w[\w./:@-]*", re.ASCII)
-#: The name of an image, which its folder has.
+#: The name of an image, which is also the name of its folder.
 _NAME = re.compile(r"tf-(?P<tf>[^-]+)-[cg]pu-(?P<stack>.+?)(-(open|intel|no-)mpi)?")
 
 
 def option(spelling: str, help_text: str, *, default: Any = None, **more: Any) -> Any:  # noqa: ANN401
-    """Return an option spelled as in ``--help``: ``--tf VERSION`` or ``--tag -t NAME:TAG``.
+    """Return an option from its spelling in ``--help``, for example ``--tag -t NAME:TAG``.
 
-    ``more`` is for typer.Option.
+    typer.Option gets ``more``.
     """
     words = spelling.split()
     names = [word for word in words if word.startswith("-")]
@@ -57,13 +57,14 @@ def repository(name: str, help_text: str) -> Any:  # noqa: ANN401 - as typer.Opt
 
 
 def complete(part: str | int) -> Callable[[typer.Context], list[str]]:
-    """Return what completes an option in the shell: a group of the images' names, or 0 for all.
+    """Return the shell completion of an option: a ``part`` of the images' names, or 0 for all.
 
-    Their folders are read faster than the matrix, and have no faults while that is edited.
+    The names come from the images' folders, because reading the matrix takes longer and fails while
+    somebody edits it.
     """
 
     def values(ctx: typer.Context) -> list[str]:
-        checkout = ctx.params.get("checkout")  # none after an error, which completion hides
+        checkout = ctx.params.get("checkout")  # missing after an error, which completion hides
         with suppress(OSError):
             folders = checkout.dockerfiles.iterdir() if checkout else ()
             matches = (_NAME.fullmatch(folder.name) for folder in folders)
@@ -78,7 +79,7 @@ JSON = flag("--json", "Print JSON.")
 JOBS = option(
     "--jobs COUNT",
     "Number of suites to run in parallel.",
-    default=min(os.cpu_count() or 1, 4) + 1,  # now and then a suite waits
+    default=min(os.cpu_count() or 1, 4) + 1,  # one more than cores, because suites also wait
     min=1,
     max=64,
     show_default="cores + 1, at most 5",
@@ -109,12 +110,12 @@ BUILDER = option(
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print a part of the result; nothing of it is obeyed by a terminal."""
+    """Print a part of the result, with terminal control characters replaced."""
     typer.echo(printable(text), err=err)
 
 
 def info(text: str) -> None:
-    """Write a line to standard error; standard output is for the result."""
+    """Write a line to standard error, because standard output is for the result."""
     echo(text, err=True)
 
 
@@ -123,7 +124,7 @@ def print_json(result: Any) -> None:  # noqa: ANN401 - whatever JSON holds
 
 
 def print_result(result: Any, lines: Iterable[str], *, as_json: bool) -> None:  # noqa: ANN401
-    """Print the result as JSON, or its lines."""
+    """Print the result as JSON, or print the lines."""
     if as_json:
         print_json(result)
     else:
@@ -131,8 +132,8 @@ def print_result(result: Any, lines: Iterable[str], *, as_json: bool) -> None:  
 
 
 def open_project(path: Path | None, settings: SettingsOptions | None = None) -> Project:
-    """Return the checkout that ``--project`` names; or one around this folder; or the installed."""
-    if path and not os.path.isdir(path):  # noqa: PTH112 - also of a loop of links
+    """Return the checkout of ``--project``, else around this folder, else the installed family."""
+    if path and not os.path.isdir(path):  # noqa: PTH112 - does not raise for a loop of links
         raise InputError(f"--project {path}: no such folder.")
     named = path is not None
     start = Path(os.path.realpath(path or "."))
@@ -140,7 +141,7 @@ def open_project(path: Path | None, settings: SettingsOptions | None = None) -> 
 
 
 def open_project_if_any(path: Path | None, settings: SettingsOptions | None) -> Project | None:
-    """Return the same, or None where no checkout is named and there is none."""
+    """Return the checkout like `open_project`, or None if none is named and none is found."""
     here = Path(os.path.realpath("."))
     if path or INSTALLED.is_dir() or find_root(here):
         return open_project(path, settings)
@@ -151,7 +152,7 @@ def _project(
     find: Callable[[Path | None, SettingsOptions | None], Project | None],
 ) -> Any:  # noqa: ANN401 - as option
     def callback(ctx: typer.Context, path: Path | None) -> Project | None:
-        return find(path, ctx.find_object(SettingsOptions))  # none while a shell completes words
+        return find(path, ctx.find_object(SettingsOptions))  # None while a shell completes words
 
     return option(
         "--project DIR",
@@ -168,16 +169,17 @@ PROJECT_IF_ANY = _project(open_project_if_any)
 
 
 def require_own(project: Project, writer: str) -> None:
-    """Refuse to let a command that writes change the installed family."""
+    """Raise InputError if a command would write to the installed family."""
     if project.is_installed:
         raise InputError(
             f"`{writer}` would change the family that is installed with imgbuild "
-            f"({project.root}). Make one of your own with `imgbuild init DIR`, and run it there."
+            f"({project.root}). Make your own family with `imgbuild init DIR`, and run the command "
+            "in that folder."
         )
 
 
 def check_signer(key: str | None, keyless: bool) -> None:
-    """Raise InputError if the options name two signers, or a key that is not there."""
+    """Raise InputError if the options name two signers, or a key file that does not exist."""
     if key and keyless:
         raise InputError("Use either --sign-key or --sign-keyless.")
     if key and "://" not in key and not Path(key).is_file():
@@ -187,9 +189,9 @@ def check_signer(key: str | None, keyless: bool) -> None:
 def choose_trust(
     settings: "Settings", key: str | None, identity: str | None, issuer: str | None
 ) -> "Trust | None":
-    """Return whose signatures the options trust, else the settings; None if neither names anybody.
+    """Return the trust of the options, else of the settings; None if neither names a signer.
 
-    InputError: the options are incomplete, or the key is no file.
+    InputError: the options are incomplete, or the key file does not exist.
     """
     from imgbuild.net.signing import Cosign, Trust, read_trust
 
@@ -199,12 +201,17 @@ def choose_trust(
             raise InputError(WHOSE)
         trust = Trust(Cosign(settings.ca_bundle), key, identity, issuer)
     if trust and trust.key and "://" not in trust.key and not Path(trust.key).is_file():
-        raise InputError(f"The key {trust.key}: no such file.")
+        raise InputError(
+            f"The key {trust.key}: no such file. Check --key, or `verify` in the settings."
+        )
     return trust
 
 
 def sites_of(project: Project, matrix: "Matrix") -> "Sites":
-    """Return the matrix's upstreams as this machine reaches them; InputError: a mirror of none."""
+    """Return the matrix's upstreams with this machine's mirrors.
+
+    InputError: the settings have a mirror for an unknown upstream.
+    """
     from imgbuild.inputs.build_inputs import check_names
     from imgbuild.net.sites import Sites
 
@@ -223,9 +230,9 @@ def seconds(name: str, duration: str | None) -> float | None:
 
 
 def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
-    """Return the images of the checkout that the selection options mean.
+    """Return the selected images of the checkout.
 
-    Where no version is named, or another publisher's image, a line says which is taken.
+    If no version is named, or another publisher's image is, print which image is used instead.
 
     InputError: the matrix is wrong, no image matches, or options contradict each other.
     """
@@ -241,19 +248,19 @@ def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
     if not selection.named:
         names = ", ".join(image.name for image in images)
         info(
-            f"No version was named: taking TensorFlow {images[0].minor} ({names}). --tf VERSION "
-            "takes another, --all every image."
+            f"No version was named: using TensorFlow {images[0].minor} ({names}). Use --tf VERSION "
+            "for another version, or --all for all images."
         )
     return images
 
 
 def split_names(project: Project, selection: Selection) -> tuple[Selection, tuple[str, ...]]:
-    """Return the selection without the names that are not of the matrix, and those names.
+    """Split off the names that are not in the matrix; return the other selection and these names.
 
-    A name is first that of an image of the matrix, then of one of the engine, then, if it begins
-    with a registry, of one there. Without an engine, each name with ``:`` or ``/`` passes.
+    A name is looked up in the matrix, then in the engine. A name that begins with a registry is
+    accepted without a look-up. If the engine does not answer, so is a name with ``:`` or ``/``.
 
-    InputError: there is no image of that name, or options stand beside it.
+    InputError: there is no image with this name.
     """
     from imgbuild.matrix.load import load_matrix
     from imgbuild.matrix.selection import find_image
@@ -267,7 +274,7 @@ def split_names(project: Project, selection: Selection) -> tuple[Selection, tupl
             find_image(matrix, name)
         except InputError as error:
             if not has_registry(name) and not _may_be_in_engine(project, name):
-                raise InputError(f"{error} The engine has no such image either.") from None
+                raise InputError(f"{error} The engine has no such image.") from None
             others.append(name)
         else:
             own.append(name)
@@ -275,9 +282,9 @@ def split_names(project: Project, selection: Selection) -> tuple[Selection, tupl
 
 
 def _may_be_in_engine(project: Project, name: str) -> bool:
-    """Return whether the engine has an image; if it does not answer, whether the name can be one.
+    """Return whether the engine has an image, or may have it if the engine does not answer.
 
-    One without a tag and a repository is not: it is a mistake in the name of an image of the list.
+    A name without ``:`` and ``/`` is then probably a misspelled image of the matrix.
     """
     from imgbuild.engine.client import open_engine
 
@@ -291,9 +298,9 @@ def _may_be_in_engine(project: Project, name: str) -> bool:
 
 
 def pull_missing(engine: "Engine", reference: str, settings: "Settings") -> None:
-    """Pull an image of a registry that the engine lacks, if the settings trust its signature.
+    """Pull an image from its registry if the engine lacks it, and check its signature.
 
-    CheckFailedError: they do not trust it; it is removed.
+    CheckFailedError: the settings do not trust the image, which is removed again.
     """
     from imgbuild.net.signing import require_trusted
 
@@ -312,9 +319,11 @@ def pull_missing(engine: "Engine", reference: str, settings: "Settings") -> None
 
 
 def engine_images(checkout: Project, selection: Selection) -> "list[tuple[str, Image | None]]":
-    """Return the references of the selected images, each with its image of the matrix if any.
+    """Return the references of the selected images, each with its image of the matrix, if any.
 
-    Images that are built from stand-ins have another name.
+    If the settings use stand-ins, the references name images that were built from stand-ins.
+
+    InputError: names are combined with other selection options, or there is no such image.
     """
     from imgbuild.matrix.images import standin_image
 
@@ -366,10 +375,10 @@ def _selection(
 
 
 def takes_selection(*, without: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator: a command gets the selection for its parameter ``selection``.
+    """Return a decorator that adds the selection options to a command.
 
-    Typer reads a command's options from its signature, so the signature gets them. ``without`` is
-    a parameter that the command lacks.
+    The command gets the result as its parameter ``selection``. Typer reads options from the
+    signature, so the decorator adds them to the signature, except the parameters in ``without``.
     """
     every = inspect.signature(_selection).parameters
     shared = [parameter for name, parameter in every.items() if name not in without.split()]

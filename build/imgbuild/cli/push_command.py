@@ -60,8 +60,8 @@ def push(
     allowed = {f"{ALLOW_SKIPPED} {suite}" for suite in skipped}
     if allow_substituted:
         allowed.add(ALLOW_SUBSTITUTED)
-    if not selection.named:  # a published tag cannot be taken back
-        raise InputError("Say which images to publish: IMAGE, --tf VERSION or --all.")
+    if not selection.named:  # no default image, because a published tag is permanent
+        raise InputError("Select the images to publish: IMAGE, --tf VERSION or --all.")
     options.check_signer(sign_key, sign_keyless)
     extended = extended_images(checkout, selection)
     images = builder_images(checkout) if extended else matrix_images(checkout, selection)
@@ -84,15 +84,15 @@ def push(
         lines = planned_lines(result) if dry_run else pushed_lines(result)
         echo("\n".join(lines))
     if any("attach" in image.work for image in result.images):
-        info("note: nothing is signed; --sign-key or --sign-keyless signs.")
+        info("note: nothing is signed. Use --sign-key or --sign-keyless to sign.")
     if failure := result.failure():
         raise failure
 
 
 def extended_images(checkout: Project, selection: Selection) -> tuple[str, ...]:
-    """Return the names that are images of `imgbuild extend` in the engine.
+    """Return the names of the selected images that `imgbuild extend` made.
 
-    InputError: others are named beside them, or an image of the engine is no such image.
+    InputError: other images or selection options are given in addition.
     """
     from imgbuild.dockerfile.labels import EXTENDS
     from imgbuild.engine.client import open_engine
@@ -117,7 +117,10 @@ def extended_images(checkout: Project, selection: Selection) -> tuple[str, ...]:
 
 
 def matrix_images(checkout: Project, selection: Selection) -> "tuple[Image, ...]":
-    """Return the selected images of the matrix; InputError also if one is in neither place."""
+    """Return the selected images of the matrix.
+
+    InputError: an image is neither in the matrix nor made by `imgbuild extend`.
+    """
     try:
         return select(checkout, selection)
     except InputError as error:
@@ -128,7 +131,7 @@ def matrix_images(checkout: Project, selection: Selection) -> "tuple[Image, ...]
 
 
 def builder_images(checkout: Project) -> "tuple[Image, ...]":
-    """Return an image of the matrix: any says how this machine builds."""
+    """Return one image of the matrix; any image provides the matrix and the settings."""
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
 
@@ -137,7 +140,7 @@ def builder_images(checkout: Project) -> "tuple[Image, ...]":
 
 
 def planned_lines(result: "PushResult") -> list[str]:
-    """Return a line an image with the remaining steps; below it the tags that it would get."""
+    """Return a line per image with its remaining steps, followed by the tags to create."""
     rows: list[tuple[str, ...]] = []
     notes: list[tuple[str, ...]] = []
     for image in result.images:
@@ -150,7 +153,7 @@ def planned_lines(result: "PushResult") -> list[str]:
 
 
 def pushed_lines(result: "PushResult") -> list[str]:
-    """Return the table of what was done, each image's tags below it, and how to pull the first."""
+    """Return the table of completed steps with the tags, and a command to pull the first image."""
     rows: list[tuple[str, ...]] = [("image", "digest", "MB", "done")]
     notes: list[tuple[str, ...]] = [()]
     for image in result.images:
@@ -174,7 +177,7 @@ def pushed_lines(result: "PushResult") -> list[str]:
 
 
 def result_json(result: "PushResult", *, plan: bool) -> dict[str, Any]:
-    """Return the remaining steps of each image; or the steps that were done, and the errors."""
+    """Return the remaining steps for a plan, else the completed steps and the errors."""
     images = []
     for image in result.images:
         record = image.record
@@ -195,7 +198,7 @@ def result_json(result: "PushResult", *, plan: bool) -> dict[str, Any]:
 
 
 def _brief(steps: Sequence[str], move: str) -> str:
-    """Return the steps, with the number of the moved tags in place of their names."""
+    """Return the steps, with the number of moved tags instead of their names."""
     words = [step for step in steps if " " not in step]
     moves = len(steps) - len(words)
     if moves:

@@ -1,4 +1,4 @@
-"""``imgbuild release``: what is published in a repository, and how its life ends."""
+"""``imgbuild release``: list, retire and delete published images."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""``imgbuild release list``: list what is in a repository. 1 MB is 10⁶ bytes."""
+"""``imgbuild release list``: list the published images of a repository. 1 MB is 10⁶ bytes."""
 
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -51,7 +51,7 @@ def list_releases(
 
     settings = checkout.settings
     if not check and (key or identity or issuer):
-        raise InputError("--key, --identity and --issuer need --check.")
+        raise InputError("--key, --identity and --issuer require --check.")
     trust = choose_trust(settings, key, identity, issuer) if check else None
     with closing(connect(source, settings, info, "--from")) as registry:
         contents = read_published(registry)
@@ -68,20 +68,23 @@ def list_releases(
     for text in contents.notes() if check else faults:
         info(f"note: {text}")
     if check and trust is None and contents.whole:
-        info("note: signatures and provenance were not verified: give a key with --key.")
+        info(
+            "note: signatures and provenance were not verified. Use --key, or --identity and "
+            "--issuer."
+        )
     if check and faults:
         raise CheckFailedError("\n".join(faults))
     if check and contents.whole:
         count = len(contents.digests)
-        info(f"{count} {'tag is' if count == 1 else 'tags are'} as the records say.")
+        info(f"{count} {'tag agrees' if count == 1 else 'tags agree'} with the records.")
 
 
 def published_lines(repository: "PublishedRepository") -> list[str]:
-    """Return the table, by image, of each the latest first.
+    """Return the table of published images by name, with the latest release first.
 
-    Below a row are the suites that did not pass, if there are any, the base of an extended image,
-    and what the image can be pulled by: the immutable tag, then those moving tags that point to it
-    now.
+    Below each row are notes, if they apply: suites that did not pass, the base of an extended image
+    and the retirement. The last note has the tags: the immutable tag, and the moving tags that now
+    point to the image.
     """
     records = sorted(repository.whole, key=lambda record: record.age, reverse=True)
     records.sort(key=lambda record: record.image)
@@ -108,7 +111,7 @@ def published_lines(repository: "PublishedRepository") -> list[str]:
 
 
 def published_json(repository: "PublishedRepository") -> list[dict[str, Any]]:
-    """Return every record without its report; ``points_here`` are the moving tags it has now."""
+    """Return the records without reports; ``points_here`` are an image's present moving tags."""
     documents = []
     for record in repository.whole:
         document = {key: value for key, value in record.as_json().items() if key != "report"}

@@ -40,6 +40,6 @@ def prune_releases(
     lines = [f"{tag}  of {owner}" if tag != owner else tag for tag, owner in going.items()]
     counts = f"{count_text(len(old), 'old release')}, {count_text(len(going), 'tag')}"
     counts += f" in {registry.name}"
-    end = f"Deleted {len(deleted)} of them." if yes else "--yes deletes them."
-    summary = f"{counts}. {end}" if going else f"Nothing in {registry.name} is old."
+    end = f"Deleted {len(deleted)} of the tags." if yes else "Use --yes to delete the tags."
+    summary = f"{counts}. {end}" if going else f"{registry.name} has nothing to delete."
     print_result(result, [*lines, summary], as_json=as_json)

@@ -1,4 +1,4 @@
-"""``imgbuild release retire``: say of published images that nobody should use them any more."""
+"""``imgbuild release retire``: mark published images that nobody should use any more."""
 
 from contextlib import closing
 from datetime import UTC, datetime
@@ -42,7 +42,7 @@ def retire_images(
 
     check_signer(sign_key, sign_keyless)
     if len(reason) > 200 or not reason.isprintable():
-        raise InputError("--reason: one line of at most 200 characters.")
+        raise InputError("--reason: give one line of at most 200 characters.")
     settings = checkout.settings
     with closing(connect(source, settings, info, "--from")) as registry:
         signer, trust = find_signer(sign_key, settings, keyless=sign_keyless), read_trust(settings)

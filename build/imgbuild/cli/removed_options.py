@@ -1,11 +1,11 @@
-"""Commands, options and variables that imgbuild no longer has; errors name the replacements."""
+"""Refuse removed commands, options and variables, and name their replacements."""
 
 import os
 from collections.abc import Iterable
 
 from imgbuild.core.errors import InputError
 
-#: What replaces a command.
+#: The replacement of each removed command.
 REMOVED_COMMANDS = {
     "fetch": "imgbuild build --fetch DIR",
     "pick": "imgbuild list",
@@ -15,24 +15,26 @@ REMOVED_COMMANDS = {
     "retire": "imgbuild release retire",
     "size": "imgbuild show --layers",
 }
-#: The replacement, by the option, which no other command has, or by command and option.
+#: The replacement of each removed option. A key that begins with a command is for this command
+#: only, because other commands still have the option.
 REMOVED_OPTIONS = {
-    "--allow-cached": "Push only what this machine built or what `verify` of the settings trusts: "
-    "run `docker rmi --force IMAGE`, then `imgbuild build`.",
-    "--as-documented": "Images are built with the corrected pins only; `imgbuild show IMAGE` lists "
-    "the documented ones, and why they cannot work.",
-    "--cache": "`release prune` always deletes the tags that no release needs.",
+    "--allow-cached": "`imgbuild push` accepts only images that this machine built or that "
+    "`verify` in the settings trusts. Build the image again: run `docker rmi --force IMAGE`, then "
+    "`imgbuild build`.",
+    "--as-documented": "Images are built with the corrected pins only. `imgbuild show IMAGE` lists "
+    "the documented pins, and why they cannot work.",
+    "--cache": "Omit it: `release prune` always deletes the tags that no release needs.",
     "--cache-from": "Use `--pull` for published images, or `--buildkit-cache` for build steps. "
     "Horovod's wheels stay in the cache of this machine.",
     "--cache-to": "Use `imgbuild push` for images, or `--buildkit-cache` for build steps. "
     "Horovod's wheels stay in the cache of this machine.",
-    "--changed-since": "`imgbuild matrix --missing` lists the images that are not published with "
-    "their inputs, and `imgbuild build --all --dry-run` says what a change rebuilds, and why.",
-    "--base": "Name the image as the first word: `imgbuild extend IMAGE`.",
-    "--expect": "`imgbuild test IMAGE` expects the image of the matrix that the label of IMAGE "
+    "--changed-since": "Use `imgbuild matrix --missing` for images that are not published with "
+    "their inputs, or `imgbuild build --all --dry-run` for images to rebuild, and why.",
+    "--base": "Give the image as the first argument: `imgbuild extend IMAGE`.",
+    "--expect": "`imgbuild test IMAGE` compares IMAGE with the image of the matrix that its label "
     "names, or that --tf and the other selection options select.",
-    "--image": "Name the image as a word of its own: `imgbuild test IMAGE`.",
-    "--name": "Name the image as a word of its own: `imgbuild build IMAGE`.",
+    "--image": "Give the image as an argument: `imgbuild test IMAGE`.",
+    "--name": "Give the image as an argument: `imgbuild build IMAGE`.",
     "--plan": "Use --dry-run.",
     "--refresh-base": "Use --refresh.",
     "--remove": "Use --yes.",
@@ -40,7 +42,7 @@ REMOVED_OPTIONS = {
     "lock --all": "Use --refresh.",
     "--log-format": "Standard error is always text; --json prints the results as JSON.",
 }
-#: The same by the environment variable.
+#: The replacement of each removed environment variable.
 REMOVED_VARIABLES = {
     "IMGBUILD_LOG_FORMAT": "Unset it: standard error is always text; --json prints the results as "
     "JSON.",

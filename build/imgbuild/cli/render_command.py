@@ -1,4 +1,4 @@
-"""``imgbuild render``: write what is made of the matrix, or check that it is current."""
+"""``imgbuild render``: write the files generated from the matrix, or check them."""
 
 from imgbuild.cli.options import PROJECT, echo, flag, require_own
 from imgbuild.core.errors import CheckFailedError
@@ -38,6 +38,6 @@ def render(
     if drift:
         lines = "\n".join(drift).replace(f"{checkout.root}/", "")
         raise CheckFailedError(
-            f"Committed files differ from the matrix:\n{lines}\nRun `imgbuild render`."
+            f"These files do not agree with the matrix:\n{lines}\nRun `imgbuild render`."
         )
     echo(f"{len(rendered)} files agree with the matrix.")

@@ -1,4 +1,4 @@
-"""``imgbuild run``: a training as the command line of Docker, or as a file for other tools."""
+"""``imgbuild run``: print a training job as a Docker command or a file, or run it."""
 
 import os
 import secrets
@@ -40,7 +40,7 @@ JobFormat = Literal["docker", "compose", "mpijob", "tfjob", "slurm", "devcontain
 _EVERY: frozenset[str] = frozenset(get_args(JobFormat))
 _KUBERNETES = {"mpijob", "tfjob"}
 _ELSEWHERE = {*_KUBERNETES, "slurm"}
-#: The formats that can express an option, for options that not every format can.
+#: The formats that support an option; the other options work with every format.
 _FORMATS = {
     "--exec": {"docker"},
     "--nodes": _EVERY - {"docker", "devcontainer"},
@@ -56,7 +56,7 @@ _FORMATS = {
 
 
 class ProgramCommand(typer.core.TyperCommand):
-    """Keep the ``--`` between the image and the program: click leaves out the first one alone."""
+    """Keep the ``--`` before the program: click drops only the first ``--``, so add another."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - of a copy of click
         at = [*args, "--"].index("--")
@@ -213,13 +213,13 @@ def run(
 
 
 def _check_format(form: JobFormat, options: Mapping[str, object]) -> None:
-    """Raise InputError if an option has a value that the format cannot express."""
+    """Raise InputError if a given option is not supported by the format."""
     for option_name, value in options.items():
         formats = _FORMATS[option_name]
         if value and form not in formats:
             able = " or ".join(name for name in get_args(JobFormat) if name in formats)
             raise InputError(
-                f"{option_name}: --format {form} cannot express it. Give --format {able}."
+                f"--format {form} does not support {option_name}. Use --format {able}."
             )
 
 
@@ -228,9 +228,9 @@ def _require_registry(reference: str, form: JobFormat) -> None:
     if has_registry(reference):
         return
     raise InputError(
-        f"--format {form}: other machines would look for {reference} on Docker Hub, where it "
-        "is another's. Push it first (`imgbuild push --to REGISTRY/REPOSITORY`), then name it "
-        "as it is there: REGISTRY/REPOSITORY:TAG."
+        f"--format {form}: other machines would pull {reference} from Docker Hub, where the name "
+        "belongs to somebody else. Push the image first (`imgbuild push --to "
+        "REGISTRY/REPOSITORY`), then give its name in the registry: REGISTRY/REPOSITORY:TAG."
     )
 
 
@@ -239,13 +239,13 @@ def _require_mpi(image: "Image") -> None:
     if image.horovod:
         return
     raise InputError(
-        f"{image.name} has no MPI to start ranks with: run one process, TensorFlow's own "
-        "tasks (--ps, --format tfjob), or an image with MPI (imgbuild list)."
+        f"{image.name} has no MPI to start ranks with. Run one process, use TensorFlow's own "
+        "tasks (--ps, --format tfjob), or choose an image with MPI (imgbuild list)."
     )
 
 
 def _docker_client(host: str | None) -> tuple[str, ...]:
-    """Return the words that call the engine: one that the settings do not name docker finds."""
+    """Return the docker command; without a host in the settings, docker itself finds the engine."""
     if host:
         return ("docker", "-H", host)
     return ("docker",)
@@ -254,7 +254,7 @@ def _docker_client(host: str | None) -> tuple[str, ...]:
 def _execute(job: "TrainingJob", planned: "Image | None", project: Project) -> int:
     """Run the job to its end; return the exit code of the program.
 
-    ``planned`` is its image if that is one of the matrix.
+    ``planned`` is the job's image if it is in the matrix.
     """
     from imgbuild.core.process import find_program
     from imgbuild.net.signing import read_trust
@@ -265,19 +265,19 @@ def _execute(job: "TrainingJob", planned: "Image | None", project: Project) -> i
     client = _docker_client(settings.engine.host)
     if find_program(client[0]) is None:
         raise MachineError(
-            "--exec: there is no docker client on PATH. Install one (Debian: docker-cli)."
+            "--exec: there is no docker client on PATH. Install it (Debian: docker-cli)."
         )
     if planned or read_trust(settings):
         image_id = _check_image(job.image, planned, project)
-        job = replace(job, image=image_id)  # what was checked, whatever the name means
-    # A name of its own: what is removed at the end is this run's.
+        job = replace(job, image=image_id)  # run the checked image, even if its tag moves
+    # The name is unique, so that the cleanup removes only containers of this run.
     random_end = secrets.token_hex(3)
     own = replace(job, name=f"{job.name}-{random_end}")
     return run_job(own, client, info, image)
 
 
 def _check_image(reference: str, planned: "Image | None", project: Project) -> str:
-    """Return the id of an image that this machine made or trusts; raise if it does neither."""
+    """Return the id of an image; raise unless this machine made it or the settings trust it."""
     from imgbuild.engine.client import open_engine
     from imgbuild.net.signing import require_trusted
     from imgbuild.suites.store import ReportStore
@@ -288,7 +288,7 @@ def _check_image(reference: str, planned: "Image | None", project: Project) -> s
     with open_engine(settings.engine) as engine:
         if planned is None:
             pull_missing(engine, reference, settings)
-        stored = engine.need(reference, hint)  # Docker would look for it elsewhere
+        stored = engine.need(reference, hint)  # otherwise, docker would pull this name
     if planned:
         store.require_own(stored.id, planned)
     made_here = store.was_made_here(stored.id)
@@ -323,13 +323,13 @@ def _text(form: JobFormat, job: "TrainingJob", project: Project) -> str:
 def _find_image(
     project: Project, selection: Selection
 ) -> "tuple[str, bool, Flavour, Image | None]":
-    """Return the image's reference, whether it is for GPUs, its MPI; and it, if the matrix's."""
+    """Return an image's reference, whether it is for GPUs, its MPI, and its image of the matrix."""
     own, others = split_names(project, selection)
     if not others:
         images = select(project, own)
         if len(images) > 1:
             names = ", ".join(image.name for image in images)
-            raise InputError(f"`run` takes one image, and these are selected: {names}.")
+            raise InputError(f"`run` takes one image, but these are selected: {names}.")
         (image,) = images
         has_gpu = image.variant == "gpu"
         return image.tags[0], has_gpu, image.mpi.flavour, image
@@ -339,11 +339,11 @@ def _find_image(
     contents = Selection(names=others, cpu=selection.cpu, gpu=selection.gpu, mpi=selection.mpi)
     if selection != contents:
         raise InputError(
-            f"{reference}: of the selection options only --cpu, --gpu and --mpi can say what is in "
-            "it."
+            f"{reference} is not in the matrix. Of the selection options, use only --cpu, --gpu "
+            "and --mpi, to describe it."
         )
     if selection.mpi not in {None, "openmpi", "intelmpi"}:
-        raise InputError(f"--mpi {selection.mpi!r}: there is none; give openmpi or intelmpi.")
+        raise InputError(f"--mpi {selection.mpi!r} is not supported here. Use openmpi or intelmpi.")
     built_on = _find_by_label(project, reference)
     has_gpu = selection.gpu
     if built_on and not selection.cpu:
@@ -357,7 +357,7 @@ def _find_image(
 
 
 def _find_by_label(project: Project, reference: str) -> "Image | None":
-    """Return the image of the matrix that an image of the engine is, or is built on, if known."""
+    """Return the image of the matrix that the label of an image in the engine names, if any."""
     from imgbuild.dockerfile.labels import NAME
     from imgbuild.engine.client import open_engine
     from imgbuild.matrix.images import all_images
@@ -373,13 +373,17 @@ def _find_by_label(project: Project, reference: str) -> "Image | None":
 
 
 def _choose_user(user: str | None, *, has_ssh: bool) -> str | None:
-    """Return who runs the program: the caller, who then owns what it writes; None for root.
+    """Return the user who runs the program, as UID:GID; None for root.
 
-    If ssh connects nodes, it is MPI's plain user, whom ssh knows.
+    The default is the caller, who then owns the files that the program writes. If ssh connects the
+    nodes, the user is always the unprivileged MPI user, because ssh is configured only for this
+    user.
     """
     if has_ssh:
         if user and user.split(":")[0] != "1000":
-            raise InputError(f"--user {user}: ssh between nodes knows the user 1000 alone.")
+            raise InputError(
+                f"--user {user}: ssh between nodes works only for the user 1000. Omit --user."
+            )
         return "1000:1000"
     user = user or f"{os.getuid()}:{os.getgid()}"
     if user.split(":")[0] == "0":

@@ -1,4 +1,4 @@
-"""``imgbuild sbom``: what is in an image, in a format that other tools read."""
+"""``imgbuild sbom``: print the SBOM of an image."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def sbom(
 
     (reference, planned), *others = engine_images(checkout, selection)
     if others:
-        raise InputError(f"An SBOM is of one image; {len(others) + 1} are selected.")
+        raise InputError(f"`sbom` takes one image, but {len(others) + 1} are selected.")
     name = planned.name if planned else reference
     with open_engine(checkout.settings.engine) as engine:
         if planned is None:

@@ -1,4 +1,4 @@
-"""``imgbuild scan``: what is wrong with images, as far as archives and advisories tell."""
+"""``imgbuild scan``: find missing security fixes in images, from archives and advisories."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from imgbuild.scan.findings import Scan
     from imgbuild.scan.osv import Known, Package
 
-#: Finds the known vulnerabilities, and says who was asked.
+#: A function that returns the known vulnerabilities of packages, and their source.
 Ask = Callable[["tuple[Package, ...]"], "tuple[Known, str]"]
-#: How it begins if nobody could be asked.
+#: Begins the text in place of the source if OSV did not answer.
 _NOT_ASKED = "not asked: "
 
 
@@ -59,7 +59,7 @@ def scan(
     from imgbuild.suites.container import require_docker_client
 
     scanned = options.engine_images(checkout, selection)
-    # If the matrix has none of them, any of its images says how this machine builds.
+    # If no scanned image is in the matrix, any image of the matrix provides the build settings.
     images = tuple(planned for _, planned in scanned if planned)
     if not images:
         matrix = load_matrix(checkout.matrix)
@@ -85,8 +85,8 @@ def scan(
     unasked = _describe_unasked(scans)
     if faulty := [result.image for result in scans if result.open]:
         raise CheckFailedError(
-            f"{', '.join(faulty)}: security fixes are missing. Build again (imgbuild build "
-            "--refresh), or accept a finding in matrix.yaml, with a reason and a day. "
+            f"{', '.join(faulty)}: security fixes are missing. Build the images again (imgbuild "
+            "build --refresh), or accept findings in matrix.yaml with a reason and a day. "
             f"{unasked}".rstrip()
         )
     if unasked:
@@ -94,12 +94,12 @@ def scan(
 
 
 def _describe_unasked(scans: "list[Scan]") -> str:
-    """Return a sentence on the images for whose vulnerabilities OSV gave no answer, if any."""
+    """Return a message about images whose vulnerabilities are unknown; empty if there are none."""
     images = [scan.image for scan in scans if scan.vulnerabilities.startswith(_NOT_ASKED)]
     if not images:
         return ""
     return (
-        f"OSV gave no answer, so {', '.join(images)} may have more problems. Name a mirror of OSV "
+        f"OSV did not answer, so {', '.join(images)} may have more problems. Use a mirror of OSV "
         "(--mirror osv=URL, before the command) or a file of its records (--osv FILE)."
     )
 
@@ -107,7 +107,7 @@ def _describe_unasked(scans: "list[Scan]") -> str:
 def _make_ask(file: Path | None, sites: "Sites") -> Ask:
     from imgbuild.scan import osv
 
-    failed: list[str] = []  # a service that does not answer is asked once, whatever the images
+    failed: list[str] = []  # after a failure, do not query OSV again for further images
 
     def ask(packages: "tuple[Package, ...]") -> "tuple[Known, str]":
         if file:

@@ -1,4 +1,4 @@
-"""``imgbuild show``: every pin of an image with its source and reason, and the GPUs it serves."""
+"""``imgbuild show``: show the pins of an image with sources and reasons, and its GPUs."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 INDENT = "    "
 GPU_TITLE = (
-    "GPUs by compute capability, and the code that TensorFlow has for them",
+    "GPUs by compute capability, and the code that TensorFlow contains for them",
     f"{INDENT}(PTX only: the driver compiles it at the first start, which takes minutes)",
 )
 
@@ -48,7 +48,7 @@ def show(
 
 
 def read_image_facts(image: "Image", locks: Path) -> dict[str, Any]:
-    """Return the image's pins with sources and reasons, its locks and its GPUs."""
+    """Return the facts of ``show --json``: pins with sources and reasons, locks, tags and GPUs."""
     from imgbuild.locks.conda import conda_packages
     from imgbuild.matrix.images import planned_tags
 
@@ -82,7 +82,7 @@ def _gpu(image: "Image") -> dict[str, Any] | None:
 
     if image.cuda is None:
         return None
-    # The rule that judges the minimum drivers has their source.
+    # The rule for the minimum drivers names their source.
     sources = (rule.source for rule in image.matrix.rules if rule.value == "cuda.driver")
     generations = []
     for generation, support in gpu_support(image):
@@ -103,10 +103,10 @@ def _gpu(image: "Image") -> dict[str, Any] | None:
 
 
 def image_text(image: dict[str, Any]) -> str:
-    """Return an image as lines of at most 80 columns; URLs and sha256 are never broken."""
+    """Return an image as lines of at most 80 columns, without breaking URLs or sha256."""
     named = {
         "tags": image["tags"],
-        "published under these, which move, and as": [image["published"]["immutable"]],
+        "published with these moving tags and the immutable tag": [image["published"]["immutable"]],
         "aliases": image["aliases"],
         "Python packages": [image["lock"]],
     }

@@ -59,7 +59,7 @@ def test(
     row, others = options.split_names(checkout, selection)
     if len(others) > 1 or (others and row.names):
         raise InputError(
-            f"One image that is not of the matrix is tested at a time: {', '.join(others)}."
+            f"Test each image outside the matrix in a separate command: {', '.join(others)}."
         )
     image = others[0] if others else None
     if image is not None and row == Selection():
@@ -88,7 +88,7 @@ def test(
 
 
 def _images_by_label(project: Project, reference: str) -> "tuple[Image, ...]":
-    """Return the image of the matrix that the label of an image, or of its base, names."""
+    """Return the image of the matrix that an image's label names; an extension has its base's."""
     from imgbuild.dockerfile.labels import NAME
     from imgbuild.engine.client import open_engine
 
@@ -99,17 +99,18 @@ def _images_by_label(project: Project, reference: str) -> "tuple[Image, ...]":
         return select(project, Selection(names=(name,)))
     except InputError:
         raise InputError(
-            f"{reference}: its label {NAME}, {name!r}, names no image of the matrix. Say which one "
-            "it must equal, with --tf VERSION and the other selection options."
+            f"{reference}: its label {NAME} is {name!r}, which is not an image of the matrix. "
+            "Select the image that it must equal with --tf VERSION and the other selection options."
         ) from None
 
 
 def expected_target(
     image: "Image", context: "BuildContext", reference: str | None = None
 ) -> "TestTarget":
-    """Return an image of the matrix, or one derived from it under ``reference``, as what is tested.
+    """Return the test target for an image of the matrix, or for the derived image ``reference``.
 
-    InputError: the engine has none; without ``reference``, none that is own.
+    InputError: the engine does not have the image. Without ``reference``, also if this machine did
+        not build or pull it.
     """
     from imgbuild.build.gate import suite_target
     from imgbuild.dockerfile.labels import added_packages
@@ -118,7 +119,7 @@ def expected_target(
     target = suite_target(image, stored.id, context, reference)
     packages = {**target.expected["packages"], **added_packages(stored.labels)}
     expected = {**target.expected, "packages": packages}
-    if recorded := context.store.extension(stored.id):  # as `imgbuild extend` tested it
+    if recorded := context.store.extension(stored.id):  # expect the same as `imgbuild extend`
         expected["requested"] = recorded.expected.get("requested", {})
     return replace(target, expected=expected)
 
@@ -130,7 +131,10 @@ def raise_failures(
     *,
     require_gpu: bool,
 ) -> None:
-    """Raise `CheckFailedError` if a check failed, none was made, or an image was not tested."""
+    """Raise CheckFailedError if a suite failed or timed out, none passed, or an error occurred.
+
+    If there is only one error and no report, raise the error itself.
+    """
     from imgbuild.core.outcome import Outcome
     from imgbuild.suites.results import NEEDS_GPU, RUN_AGAIN
 
@@ -148,14 +152,14 @@ def raise_failures(
         lines.append(f"{RUN_AGAIN}.")
     lines += [f"{name}: {error}" for name, error in errors.items()]
     if require_gpu and not lines and not _ran_on_gpu(reports):
-        what = "select this suite and images for GPUs, and add --refresh"
-        lines = [f"--require-gpu: suite {NEEDS_GPU} did not run here: {what}"]
+        what = "Select this suite and GPU images, and add --refresh."
+        lines = [f"--require-gpu: the suite {NEEDS_GPU} did not run on this machine. {what}"]
     if lines:
         raise CheckFailedError("\n".join(lines))
 
 
 def _ran_on_gpu(reports: "Iterable[Report]") -> bool:
-    """Return whether the suite that needs a GPU ran on this machine, wherever it was to run."""
+    """Return whether the suite that needs a GPU ran, and all its results are from this machine."""
     from imgbuild.suites.results import NEEDS_GPU
 
     results = []
@@ -165,7 +169,7 @@ def _ran_on_gpu(reports: "Iterable[Report]") -> bool:
 
 
 def failure_lines(report: "Report") -> list[str]:
-    """Return a line for each suite with a failed or late check, or without a passed one."""
+    """Return a line for each suite that failed, timed out or has no passed check."""
     bad = [
         result
         for result in report.suites
@@ -175,7 +179,7 @@ def failure_lines(report: "Report") -> list[str]:
 
 
 def suite_lines(suites: "Iterable[Suite]") -> list[str]:
-    """Return the table of the suites: when each runs, in which images, what it needs and proves."""
+    """Return the table of the suites."""
     from imgbuild.suites.results import NEEDS_GPU
 
     rows = [("suite", "runs", "images", "needs", "proves")]
@@ -188,7 +192,7 @@ def suite_lines(suites: "Iterable[Suite]") -> list[str]:
 
 
 def report_lines(reports: "Sequence[Report]", not_begun: Sequence[str] = ()) -> str:
-    """Return the table of a test run, one line a suite, and why checks were not made."""
+    """Return the table of a test run with one line per suite, and notes on skipped suites."""
     header = ("image", "suite", "result", "passed", "failed", "skipped", "seconds")
     rows: list[tuple[str, ...]] = [header]
     notes: list[str] = []
@@ -205,8 +209,8 @@ def report_lines(reports: "Sequence[Report]", not_begun: Sequence[str] = ()) -> 
     lines = [*align_rows(rows), *notes]
     if has_earlier:
         lines.append(
-            "Suites that passed before, in this image and with this code, were not run again "
-            "(--refresh runs them)."
+            "Suites that already passed in this image with the same code were not run again. Use "
+            "--refresh to run them."
         )
     if not_begun:
         lines.append(f"Not started after the first failure: {', '.join(not_begun)}")

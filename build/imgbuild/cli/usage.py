@@ -1,4 +1,4 @@
-"""Command lines that a finished build or extension prints: how to run its image."""
+"""Commands that run an image, printed after a build or an extension."""
 
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 def docker_run_words(host: str | None, image: "Image | None") -> str:
-    """Return the words that run an image, or what was built on it, as the caller, in this folder.
+    """Return the command that runs an image as the current user in the current folder.
 
-    No other than this engine's: Docker Hub has a stranger's by its name.
+    ``--pull never`` uses only the engine's image, because somebody else may own its name on Docker
+    Hub. ``image`` is the image of the matrix that was run or extended, if any.
     """
     gpus = " --gpus all" if image and image.variant == "gpu" else ""
     user = f'--user "$(id -u):$(id -g)" -e HOME=/tmp{gpus}'
@@ -21,7 +22,7 @@ def docker_run_words(host: str | None, image: "Image | None") -> str:
 
 
 def usage_lines(images: "Sequence[Image]", host: str | None) -> str:
-    """Return how to use the first image, in any folder: one rank, two, TensorBoard."""
+    """Return commands that use the first image: one process, two ranks, and TensorBoard."""
     first, *others = images
     name, run = first.tags[0], docker_run_words(host, first)
     ranks = "-np 2 --oversubscribe" if first.mpi.flavour == "openmpi" else "-np 2"
@@ -31,14 +32,14 @@ def usage_lines(images: "Sequence[Image]", host: str | None) -> str:
   {run} {name} mpirun {ranks} \\
       python -c "import horovod.tensorflow as hvd; hvd.init(); print(hvd.rank(), hvd.size())\""""
     lines = f"""
-Use {"them, such as the first" if others else "it"}:
+Use {"them, for example the first" if others else "it"}:
   {run} {name} python -c "import tensorflow as tf; print(tf.__version__)"{horovod}
   {run} -p 127.0.0.1:6006:6006 {name} \\
       tensorboard --logdir . --host 0.0.0.0
-The last shows this folder at http://localhost:6006. Your own program: imgbuild run."""
-    changes = ["their own name in its place (imgbuild list)"] if others else []
+The last command shows this folder at http://localhost:6006. Run your own program: imgbuild run."""
+    changes = ["use their names (imgbuild list)"] if others else []
     if {"cpu", "gpu"} == {image.variant for image in images}:
-        changes.append("--gpus all only with those for GPUs")
+        changes.append("use --gpus all only for GPU images")
     if len({image.mpi.flavour for image in images}) > 1:
-        changes.append("--oversubscribe only with OpenMPI")
-    return f"{lines}\nThe others: {'; '.join(changes)}." if others else lines
+        changes.append("use --oversubscribe only with OpenMPI")
+    return f"{lines}\nFor the other images: {'; '.join(changes)}." if others else lines

@@ -1,4 +1,4 @@
-"""``imgbuild verify``: whether a published image is what it should be, and of whom."""
+"""``imgbuild verify``: verify the signature and the contents of a published image."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -59,17 +59,17 @@ def verify(
     if not published and rebuild:
         if key or identity or issuer:
             raise InputError(
-                "--key, --identity and --issuer are for published images: HOST/REPOSITORY:TAG."
+                "--key, --identity and --issuer require a published image: HOST/REPOSITORY:TAG."
             )
         _rebuild(checkout, selection, tuple(builder or ()), as_json=as_json)
         return
     if len(published) != 1 or selection != Selection(names=tuple(published)):
         raise InputError(
-            "Give one published image, HOST/REPOSITORY:TAG or @DIGEST. To build an image of the "
-            "engine again and compare the two, add --rebuild."
+            "Give one published image, HOST/REPOSITORY:TAG or HOST/REPOSITORY@DIGEST. To build an "
+            "image of the engine again and compare both, add --rebuild."
         )
     if builder and not rebuild:
-        raise InputError("--builder needs --rebuild.")
+        raise InputError("--builder requires --rebuild.")
     trust = choose_trust(checkout.settings, key, identity, issuer)
     if trust is None:
         raise InputError(f"{WHOSE} Or set verify: {{key: …}} in imgbuild.local.yaml.")
@@ -80,7 +80,7 @@ def verify(
 def _rebuild(
     checkout: Project, selection: Selection, builders: tuple[str, ...], *, as_json: bool
 ) -> None:
-    """Build images of the engine again, and print in what the results differ."""
+    """Build images of the engine again, and print the differences."""
     from imgbuild.cli.rebuild_lines import rebuild_lines
     from imgbuild.maintain.reproduction import reproduce
 
@@ -90,7 +90,7 @@ def _rebuild(
     lines = chain.from_iterable(map(rebuild_lines, results))
     print_result([result.as_json() for result in results], lines, as_json=as_json)
     if different := [result.reference for result in results if not result.same]:
-        raise CheckFailedError(f"Different when built again: {', '.join(different)}.")
+        raise CheckFailedError(f"These images differ when built again: {', '.join(different)}.")
 
 
 def _verify(
@@ -112,9 +112,9 @@ def _verify(
     exact, facts = verify_image(reference, trust, checkout, info)
     lines = [*_lines(facts)]
     if rebuild and all(not fact.problem for fact in facts):
-        # By its digest: the engine may have another image under the tag.
+        # Use the digest, because the engine may have another image with this tag.
         reproduction = reproduce(checkout, exact, info, builders=builders)
-        problem = "" if reproduction.same else "another build of it is not the same"
+        problem = "" if reproduction.same else "the rebuilt image differs"
         fact = VerifiedFact("rebuild", problem)
         facts.append(fact)
         lines += [*_lines([fact])]
@@ -122,7 +122,7 @@ def _verify(
             lines += [f"  {line}" for line in rebuild_lines(reproduction)]
     print_result([asdict(fact) for fact in facts], lines, as_json=as_json)
     if failed := [fact.name for fact in facts if fact.problem]:
-        raise CheckFailedError(f"{reference} is not verified: {', '.join(failed)}.")
+        raise CheckFailedError(f"{reference} is not verified. Failed: {', '.join(failed)}.")
 
 
 def _lines(facts: "list[VerifiedFact]") -> Iterator[str]:

@@ -84,7 +84,7 @@ def test_without_a_version_a_line_says_which_is_taken(
     unchanged: Path, words: tuple[str, ...], name: str
 ) -> None:
     said = run_main(unchanged, *words, env=NO_ENGINE).stderr.splitlines()[0]
-    assert said.startswith(f"No version was named: taking TensorFlow 2.2 ({name}). --tf VERSION")
+    assert said.startswith(f"No version was named: using TensorFlow 2.2 ({name}). ")
     assert "named" not in run_main(unchanged, *words, "--tf", "2.2", env=NO_ENGINE).stderr
 
 
@@ -199,7 +199,7 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("build --tf 2.2 --report /etc/passwd", "Invalid value for '--report'"),
         ("test x/y:1 --all", "x/y:1 must equal one image"),
         ("test --tf 2.2 --jobs 0", "--jobs"),
-        ("lock --check --upgrade", "--check writes no lock"),
+        ("lock --check --upgrade", "--check cannot be combined"),
         ("build --tf 2.2 --dry-run --refresh", "cannot be combined"),
         ("build --tf 2.2 --step-timeout 10", "'10' is not a duration, such as"),
         ("build --tf 2.2 --offline ./nowhere", "--offline nowhere: no such folder"),
@@ -208,7 +208,7 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("build --tf 2.2 --fetch x --fail-fast", "--fetch cannot be combined"),
         ("build --fetch pyproject.toml", "not a folder"),
         ("build --tf 2.2 --buildkit-cache type=gha", "--buildkit-cache: 'type=gha' is"),
-        ("build --tf 2.2 --from x", "--from needs --pull"),
+        ("build --tf 2.2 --from x", "--from requires --pull"),
         *(
             (f"{words} --builder a;b", "--builder a;b: ")
             for words in ("build --dry-run", "extend -t me/x:1 --env A=1", "doctor", "clean")
@@ -268,7 +268,7 @@ def test_a_fault_of_the_program_is_one_paragraph_and_a_log(
 
 
 @pytest.mark.parametrize(
-    ("place", "said"), [("checkout/images/x", "a part of the project"), ("x", "XDG_CACHE_HOME")]
+    ("place", "said"), [("checkout/images/x", "belongs to the checkout"), ("x", "XDG_CACHE_HOME")]
 )
 def test_what_this_user_may_not_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, said: str
@@ -318,7 +318,7 @@ def test_a_project_that_cannot_be_looked_at(unchanged: Path, tmp_path: Path, nam
 def test_a_name_that_no_file_can_have(unchanged: Path, words: tuple[str, ...]) -> None:
     result = run_main(unchanged, *words)
     assert (result.returncode, result.stdout) == (2, "")
-    assert "… is too long a name for a file. Give a shorter one." in result.stderr
+    assert "… is too long for a file name." in result.stderr
 
 
 def test_outside_a_checkout(tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ def test_outside_a_checkout(tmp_path: Path) -> None:
     ],
 )
 def test_an_empty_value_is_no_value(words: tuple[str, ...], option: str) -> None:
-    with pytest.raises(InputError, match=f"The value after {option} is empty") as error:
+    with pytest.raises(InputError, match=f"The value of {option} is empty") as error:
         require_values([*words])
     assert error.value.exit_code == 2
     require_values([*words, "--help"])

@@ -41,7 +41,7 @@ def test_a_name_is_of_the_list_then_the_engine_then_a_registry(project: Project)
     )
     assert names(project, "AzureML-TensorFlow-2.2-GPU") == (("AzureML-TensorFlow-2.2-GPU",), ())
     for unknown in ("me/none:1", "2.99", "tf-2.2-cpu-debain", "a b"):
-        with pytest.raises(InputError, match="engine has no such image either"):
+        with pytest.raises(InputError, match="engine has no such image"):
             names(project, unknown)
 
 

@@ -54,10 +54,10 @@ def test_a_failure_leaves_nothing(
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [
-        ("full", 2, "is not empty: it holds mine."),
+        ("full", 2, "is not empty: it contains mine."),
         ("full/mine", 2, "is not a folder."),
-        (str(ROOT / "images" / "new"), 2, "is in the family that would be copied."),
-        ("/proc/new", 3, "Cannot make /proc/new: No such file or directory (/proc/new)."),
+        (str(ROOT / "images" / "new"), 2, f"is inside {ROOT}, which is copied."),
+        ("/proc/new", 3, "Cannot create /proc/new: No such file or directory (/proc/new)."),
     ],
 )
 def test_what_is_there_stays(tmp_path: Path, name: str, code: int, said: str) -> None:

@@ -123,7 +123,7 @@ def test_a_check_that_cannot_be_made_is_a_finding(
 ) -> None:
     machine["check_ca"] = PermissionError(13, "Permission denied", "/x")
     machine["check_folders"] = InputError("no word of it")
-    with pytest.raises(MachineError, match="cannot be built here yet: CA bundle, folders"):
+    with pytest.raises(MachineError, match=r"cannot be built here yet\..*: CA bundle, folders"):
         judge(checkout)
     said = capsys.readouterr().out
     assert f"✗ CA bundle       cannot be checked: {machine['check_ca']}" in said
@@ -134,7 +134,9 @@ def test_a_machine_that_cannot(
     machine: dict[str, Any], checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine["find_engine"] = MISSING
-    with pytest.raises(MachineError, match="-cpu-debian cannot be built here yet: eng") as caught:
+    with pytest.raises(
+        MachineError, match=r"-cpu-debian cannot be built here yet\..*: eng"
+    ) as caught:
         judge(checkout)
     assert caught.value.exit_code == 3
     assert f"-> {MISSING.fix}" in capsys.readouterr().out

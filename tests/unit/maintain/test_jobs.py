@@ -302,11 +302,11 @@ def test_digest_is_unknown_until_base_is_made(checkout: Checkout, made: list[str
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--shard 1/4 --shards 4", "choose one"),
-        ("--from x", "--from needs --missing"),
+        ("--shard 1/4 --shards 4", "either --shard .* or --shards"),
+        ("--from x", "--from requires --missing"),
         ("--missing", "publishing"),
         ("--outdated", "publishing"),
-        ("--gpu --without-gpu", "leaves nothing"),
+        ("--gpu --without-gpu", "leaves no image"),
     ],
 )
 def test_wrong_input_is_refused(options: str, said: str) -> None:

@@ -190,7 +190,7 @@ def test_what_differs_is_named_and_the_exit_code_is_1(reproducing: Reproducing) 
     files = {f"usr/{number}": b"" for number in range(30)}
     reproducing.layers |= {"system": layer(files), "moved": layer(files, mtime=7)}
     reproducing.built = ("base", "moved")
-    said = "    and 20 more, which --json lists. Of all: 30 time"
+    said = "    and 20 more (see --json). All files: 30 time"
     assert said in reproducing(*THIS, code=1)[0]
     reproducing.built = ("base", "system")
     said = "2 of 2 layers are the same. The configuration differs."

@@ -18,7 +18,7 @@ from support.project_copy import command
     [
         (("ml/none:1",), "'ml/none:1': no such image"),
         (("--tf", "2.3"), "Build it first: imgbuild build tf-2.3-cpu-debian"),
-        (("--tf", "2.2", "--tf", "2.3"), "An SBOM is of one image; 2 are selected"),
+        (("--tf", "2.2", "--tf", "2.3"), "one image, but 2 are selected"),
         (("--tf", "2.2", "ml/churn:1"), "cannot be combined with --tf"),
         (("--tf", "2.2"), "is being built, tested or pushed by another"),
     ],

@@ -65,7 +65,7 @@ def test_scan_with_findings_and_no_answer_of_osv(scan: Any) -> None:
     result = scan(findings=(OPENSSL,))
     assert isinstance(result.exception, CheckFailedError)
     assert "fixes are missing" in str(result.exception)
-    assert "OSV gave no answer" in str(result.exception)
+    assert "OSV did not answer" in str(result.exception)
 
 
 def test_scan_with_an_answer_of_osv(scan: Any, tmp_path: Path) -> None:
@@ -74,4 +74,4 @@ def test_scan_with_an_answer_of_osv(scan: Any, tmp_path: Path) -> None:
         path.write_bytes(zip_file({"1.json": json.dumps(record).encode()}))
         result = scan("--osv", str(path))
         assert isinstance(result.exception, kind)
-        assert "OSV gave no answer" not in str(result.exception)
+        assert "OSV did not answer" not in str(result.exception)

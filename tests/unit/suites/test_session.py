@@ -105,10 +105,10 @@ def test_an_image_that_cannot_be_tested_stops_no_other(session: TestSession, run
     ("suites", "problem"),
     [
         ((PINS, NO_GPU), "one: gpu_runs: 1 skipped: no | driver"),
-        ((PINS,), "--require-gpu: suite gpu_runs did not run here"),
+        ((PINS,), "--require-gpu: the suite gpu_runs did not run"),
         (
             (PINS, SOME_GPU.model_copy(update={"found": "registry.example.org/ci/cache"})),
-            "did not run here",
+            "did not run on this machine",
         ),
         ((PINS, SOME_GPU), None),
     ],

@@ -92,7 +92,7 @@ def test_bad_input_is_one_paragraph(
     [
         (("a b",), "'a b': no such image in the matrix"),
         (("train",), "The engine has no such image"),
-        (("a:1", "--tf", "2.2"), "only --cpu, --gpu and --mpi can say"),
+        (("a:1", "--tf", "2.2"), "use only --cpu, --gpu and --mpi"),
         (("a:1", "--mpi", "mpich"), "--mpi 'mpich'"),
         (("a:1", "b:1"), "`run` takes one image, not 2"),
     ],
@@ -128,7 +128,7 @@ def test_what_a_format_lacks_is_refused_with_those_that_have_it(
     program = () if words and form == "devcontainer" else PROGRAM
     code, text = ran(tmp_path, PUSHED, "--format", form, *words, *program)
     assert (code, text.count("\n")) == (2, 0)
-    assert text.startswith(f"{words[0] if words else option}: --format {form} ")
+    assert text.startswith(f"--format {form} does not support {words[0] if words else option}. ")
     assert others in text
 
 
