@@ -27,7 +27,7 @@ def run_plan(
     items = pull_images(planned, source, context)
     to_build = [item for item in items if item.action is Action.BUILD]
     if to_build:
-        context.builders  # noqa: B018 - fail before anything is fetched if a builder is missing
+        context.builders  # noqa: B018 - if a builder is missing, fail before fetching anything
         require_disk_space([item.image for item in to_build], context.engine)
     results: list[BuildResult] = []
 

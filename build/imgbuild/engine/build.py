@@ -30,7 +30,8 @@ _KEPT = "mode=max,image-manifest=true,oci-mediatypes=true,ignore-error=true"
 #: same bytes share one layer. After a restart of the engine, pruning one of these steps deletes the
 #: layer of all of them (Docker 28).
 _LOST = re.compile(r"failed to prepare (\w+) as \w+: .*no such file or directory")
-#: The kind of `BuildFault` if another build started a step and was stopped before the step ended.
+#: The kind of the `BuildFault` that occurs if another build started the same step and was stopped
+#: before the step ended.
 _OF_ANOTHER = "session"
 
 
@@ -42,7 +43,7 @@ class BuildTarget:
       ``oci-layout://PATH``, or ``target:NAME`` for a target in ``needs``
     - ``target``: stage of the Dockerfile; the last one by default
     - ``output``: ``type=docker`` is the engine's own store, a graph driver or containerd
-    - ``uncached``: stages that are always built again, and with them ``target``
+    - ``uncached``: stages that are always built again; if there are any, ``target`` is as well
     - ``anew``: do not use the cache for any stage
     - ``cache``: reference in a registry where BuildKit reads and writes its cache of all steps
     """
@@ -102,7 +103,7 @@ def _bake_target(target: BuildTarget, epoch: int | None) -> dict[str, object]:
         cache_from.append(cache)
         cache_to.append(f"{cache},{_KEPT}")
     uncached = [*target.uncached]
-    if uncached and target.target:  # otherwise bake can export an earlier result from its cache
+    if uncached and target.target:  # else bake can export an earlier result from its cache
         uncached.append(target.target)
     keys: dict[str, object] = {
         "context": str(target.context.absolute()),
@@ -150,8 +151,9 @@ def build_image(  # noqa: PLR0913 - the options of one build
 ) -> tuple[str, float]:
     """Build an image without a tag.
 
-    Return the image's id, and the total time of the steps that did work, in seconds. The id is the
-    digest of the manifest in a containerd store, and of the configuration in a graph driver.
+    Return the image's id, and the total time of the steps that did work (`Step.has_worked`), in
+    seconds. In a containerd store, the id is the digest of the manifest. In a graph driver, it is
+    the digest of the configuration.
 
     ``show`` is called with each step that starts or ends. ``log`` is the file for the whole output.
     If the call is interrupted, ``stopped()`` returns true, or a step runs for longer than
@@ -189,8 +191,8 @@ def export_files(  # noqa: PLR0913 - the same options
 ) -> float:
     """Export the files of a stage to the folder ``files``.
 
-    Return the total time of the steps that did work, in seconds. The other parameters and the
-    errors are those of `build_image`.
+    Return the total time of the steps that did work (`Step.has_worked`), in seconds. The other
+    parameters and the errors are the same as in `build_image`.
     """
     target = replace(target, output=f"type=local,dest={files}")
     with work_folder("bake") as folder:
@@ -214,8 +216,8 @@ def _build(  # noqa: PLR0913, PLR0917 - the same options
 ) -> BuildSteps:
     """Run buildx until the build succeeds, fails or is stopped; raise the errors of `build_image`.
 
-    Run it again if the cache has lost a layer, or if another build had started one of the steps and
-    was stopped. Each cause allows one retry.
+    Run buildx again if the cache has lost a layer, or if another build had started one of the steps
+    and was stopped. Retry only once for each lost layer, and once for a stopped build.
     """
     definition = folder / "bake.json"
     text = json.dumps(bake_definition(target, epoch))
@@ -272,7 +274,7 @@ def _follow(
         if late := steps.find_overdue(buildx.step_seconds, now):
             _write(log, f"{late.name}: {late.error}")
             return False
-        # If the builder's machine loses power, its connection stays open.
+        # If the builder's machine loses power, the connection stays open and buildx waits forever.
         if buildx.builder and now - asked_at >= WATCH_SECONDS:
             missed = 0 if is_reachable(buildx) else missed + 1
             asked_at = time.monotonic()

@@ -75,9 +75,9 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - the parts of an extension
 ) -> str:
     """Return the Dockerfile of an extension; it needs no other files of imgbuild.
 
-    ``image`` can be any image in the matrix. ``wheels`` are paths in the build context.
-    ``distributions`` are the files of the lock's packages, which the Dockerfile downloads.
-    ``archive`` is the system's base image, which downloads system packages.
+    ``image`` can be any image in the matrix, because only its date is used. ``wheels`` are paths in
+    the build context. ``distributions`` are the files of the lock's packages, which the Dockerfile
+    downloads. ``archive`` is the system's base image, in which system packages are downloaded.
     """
     # `docker build` runs no suites, so the default is "none". `imgbuild extend` overrides it.
     labels = {BASE_NAME: base.reference, EXTENDS: base.name, TESTED: "none"}
@@ -125,7 +125,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - the parts of an extension
     # The user must set these names with `docker tag` before `docker build`.
     names = {base.id or base.reference: base.local_name}
     if extension.downloads_apt and archive:
-        name = archive.reference  # has the digest, so it can be pulled
+        name = archive.reference  # with the digest, so `docker build` can pull it
         if archive.layout:
             name = local_name(name)
         values["archive"] = name
@@ -280,7 +280,7 @@ def _extension_build(  # noqa: PLR0913, PLR0917 - the parts of an extension
     if inputs.uv:
         contexts = {**contexts, "uv": str(inputs.uv)}
     uncached: tuple[str, ...] = ()
-    if inputs.snapshots:  # the snapshot's date is a secret, which BuildKit's cache ignores
+    if inputs.snapshots:  # the date is in a secret, and BuildKit's cache ignores secrets
         uncached = _apt_stages(extension)
     return BuildTarget(
         name,
@@ -304,12 +304,12 @@ def _base_digest(base: BaseImage, stored: StoredImage) -> str:
 
 
 def _is_of_unknown_origin(base_id: str, context: BuildContext) -> bool:
-    """Return whether the origin of a base, or of the base below it, is unknown."""
+    """Return whether the origin of a base is unknown, or, for an extension, that of its base."""
     if before := context.store.extension(base_id):
         return before.cached_base
     if context.store.was_made_here(base_id):
         return False
-    # With `verify` in the settings, other bases have a trusted signature.
+    # With `verify` in the settings, `extend` refuses other bases without a trusted signature.
     return read_trust(context.settings) is None
 
 
@@ -320,7 +320,7 @@ def _apt_stages(extension: Extension) -> tuple[str, ...]:
 
 
 def _conflict_error(error: BuildFailedError) -> CheckFailedError | None:
-    """Return the error of same_paths.py, if the build failed because packages share a path."""
+    """Return the error of same_paths.py, or None if the build failed for another reason."""
     refusals = [line for line in error.tail if line.startswith(REFUSED)]
     return CheckFailedError(refusals[-1]) if refusals else None
 
@@ -355,7 +355,7 @@ def extension_target(  # noqa: PLR0913, PLR0917 - the extension and its parts
     requested: Iterable[str],
     context: BuildContext,
 ) -> TestTarget:
-    """Return the test target of an extension: its base's expected facts with more packages.
+    """Return the test target of an extension, which expects the base's facts and more packages.
 
     ``requested`` are the names of the requested packages. The base must be in the matrix.
     """
@@ -406,7 +406,7 @@ def _run_suites(
 def short_set(folder: Path, expected: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the short suites that apply to the image.
 
-    The result is empty, which means all suites, if the project has other suites.
+    If none of the project's suites is one of them, the result is empty, which means all suites.
     """
     suites = [suite for suite in read_suites(folder) if suite.name in SHORT]
     return tuple(suite.name for suite in suites if suite.is_for(expected))

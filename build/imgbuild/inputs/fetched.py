@@ -34,7 +34,7 @@ from imgbuild.inputs.signed_packages import find_whole_file, verify_packages
 from imgbuild.locks.lockfile import read_lock, read_lock_text
 from imgbuild.matrix.images import Image
 
-#: The part of a request that an offline build ignores, because it uses the base that was fetched.
+#: The key in ``Listing.request`` that an offline build ignores, because it uses the fetched base.
 BASE = "base"
 #: The call of images/files/apt/install in a Dockerfile.
 APT_INSTALL = "sh /run/apt/install"
@@ -77,8 +77,8 @@ class Listing:
     def contents(self, folder: Path) -> str:
         """Return a line with a digest of all listed files, the base and the date of each index.
 
-        For people to compare: the index of last year is signed as well, and a base image that was
-        made by `imgbuild build --fetch` is not.
+        People can compare this line on both machines. Signatures alone are not enough: an index of
+        last year is also signed, and a base image that `imgbuild build --fetch` made is not.
         """
         layout = read_layout(self.base_folder(folder), verify_layer=False)
         store = ContentStore(folder)
@@ -269,8 +269,8 @@ def read_listings(
 def _check_listing(folder: Path, image: Image, project: Project, settings: Settings) -> Listing:
     listing = read_listing(folder, image.name)
     again = (
-        f"Where there is a network, run `imgbuild build {image.name} --fetch DIR`, and copy DIR to "
-        f"{folder}."
+        f"On a machine with a network, run `imgbuild build {image.name} --fetch DIR`, and copy DIR "
+        f"to {folder}."
     )
     if listing is None:
         raise InputError(f"{folder} has no files of {image.name}. {again}")
@@ -303,10 +303,10 @@ def _check_listing(folder: Path, image: Image, project: Project, settings: Setti
 def _verify(
     listing: Listing, folder: Path, image: Image, project: Project, settings: Settings
 ) -> None:
-    """Verify all files that a build uses without a check of its own.
+    """Verify the files that the build itself does not verify.
 
-    They must match this checkout, or have a valid signature. The Dockerfile itself verifies
-    downloads, by their sha256 in the matrix.
+    Each must match this checkout, or have a valid signature. The Dockerfile verifies downloads, by
+    their sha256 in the matrix.
     """
     _verify_base(listing, folder, image, settings)
     _verify_items(listing, folder, image, project, settings)
@@ -333,7 +333,7 @@ def _verify_base(listing: Listing, folder: Path, image: Image, settings: Setting
 def _verify_items(
     listing: Listing, folder: Path, image: Image, project: Project, settings: Settings
 ) -> None:
-    """Raise InputError if the checkout lacks the sha256 of a package, or mirrors are invalid."""
+    """Raise InputError if a package's sha256 is not in the checkout, or mirrors are invalid."""
     path = listing_path(folder, image.name)
     store = ContentStore(folder)
     downloads = list_downloads(image, project.locks, settings).all
@@ -388,7 +388,7 @@ def _verify_signatures(
 
 
 def _verify_mirrors(mirrors: Path, listing: Path) -> None:
-    """Raise InputError unless each line is a valid NAME URL, because a build's shell reads it."""
+    """Raise InputError unless each line is a valid NAME URL; a shell in the build reads it."""
     try:
         text = mirrors.read_bytes().decode()
         for line in filter(None, text.split("\n")):

@@ -1,7 +1,8 @@
 """Resolve packages with uv, without running any package's code on this machine.
 
-uv runs with ``--only-binary :all:``, so it uses only wheels. A package without a usable wheel is
-exempt by name. uv then gets its metadata from imgbuild, and does not build the package.
+uv runs with ``--only-binary :all:``, so it uses only wheels. imgbuild exempts a package without a
+usable wheel by its name (``--no-binary NAME``). For such a package, imgbuild gives uv the metadata,
+so uv does not build the package to learn it.
 """
 
 import json
@@ -36,10 +37,10 @@ from imgbuild.net.addresses import redact
 TIMEOUT_SECONDS = 300
 #: Limit for runs of uv in one resolution. Each package without a wheel needs one or two.
 ROUNDS = 50
-#: Limit for source distributions that are skipped because their metadata is not usable. Each one
-#: takes seconds.
+#: Limit for source distributions that are skipped because their metadata is not usable. Getting the
+#: metadata of one takes seconds.
 MOST_FAULTS = 8
-#: Size limit for the metadata of a package, in bytes. TensorFlow's has 4 kB.
+#: Size limit for the metadata of a package, in bytes. TensorFlow's metadata has 4 kB.
 LARGEST_METADATA = 1 << 20
 #: Large packages whose compilation takes hours or needs other compilers or system libraries.
 NEVER_COMPILED = frozenset(
@@ -138,8 +139,9 @@ class Unbuilt:
     def learn(self, errors: str, has_wheel: Callable[[str], bool]) -> bool:
         """Update the exempt packages from uv's errors; return whether another run may succeed.
 
-        uv uses no wheel of an exempt package. So if uv names packages that have no wheel of any
-        release, only these become exempt. Otherwise all packages that it names do.
+        uv uses no wheel of an exempt package, so as few packages as possible become exempt: of the
+        packages that uv names, those without a wheel of any release. If all have one, all become
+        exempt.
         """
         named = {canonicalize_name(name) for name in _NO_SOURCE.findall(errors)}
         impossible = named & self.releases.keys()
@@ -164,8 +166,8 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
     """Resolve ``options`` with uv; return the text of the lock and the result of uv's last run.
 
     The text is empty if there is no solution. ``folder`` has the files that ``options`` name.
-    Versions in ``previous``, the text of a lock, are preferred. A version whose metadata cannot be
-    made is skipped if another version satisfies the requirements.
+    uv prefers the versions in ``previous``, the text of a lock. If the metadata of a version cannot
+    be made, the version is skipped, provided that another one satisfies the requirements.
 
     CheckFailedError: the metadata of a package cannot be made, or `ROUNDS` runs are not enough.
     MachineError: the index does not answer, or this machine cannot make metadata.
@@ -222,7 +224,7 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
 
 
 def _add_hashes(text: str, source_hashes: Mapping[str, str]) -> str:
-    """Add hashes of source distributions that have none in the lock.
+    """Add the hash of each source distribution that has no hash in the lock.
 
     uv writes no hash of a file that it did not read, for example if the index is a folder.
     """
@@ -237,7 +239,7 @@ def find_sources(
 ) -> dict[str, Source]:
     """Return the source distribution of each pinned package, by name.
 
-    MachineError: the index does not answer, or a package has no source distribution in it.
+    MachineError: the index does not answer, or lacks the source distribution of a package.
     """
     sources: dict[str, Source] = {}
     unbuilt = Unbuilt({name: {} for name in pins})
@@ -295,8 +297,8 @@ def find_files(  # noqa: PLR0913, PLR0917 - what, for which target, and how
 def file_digest(name: str, url: str, hashes: Mapping[str, str]) -> str:
     """Return the sha256 of a file of an index.
 
-    If the index is a folder, it has no hashes, so the file itself is read. Its name must be
-    ``name``, because an index on the network can link to any file of this machine.
+    An index that is a folder has no hashes, so imgbuild reads the file itself. The file's name must
+    be ``name``, because an index on the network can link to any file of this machine.
 
     MachineError: the index has no sha256 for the file, or the local file cannot be read or has
         another name.
@@ -471,7 +473,7 @@ def parse_requirement(text: str) -> Requirement:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     for specifier in requirement.specifier:
-        specifier.contains("0")  # a version is parsed only for a comparison
+        specifier.contains("0")  # `packaging` parses the version only when it compares
     return requirement
 
 

@@ -64,7 +64,7 @@ _OF_BUILD = {TAKEN_WHEEL, *(f"{OCI}.{name}" for name in ("source", "url", "docum
 
 @dataclass(frozen=True)
 class ComparedLayer:
-    """A layer of both images; ``files`` has the differing files by path, None if not read."""
+    """A layer of both images; ``files`` has the differing files by path, or None if not read."""
 
     made_by: str
     size: int
@@ -134,7 +134,7 @@ def reproduce(
     image: Image | None = None,
     builders: tuple[str, ...] = (),
 ) -> Reproduction:
-    """Build an image again and compare it; without ``image``, pull it if necessary.
+    """Build an image again and compare both; without ``image``, pull a missing original.
 
     InputError: there is no such image, or imgbuild did not build it.
     CheckFailedError, MachineError: it can no longer be built.
@@ -152,7 +152,7 @@ def reproduce(
             log(f"This input has changed: {text}")
         for text in substituted:
             log(f"This input is not from the checkout: {text}")
-        if substituted:  # programs of a foreign base run in build steps, so withhold logins
+        if substituted:  # a base from a label could steal logins, because its programs run
             secrets = {key: path for key, path in context.inputs.secrets.items() if key != "netrc"}
             inputs = replace(context.inputs, secrets=secrets)
             context = replace(context, inputs=inputs)
@@ -192,7 +192,7 @@ def _pull_original(
     if not labels_are_consistent(original):
         raise InputError(
             f"{name} was not built by imgbuild, or something was added to it, so its inputs are "
-            "unknown."
+            "unknown. Name an image of `imgbuild build`."
         )
     return original
 
@@ -202,8 +202,8 @@ def _restore_inputs(
 ) -> tuple[BuildContext, PlanItem, list[str], list[str]]:
     """Return the context and the plan to build the image with the inputs in its labels.
 
-    Also return the inputs that could not be restored, and those that replace the checkout's. If the
-    files of this checkout do not match, use the files of the image's commit.
+    Also return the inputs that could not be restored, and the inputs that replace inputs of the
+    checkout. If this checkout gives another input digest, use the files of the image's commit.
     """
     lacking: list[str] = []
     substituted: list[str] = []
@@ -214,7 +214,7 @@ def _restore_inputs(
     if item.digest.total != labels[INPUT_DIGEST] and commit not in {"", context.revision}:
         try:
             # Anybody can write the label, and the commit's Dockerfiles get the secrets. Therefore
-            # `open_revision` only accepts commits in the history.
+            # `open_revision` accepts only commits in the history of this checkout.
             commit = commit.removesuffix("-dirty")
             checkout = stack.enter_context(open_revision(context.project, commit))
             restored, item = _plan_checkout(checkout, labels, context)
@@ -225,7 +225,7 @@ def _restore_inputs(
 
 
 def _usual_digest(context: BuildContext) -> str | None:
-    """Return the digest of the base image in the matrix or settings; None if it is bootstrapped."""
+    """Return the digest of the usual base image; None if it is made from the archive."""
     (image,) = context.images
     usual = context.settings.base_for(image.os_name, image.os.image)
     return usual.image.rpartition("@")[2] if usual.image else None
@@ -234,7 +234,7 @@ def _usual_digest(context: BuildContext) -> str | None:
 def _restore_settings(
     labels: Mapping[str, str], context: BuildContext, lacking: list[str], substituted: list[str]
 ) -> Settings:
-    """Return settings with the origins of inputs that the labels state."""
+    """Return settings that get each input from the origin that the image's labels name."""
     (image,) = context.images
     settings = context.settings
     base = {**settings.base}
@@ -301,7 +301,7 @@ def _rebuild(item: PlanItem, commit: str | None, context: BuildContext, stack: E
     inputs, project = context.inputs, context.project
     own = buildx.builder is None
     target = image_target(item, inputs, folders, project, commit, in_engine=own)
-    before = {stored.id for stored in context.stored}  # an identical image has the same id
+    before = {stored.id for stored in context.stored}  # an identical result must not be removed
     stack.callback(_discard_new, made, before, context.engine)
     stack.callback(forget_cache, buildx, f"description~={mark}")
     with work_folder("reproduce") as folder, BuildDisplay([image.name]) as display:

@@ -20,7 +20,7 @@ NAMES_ALONE = (
     "An image's name cannot be combined with --tf, --cpu, --gpu, --stack, --mpi or --all. Give "
     "either the name or the options."
 )
-#: A word for the newest version that has an image with the other options.
+#: The word that selects the newest version that has an image with the other options.
 LATEST = "latest"
 #: A version, with or without a variant.
 _SHORT = re.compile(rf"(\d+\.\d+(?:\.\d+)?|{LATEST})(?:-(cpu|gpu))?")
@@ -49,7 +49,7 @@ class Selection:
 
     @property
     def or_everything(self) -> "Selection":
-        """The same selection; without versions and names, all images that fit its other options."""
+        """The same selection, but all images that fit if it has no versions and no names."""
         return self if self.named else self.without_defaults
 
     @property
@@ -111,7 +111,7 @@ def _position(version: str) -> int:
 def _match_images(
     images: tuple["Image", ...], matrix: "Matrix", selection: Selection
 ) -> tuple["Image", ...]:
-    """Return the images that fit; each named version and variant must have at least one."""
+    """Return the images that fit; InputError if a selected version or variant has none."""
     named = selection.named
     versions = selection.tensorflow or (None if named else matrix.defaults.tensorflow,)
     variants: Sequence[str | None] = ["cpu"] * selection.cpu + ["gpu"] * selection.gpu
@@ -169,7 +169,10 @@ def default_image(images: list["Image"]) -> "Image":
 def _no_image_error(
     selection: Selection, version: str | None, variant: str | None, images: list["Image"]
 ) -> InputError:
-    """Return the error, which lists the images of the version, or all kinds of images."""
+    """Return the error, which lists the available images of the version.
+
+    Without a version, it lists the available variants and stacks.
+    """
     pairs = (("", variant), ("stack ", selection.stack), ("mpi ", selection.mpi))
     options = " ".join(f"--{option}{value}" for option, value in pairs if value)
     message = f"No image of TensorFlow {version}"
@@ -204,13 +207,13 @@ def find_image(matrix: "Matrix", text: str) -> "Image":
     if short_form or version in minors:
         selection = Selection((version,), cpu=variant == "cpu", gpu=variant == "gpu")
         return select_images(matrix, selection)[0]
-    import difflib  # noqa: PLC0415 - for the error alone
+    import difflib  # noqa: PLC0415 - only for the error
 
     names: dict[str, str] = {}
     for image in family:
         names |= {name.lower(): name for name in (image.name, *image.aliases)}
     nearest = [names[name] for name in difflib.get_close_matches(text.lower(), names, _NEAR, 0.0)]
-    if known:  # the version has no image: list that of the nearest version first
+    if known:  # the version has no image: list an image of the nearest version first
         images = [image for image in family if variant in {None, image.variant}]
         minor = _nearest(version, [image.minor for image in images])[0]
         default = default_image([image for image in images if image.minor == minor])

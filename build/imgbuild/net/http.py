@@ -52,9 +52,9 @@ _CAUSE = re.compile(r"(?:\[Errno -?\d+\] |Error\(\d+, ['\"])([^'\")]+)")
 
 
 class TransientError(Exception):
-    """A temporary fault; the message completes "HOST: ".
+    """A temporary fault; the message follows the request and a colon: ``GET URL: MESSAGE``.
 
-    ``wait`` is the wait before a retry that the server requests, in seconds.
+    ``wait`` is the time that the server wants the client to wait before a retry, in seconds.
     """
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
@@ -76,7 +76,7 @@ class RetryPolicy:
     def wait(self, failed: int, requested: float | None = None) -> float:
         """Return the seconds to wait after ``failed`` tries; infinite if there is no further try.
 
-        There is none if the server has ``requested`` a wait of more than `LONGEST_REQUESTED`.
+        There is also no further try if the server ``requested`` more than `LONGEST_REQUESTED`.
         """
         if failed >= self.attempts or (requested or 0.0) > LONGEST_REQUESTED:
             return inf
@@ -133,8 +133,8 @@ class HttpClient:
     ) -> Answer:
         """Return the answer to a GET; retry after temporary faults.
 
-        The caller must check the status. 408, 425, 429 and 5xx count as temporary faults. The
-        errors are those of `retry` and `ask`.
+        The statuses 408, 425, 429 and 5xx count as temporary faults. The caller must check every
+        other status. The errors are those of `retry` and `ask`.
         """
 
         def attempt() -> Answer:
@@ -152,8 +152,8 @@ class HttpClient:
     ) -> T:
         """Return the result of ``work``, and start it again after each `TransientError`.
 
-        MachineError: the last try failed, or the client was closed. ``advice`` returns the end of
-            its message.
+        MachineError: the last try failed, or the client was closed. The message ends with the
+            result of ``advice``.
         """
         failed = 0
         while True:
@@ -163,7 +163,7 @@ class HttpClient:
                 failed += 1
                 seconds = self.policy.wait(failed, error.wait)
                 if seconds < inf and not self.closed:
-                    count = f"{failed} of {self.policy.attempts} tries"
+                    count = f"try {failed} of {self.policy.attempts} failed"
                     self._log(f"{what}: {error}. Retrying in {seconds:.1f} s ({count}).")
                 if seconds == inf or self._closed.wait(seconds):
                     tries = "1 try" if failed == 1 else f"{failed} tries"
@@ -183,8 +183,8 @@ class HttpClient:
     ) -> Answer:
         """Send a request once and return the answer with its whole body, whatever the status.
 
-        ``authorization`` is sent only to the site of ``url``. ``secret`` content follows no
-        redirect.
+        ``authorization`` is sent only to the site of ``url``. If the content is ``secret``, the
+        request follows no redirect.
 
         TransientError: there was no connection, or no whole answer.
         MachineError: a retry would not help, because the certificate is not trusted, a redirect is
@@ -285,8 +285,8 @@ def _proxies(url: str) -> dict[str, str]:
 def limit_time(seconds: float, response: requests.Response) -> Iterator[Callable[[], None]]:
     """Cut off the answer after ``seconds``; the yielded function restarts the timer.
 
-    Checking the time between reads is not enough, because a single read lasts for as long as the
-    server keeps sending trailers or a gzip header byte by byte.
+    It is not enough to check the time between reads: a single read does not end while the server
+    sends trailers or a gzip header byte by byte.
 
     TransientError: the answer took longer.
     """
@@ -330,7 +330,7 @@ def raise_transient(status: int, headers: Mapping[str, str], detail: str = "") -
 
 
 def _translate_error(error: Exception, url: str) -> Exception:
-    """Return an error for a missing answer that shows no addresses of proxies or memory."""
+    """Return the error for a missing answer; its text has no addresses of proxies or memory."""
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return MachineError(
             f"{redact(url)}: this machine does not trust its TLS certificate. If your network "

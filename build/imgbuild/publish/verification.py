@@ -1,6 +1,6 @@
 """Verify a published image: signature, attestations, tag, record, configuration and contents.
 
-The image is only compared with signed documents; see :mod:`imgbuild.publish.signed_image`.
+Only signed documents prove anything about the image; see :mod:`imgbuild.publish.signed_image`.
 """
 
 import json
@@ -43,9 +43,9 @@ Predicates = tuple[Mapping[str, Any], ...]
 
 @dataclass(frozen=True)
 class VerifiedFact:
-    """One verified fact; ``problem`` is empty if it is true.
+    """The result of one check; ``problem`` is empty if it passed.
 
-    ``text`` quotes the signed provenance if there is nothing to compare it with.
+    If there is nothing to compare, ``text`` quotes the signed provenance.
     """
 
     name: str
@@ -127,7 +127,7 @@ def _require_contents(
 
 @dataclass(frozen=True)
 class PublishedImage:
-    """An image in a registry by its digest; ``tag`` is the tag in the user's reference, if any."""
+    """An image in a registry, by digest; ``tag`` is the tag in the user's reference, or empty."""
 
     registry: RegistryClient
     manifest: Manifest
@@ -150,9 +150,9 @@ class PublishedImage:
         return read_provenances(predicates)
 
     def require_tag(self, provenances: Sequence[SignedImage | None], tag: str) -> SignedImage:
-        """Return the latest publication that may have the tag; without a tag, the latest one.
+        """Return the latest provenance that allows the tag; without a tag, the latest provenance.
 
-        CheckFailedError: no publication may have the tag, or there is none.
+        CheckFailedError: no provenance allows the tag, or there is no provenance.
         """
         for signed in reversed(provenances):
             if signed and (not tag or signed.may_have(tag, self.matrix)):
@@ -168,9 +168,9 @@ class PublishedImage:
         )
 
     def require_record(self, signed: SignedImage | None) -> Record:
-        """Return the record of a publication.
+        """Return the record of the release that a signed provenance describes.
 
-        CheckFailedError: there is no record, or it differs from the publication.
+        CheckFailedError: there is no record, or it differs from the provenance.
         """
         if signed is None:
             raise CheckFailedError("there is no trusted provenance to compare a record with")
@@ -180,11 +180,13 @@ class PublishedImage:
                 "this image has no record: it was deleted, or the push was interrupted"
             )
         if record.digest != self.manifest.digest:
-            raise CheckFailedError(f"the record of {record.tag} is about {record.digest}")
+            raise CheckFailedError(
+                f"the record of {record.tag} belongs to another image, {record.digest}"
+            )
         digest = self.registry.head(record.tag)
         if digest != record.digest:
             raise CheckFailedError(
-                f"its immutable tag {record.tag} is at {digest or 'nothing'}: it was moved"
+                f"its immutable tag {record.tag} was moved: it now points to {digest or 'nothing'}"
             )
         different = [*record_differences(record, signed, self.matrix)]
         if different:
@@ -274,8 +276,9 @@ class PublishedImage:
             raise CheckFailedError(f"{signed[-1]}; its record {said}")
         if recorded:
             raise CheckFailedError(
-                f"{recorded}, but only according to its record, which is not signed. If this is "
-                "right, sign it: imgbuild release retire --sign-key KEY"
+                f"{recorded}, but only according to its record, which is not signed. If the "
+                "retirement is right, sign it: `imgbuild release retire TAG --reason TEXT "
+                "--sign-key KEY`"
             )
         return signed[-1] if signed else None
 
@@ -288,7 +291,7 @@ class PublishedImage:
         if self.tag not in signed.tags(self.matrix).moving:
             return
         if self.registry.head(self.tag) != self.manifest.digest:
-            return  # the user's reference has a tag and another digest
+            return  # the user's reference has a tag and a digest (TAG@DIGEST), which differ
         for tag in self._later_tags(record):
             digest = self.registry.head(tag)
             if digest == self.manifest.digest:
@@ -357,15 +360,15 @@ def extension_facts(signed: SignedImage) -> list[VerifiedFact]:
 
 
 def read_retirements(registry: RegistryClient, trust: Trust, digest: str) -> list[Retirement]:
-    """Return the retirements of an image with a trusted signature, in order of their days.
+    """Return an image's retirements that have a trusted signature, oldest first.
 
     CheckFailedError: the registry cannot be reached, or has a retirement that is not trusted.
     """
     predicates = trust.read_attestations_if_any(f"{registry.name}@{digest}", RETIREMENT)
     if not predicates and _lists_retirement(registry, digest):
         raise CheckFailedError(
-            "cosign cannot verify a retirement that is attached to it: somebody else signed it, or "
-            "the registry did not return it"
+            "cosign cannot verify a retirement that is attached to the image: somebody else signed "
+            "the retirement, or the registry did not return it"
         )
     return sorted(map(read_retirement, predicates), key=lambda retirement: retirement.retired)
 
@@ -373,8 +376,8 @@ def read_retirements(registry: RegistryClient, trust: Trust, digest: str) -> lis
 def _lists_retirement(registry: RegistryClient, digest: str) -> bool:
     """Return whether an image's attestations list a retirement from any signer.
 
-    This check is needed because cosign ignores attestations that the registry does not return, as
-    long as it can read one.
+    If cosign can read one attestation, it ignores the others that the registry does not return. So
+    its answer alone does not prove that there is no retirement.
     """
     manifest = registry.manifest(f"{digest.replace(':', '-')}.att")
     layers = manifest.document().get("layers", ()) if manifest else ()
@@ -425,12 +428,13 @@ def _compare_sbom(now: Mapping[str, Any], attested: Predicates) -> None:
     if own not in others:
         lacks, more = sorted(others[-1] - own), sorted(own - others[-1])
         raise CheckFailedError(
-            f"the SBOM differs: only in it {lacks[:3]}, only in the image {more[:3]}"
+            f"the SBOM and the image differ: only in the SBOM {lacks[:3]}, only in the image "
+            f"{more[:3]}"
         )
 
 
 def _sbom_facts(document: Mapping[str, Any]) -> set[str]:
-    """Return the facts of an SBOM that are the same on every machine, without origins."""
+    """Return the facts of an SBOM that do not depend on the machine; origins do."""
     try:
         properties = document["metadata"]["component"]["properties"]
         facts = {f"{fact['name']}={fact['value']}" for fact in properties}

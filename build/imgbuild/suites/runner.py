@@ -38,10 +38,10 @@ VARIABLE = "IMGBUILD_RESULTS"
 JUNIT, OUTPUT = "junit.xml", "pytest.txt"
 #: The outcomes of checks that prevent tagging.
 _BAD = (Outcome.FAILED, Outcome.TIMED_OUT)
-#: pytest's exit codes for "all passed" and "some failed"; other codes have no verdict.
+#: pytest's exit codes for "all passed" and "some failed". Any other code means that pytest failed.
 _VERDICTS = {0, 1}
 _TESTSUITE = re.compile("<testsuite .*?</testsuite>", re.DOTALL)
-#: testinfra's parameter in the name of a check, before, between or after other parameters.
+#: The parameter that testinfra adds to the name of a check, before, between or after others.
 _CONTAINER = re.compile(r"-?docker://[0-9a-f]+")
 
 
@@ -81,8 +81,8 @@ class CheckStream:
 
     The lines (tests/image/result_stream.py) are ``{"checks": 80}``, ``{"begins": "pins"}``,
     ``{"ended": true}``, and for each finished check its ``suite``, ``test``, ``outcome``,
-    ``seconds`` and ``message``. ``milestone`` is called when a suite begins, and for the first
-    failure of each reason. ``step`` is called for every change.
+    ``seconds`` and ``message``. ``milestone`` is called when a suite begins, and if a check fails
+    for a new reason. ``step`` is called for every valid line.
     """
 
     milestone: Callable[[str], None]
@@ -152,7 +152,7 @@ class CheckStream:
 
 
 def strip_container(name: str) -> str:
-    """Return a check's name without the container, which no longer exists in reports."""
+    """Return a check's name without the container, which does not exist any more after the run."""
     return _CONTAINER.sub("", name).replace("[-", "[").replace("[]", "")
 
 
@@ -192,10 +192,10 @@ def run_suites(target: TestTarget, suites: tuple[str, ...], session: TestSession
             elif code not in _VERDICTS or not stream.finished:
                 raise CheckFailedError(
                     f"{', '.join(group)} of {target.name} could not be run (pytest exit code "
-                    f"{code}). The output is in {reports / OUTPUT}. If the disk is full, free "
-                    "space there."
+                    f"{code}). Read the output in {reports / OUTPUT}. If the disk is full, free "
+                    "some space."
                 )
-            # A suite without checks counts as failed, unless an earlier failure ended the run.
+            # A suite without results counts as failed, unless an earlier failure ended the run.
             is_cut = session.fail_fast and stream.reported
             return [stream.result(suite) for suite in group if suite in stream.checks or not is_cut]
 
@@ -225,7 +225,7 @@ def _pytest_command(
         *(sys.executable, "-P", "-m", "pytest", "-c", os.devnull),
         *("-q", "-p", "no:cacheprovider"),
         *("-p", "testinfra.plugin"),  # other plugins of this machine are not loaded
-        "--tb=short",  # the arguments of a test can be the whole list of an image's files
+        "--tb=short",  # longer ones show a test's arguments, which can list all files of an image
         *(f"--rootdir={session.project.root}", f"--hosts=docker://{container.id}"),
         # Without this option, pytest runs the conftest.py of every folder above the checkout.
         f"--confcutdir={session.project.suites}",
@@ -248,7 +248,7 @@ def _run_group(
     session: TestSession,
     stream: CheckStream,
 ) -> int | None:
-    """Wait for a slot and run suites in one pytest; return the exit code like `call_pytest`."""
+    """Wait for a slot, run suites in one pytest, and return the result of `call_pytest`."""
     name = group[0]
     tests = [str(session.project.suites / f"{PREFIX}{suite}.py") for suite in group]
     whole_command = [*command, f"--junitxml={folder / name}.xml", *tests]
