@@ -117,6 +117,6 @@ def test_an_image_that_was_not_built_is_not_looked_for_elsewhere(checkout: Check
 
 def test_a_missing_module_ends_with_the_command_that_adds_it(trainer: Trainer) -> None:
     words = trainer.words(program=("python", "-c", "import imgbuild_none.part"))
-    done = trainer.checkout.run(*words, code=1, timeout=SECONDS)
+    done = trainer.checkout.typed(trainer.checkout.command(*words), 1, SECONDS)
     assert "No module named 'imgbuild_none'" in done.stderr
     assert f"`imgbuild extend {IMAGE} --pip imgbuild_none`" in done.stderr
