@@ -94,6 +94,7 @@ def _gpu(image: "Image") -> dict[str, Any] | None:
         }
         generations.append(facts)
     return {
+        "ran_on": list(image.ran_on),
         "minimum_driver": image.cuda.driver,
         "minimum_driver_source": next(sources, "matrix.yaml"),
         "newest_capability": image.cuda.newest,
@@ -130,6 +131,8 @@ def image_text(image: dict[str, Any]) -> str:
 def _gpu_lines(gpu: dict[str, Any]) -> list[str]:
     lines = ["", f"minimum driver {gpu['minimum_driver']}"]
     lines += wrap_words(f"source: {gpu['minimum_driver_source']}", INDENT)
+    if gpu["ran_on"]:
+        lines.append(f"the suite gpu_runs passed on {', '.join(gpu['ran_on'])}")
     lines += ["", *GPU_TITLE]
     for facts in gpu["generations"]:
         line = f"{facts['generation']:<10} {facts['capability']:<5} {facts['service']:<15}"

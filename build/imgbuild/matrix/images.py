@@ -205,6 +205,11 @@ class Image:
         megabytes = self.row.budget.get(self.variant)
         return None if megabytes is None else megabytes * 1_000_000
 
+    @property
+    def ran_on(self) -> tuple[str, ...]:
+        """The GPUs on which the suite ``gpu_runs`` of this image passed, by the matrix."""
+        return self.row.ran_on if self.variant == "gpu" else ()
+
     def as_json(self) -> dict[str, Any]:
         return {
             "name": self.name,

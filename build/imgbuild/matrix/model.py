@@ -250,7 +250,8 @@ class Row(StackPins):
 
     ``horovod: {version: none, why: …}`` omits Horovod and MPI. ``budget`` is the expected size of
     each variant's image in megabytes. A build fails if the image is over 5 % larger, or over 16 %
-    in a containerd image store. The budget is not an input of the image.
+    in a containerd image store. ``ran_on`` are the GPUs on which the suite ``gpu_runs`` passed in
+    the GPU image. Neither is an input of the image.
     """
 
     tensorflow: scalars.Release
@@ -260,6 +261,7 @@ class Row(StackPins):
     horovod: HorovodPin
     cuda: AnyPin | None = None
     budget: dict[Variant, scalars.Megabytes] = Field(default_factory=dict)
+    ran_on: tuple[scalars.Prose, ...] = ()
 
     __hash__ = object.__hash__  # by identity, because its dicts have no hash
 
@@ -278,6 +280,8 @@ class Row(StackPins):
         for variant in {*self.budget} - {*self.variants}:
             listed = ", ".join(self.variants)
             raise ValueError(f"a budget for {variant}, but the variants of this row are: {listed}")
+        if self.ran_on and "gpu" not in self.variants:
+            raise ValueError("`ran_on` is for a row with the variant gpu: remove it")
         return self
 
 

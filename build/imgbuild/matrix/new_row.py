@@ -17,7 +17,8 @@ from imgbuild.matrix.model import Matrix, Row, TensorFlow, Variant
 from imgbuild.matrix.pins import resolve_pin
 from imgbuild.matrix.rules import admits, parse_numbers
 
-_BUDGET = re.compile(r",? *\n? *budget: \{[^}]*\}")
+#: What was measured with a release, and is not copied to another one.
+_MEASURED = re.compile(r",? *\n? *(budget: \{[^}]*\}|ran_on: \[[^]]*\])")
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class NewRow:
         row = re.sub(r"variants: \[[^]]*\]", f"variants: [{variants}]", row)
         if self.horovod != self.like.horovod.version:
             row = re.sub(r"horovod: (\{[^}]*\}|[^,}\s]+)", f"horovod: {self.horovod}", row)
-        return _BUDGET.sub("", row)
+        return _MEASURED.sub("", row)
 
     def _release(self, beside: Mapping[str, str], distributions: Mapping[Variant, str]) -> str:
         named = ", ".join(f"{variant}: {name}" for variant, name in distributions.items())

@@ -115,6 +115,13 @@ def test_a_gpu_image_ran_only_if_its_suite_passed(of: Callable[[str], CatalogEnt
         assert ran in said([replace(of(PUBLISHED), suites={suite: result})])
 
 
+def test_a_gpu_image_names_the_gpus_of_the_matrix_that_it_ran_on(
+    of: Callable[[str], CatalogEntry],
+) -> None:
+    assert "passed on an NVIDIA H200" in said([of("tf-2.18-gpu-debian")])
+    assert "ran on a real GPU" not in said([of("tf-2.17-gpu-debian"), of("tf-2.18-cpu-debian")])
+
+
 def test_the_last_scan_and_retired_releases(of: Callable[[str], CatalogEntry]) -> None:
     finding = SecurityFinding("openssl", "openssl", "1", "2", "open")
     scan = Scan(BUILT, "sha256:1", "2026-11-25", (finding,), "not asked: no network", (), ())

@@ -15,7 +15,7 @@ from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError, Ma
 from imgbuild.core.project import Project
 from imgbuild.dockerfile.labels import DESCRIPTIONS, NAMESPACE, PIN, pin_labels
 from imgbuild.locks.lockfile import read_lock
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rule_model import Part
 from imgbuild.matrix.rules import COMPARISONS
@@ -202,3 +202,10 @@ def test_every_suite_is_described() -> None:
 def test_a_wrong_command_line_is_found(text: str, finds: str) -> None:
     (wrong,) = wrong_commands(code_of(text))
     assert wrong.startswith(f"{finds}:")
+
+
+def test_evidence_and_the_matrix_agree_on_what_ran_on_a_gpu(matrix: Matrix) -> None:
+    evidence = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
+    ran = {image.name for image in all_images(matrix) if image.ran_on}
+    assert first_column(evidence, "## On a GPU") == ran
+    assert len(ran) == 3, "correct the number in docs/gpus.md and docs/evidence.md"

@@ -61,6 +61,7 @@ def _representatives(document: Document, *, prose: bool) -> Collection[Location]
     for path in _leaves(document):
         if prose == (
             path[-1] in PROSE
+            or "ran_on" in path
             or (path[0], path[-1]) in {("rules", "source"), ("end_of_life", "source")}
         ):
             shape = ("*" if isinstance(p, int) or p[:1].isdigit() else p for p in path)

@@ -69,6 +69,7 @@ def test_a_row_overrides_its_stack_and_a_stack_its_operating_system(
             "tf-1.12-cpu-debian-intelmpi is already in entry",
         ),
         (f"{ROW} 0.16.4}}", f"{ROW} 0.16.4, budget: {{gpu: 99}}}}", "a budget for gpu, but"),
+        (f"{ROW} 0.16.4}}", f"{ROW} 0.16.4, ran_on: [T4]}}", "`ran_on` is for a row with"),
         ("cpu: tensorflow, gpu", "gpu", "tensorflow.1.10.0.distribution has no cpu"),
         ("from: source", "form: source", "missing key 'from'"),
         ("    os: debian-12\n    packages: [python3", "    packages: [python3", "missing key 'os'"),
