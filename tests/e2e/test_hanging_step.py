@@ -36,7 +36,7 @@ def test_one_of_two_images_hangs(project: SmallProject) -> None:
     said = project.build("--keep-going", "--step-timeout", LIMIT, code=1).stderr
     assert "888 begins" in project.log(), "the step never ran"
     wait_for(lambda: not processes(mark), 30)  # in the engine
-    assert f"ran for more than {LIMIT} (the limit of a step). It was stopped" in said
+    assert f"ran for more than {LIMIT} (the limit of a step). The step was stopped" in said
     assert f"Building {HANGING} failed in the step" in said
     assert _images(project) == [OTHER] * 2
     assert project.check_names() == 2
