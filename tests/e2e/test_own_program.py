@@ -22,7 +22,7 @@ def reader(base: Bases, checkout: Checkout, open_folder: Path, tag: str) -> Read
 
 
 def test_a_reader_adds_a_package_and_trains(reader: Reader) -> None:
-    enter, first, extend, again, kept = page_commands(PAGE)
+    enter, first, extend, make, again, kept = page_commands(PAGE)
     assert enter.line == "cd examples/own-program"
     here = replace(reader.checkout, root=reader.folder)
     said = here.typed(["bash", "-euc", reader.here(first.line)], 1).stderr
@@ -32,6 +32,7 @@ def test_a_reader_adds_a_package_and_trains(reader: Reader) -> None:
     reader.see(extend)
     (lock,) = reader.folder.glob("*.lock.txt")
     assert "pandas==" in lock.read_text(encoding="utf-8")
+    reader.see(make)
     assert LEARNT.search(reader.type(again))
     assert LEARNT.search("\n".join(again.prints))
     reader.see(kept)
