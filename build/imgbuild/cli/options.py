@@ -306,9 +306,7 @@ def pull_missing(engine: "Engine", reference: str, settings: "Settings") -> None
 
     if not has_registry(reference) or engine.inspect(reference):
         return
-    info(f"pulling {reference}")
-    engine.pull(reference)
-    stored = engine.need(reference)
+    stored = engine.need_or_pull(reference, info)
     try:
         require_trusted(stored.digests, reference, settings, made_here=False)
     except BaseException:

@@ -17,7 +17,6 @@ from imgbuild.cli.options import (
     flag,
     info,
     option,
-    pull_missing,
     seconds,
     select,
     split_names,
@@ -286,9 +285,10 @@ def _check_image(reference: str, planned: "Image | None", project: Project) -> s
     store = ReportStore(state_dir() / "reports")
     hint = build_hint(planned)
     with open_engine(settings.engine) as engine:
-        if planned is None:
-            pull_missing(engine, reference, settings)
-        stored = engine.need(reference, hint)  # otherwise, docker would pull this name
+        if planned:
+            stored = engine.need(reference, hint)  # otherwise, docker would pull this name
+        else:
+            stored = engine.need_or_pull(reference, info)
     if planned:
         store.require_own(stored.id, planned)
     made_here = store.was_made_here(stored.id)

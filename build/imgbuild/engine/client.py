@@ -173,7 +173,7 @@ class Engine:
             return stored
         if not remedy:
             pull = f"{docker_command(self.host)} pull {reference}"
-            remedy = f"imgbuild does not pull images to test them. If a registry has it: {pull}"
+            remedy = f"imgbuild pulls only names that begin with a registry. If one has it: {pull}"
             remedy = f"{family_hint(reference)}{remedy}"
         address = self.host or "its default address"
         raise InputError(f"The engine at {address} has no image {reference}. {remedy}")
@@ -243,6 +243,15 @@ class Engine:
                 f"To pull it from Docker Hub, write docker.io/{reference}."
             )
         self._pull(reference)
+
+    def need_or_pull(self, reference: str, log: Callable[[str], None]) -> StoredImage:
+        """Return an image; pull it if the engine does not have it. Raises the errors of `pull`."""
+        if stored := self.inspect(reference):
+            return stored
+        if has_registry(reference):
+            log(f"pulling {reference}")
+        self.pull(reference)
+        return self.need(reference)
 
     def _pull(self, reference: str) -> None:
         repository, tag = _split_reference(reference)

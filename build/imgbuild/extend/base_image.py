@@ -195,12 +195,7 @@ def inspect_base(reference: str, context: BuildContext) -> BaseImage:
         instructions, or has packages with invalid names or versions.
     """
     engine, locks = context.engine, context.state / "locks"
-    stored = engine.inspect(reference)
-    if not stored:
-        if has_registry(reference):
-            context.log(f"pulling {reference}")
-        engine.pull(reference)
-        stored = engine.need(reference)
+    stored = engine.need_or_pull(reference, context.log)
     require_trusted(
         stored.digests,
         reference,

@@ -52,7 +52,6 @@ from imgbuild.matrix.images import Image, standin_image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import find_image
-from imgbuild.net.addresses import has_registry
 from imgbuild.plan.changes import find_changes
 from imgbuild.plan.digest import InputReader, input_digest
 from imgbuild.plan.plan import Action, PlanItem, labels_are_consistent
@@ -182,13 +181,10 @@ def _pull_original(
             f"The engine has no image {name}. Build it first (imgbuild build {image.name}), or "
             "name a published one: HOST/REPOSITORY:TAG."
         )
+    original = present or engine.need_or_pull(name, log)
     if not present:
-        if has_registry(name):
-            log(f"pulling {name}")
-        engine.pull(name)
         stack.callback(lambda: engine.discard(original.id))
         stack.callback(lambda: None if "@" in name else engine.untag(name))
-    original = engine.need(name)
     if not labels_are_consistent(original):
         raise InputError(
             f"{name} was not built by imgbuild, or something was added to it, so its inputs are "
