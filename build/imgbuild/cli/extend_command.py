@@ -200,11 +200,10 @@ def _extend(
     from imgbuild.extend.extension import check_use
     from imgbuild.extend.requirement_files import wheel_paths
     from imgbuild.matrix.images import all_images
-    from imgbuild.matrix.load import load_matrix
     from imgbuild.net.sites import Sites
     from imgbuild.suites.container import require_docker_client
 
-    matrix = load_matrix(project.matrix)
+    matrix = options.load_matrix(project)
     check_use(extension, folder, matrix.repository)
     # If the base is not in the matrix, any image of the matrix provides the build settings.
     images = all_images(matrix)[:1] if extension.base else select(project, selection)

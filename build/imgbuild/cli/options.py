@@ -229,6 +229,14 @@ def seconds(name: str, duration: str | None) -> float | None:
         raise InputError(f"{name}: {error}.") from None
 
 
+@functools.cache
+def load_matrix(project: Project) -> "Matrix":
+    """Return the matrix of a project, which a command reads once, whatever asks for it."""
+    from imgbuild.matrix import load
+
+    return load.load_matrix(project.matrix)
+
+
 def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
     """Return the selected images of the checkout.
 
@@ -237,10 +245,9 @@ def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
     InputError: the matrix is wrong, no image matches, or options contradict each other.
     """
     from imgbuild.matrix.known_names import parse_known_name
-    from imgbuild.matrix.load import load_matrix
     from imgbuild.matrix.selection import find_image, select_images
 
-    matrix = load_matrix(project.matrix)
+    matrix = load_matrix(project)
     images = select_images(matrix, selection)
     for text in filter(parse_known_name, selection.names):
         image = find_image(matrix, text)
@@ -262,19 +269,24 @@ def split_names(project: Project, selection: Selection) -> tuple[Selection, tupl
 
     InputError: there is no image with this name.
     """
-    from imgbuild.matrix.load import load_matrix
     from imgbuild.matrix.selection import find_image
 
     if not selection.names:
         return selection, ()
-    matrix = load_matrix(project.matrix)
+    matrix = load_matrix(project)
     own, others = list[str](), list[str]()
     for name in dict.fromkeys(selection.names):
         try:
             find_image(matrix, name)
         except InputError as error:
             if not has_registry(name) and not _may_be_in_engine(project, name):
-                raise InputError(f"{error} The engine has no such image.") from None
+                text = f"{error} The engine has no such image."
+                if {":", "/"} & {*name}:
+                    text = (
+                        f"Neither the matrix nor the engine has an image {name!r}. Check it with "
+                        "`docker images`, or give a name that begins with a registry."
+                    )
+                raise InputError(text) from None
             others.append(name)
         else:
             own.append(name)

@@ -16,6 +16,7 @@ from imgbuild.cli.options import (
     echo,
     flag,
     info,
+    load_matrix,
     option,
     seconds,
     select,
@@ -283,14 +284,12 @@ def _check_image(reference: str, planned: "Image | None", project: Project) -> s
 
     settings = project.settings
     store = ReportStore(state_dir() / "reports")
-    hint = build_hint(planned)
     with open_engine(settings.engine) as engine:
         if planned:
-            stored = engine.need(reference, hint)  # otherwise, docker would pull this name
+            stored = engine.need(reference, build_hint(planned))  # docker itself would pull it
+            store.require_own(stored.id, planned)
         else:
             stored = engine.need_or_pull(reference, info)
-    if planned:
-        store.require_own(stored.id, planned)
     made_here = store.was_made_here(stored.id)
     verified_by = store.verified_by(stored.id)
     require_trusted(
@@ -361,14 +360,13 @@ def _find_by_label(project: Project, reference: str) -> "Image | None":
     from imgbuild.dockerfile.labels import NAME
     from imgbuild.engine.client import open_engine
     from imgbuild.matrix.images import all_images
-    from imgbuild.matrix.load import load_matrix
 
     stored = None
     with suppress(MachineError), open_engine(project.settings.engine) as engine:
         stored = engine.inspect(reference)
     if stored is None:
         return None
-    family = all_images(load_matrix(project.matrix))
+    family = all_images(load_matrix(project))
     return next((image for image in family if image.name == stored.labels.get(NAME)), None)
 
 

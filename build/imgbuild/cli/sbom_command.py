@@ -2,7 +2,15 @@
 
 from pathlib import Path
 
-from imgbuild.cli.options import PROJECT, echo, engine_images, option, pull_missing, takes_selection
+from imgbuild.cli.options import (
+    PROJECT,
+    echo,
+    engine_images,
+    load_matrix,
+    option,
+    pull_missing,
+    takes_selection,
+)
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
 from imgbuild.matrix.selection import Selection
@@ -23,7 +31,6 @@ def sbom(
     """
     from imgbuild.core.files import write_text
     from imgbuild.engine.client import open_engine
-    from imgbuild.matrix.load import load_matrix
     from imgbuild.matrix.selection import build_hint
     from imgbuild.publish.sbom import make_locked_sbom
 
@@ -34,7 +41,7 @@ def sbom(
     with open_engine(checkout.settings.engine) as engine:
         if planned is None:
             pull_missing(engine, reference, checkout.settings)
-        stored, matrix = engine.need(reference, build_hint(planned)), load_matrix(checkout.matrix)
+        stored, matrix = engine.need(reference, build_hint(planned)), load_matrix(checkout)
         text = make_locked_sbom(name, stored, engine, checkout, matrix)
     if output:
         write_text(output, text)

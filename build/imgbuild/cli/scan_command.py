@@ -54,7 +54,6 @@ def scan(
     from imgbuild.core.files import write_text
     from imgbuild.dockerfile.labels import NAMESPACE
     from imgbuild.matrix.images import all_images
-    from imgbuild.matrix.load import load_matrix
     from imgbuild.scan.findings import make_sarif, save_scan
     from imgbuild.suites.container import require_docker_client
 
@@ -62,7 +61,7 @@ def scan(
     # If no scanned image is in the matrix, any image of the matrix provides the build settings.
     images = tuple(planned for _, planned in scanned if planned)
     if not images:
-        matrix = load_matrix(checkout.matrix)
+        matrix = options.load_matrix(checkout)
         images = all_images(matrix)[:1]
     require_docker_client()
     sites = options.sites_of(checkout, images[0].matrix)

@@ -40,7 +40,9 @@ def test_a_name_is_of_the_list_then_the_engine_then_a_registry(project: Project)
         (OWN, PUBLISHED, "sha256:a"),
     )
     assert names(project, "AzureML-TensorFlow-2.2-GPU") == (("AzureML-TensorFlow-2.2-GPU",), ())
-    for unknown in ("me/none:1", "2.99", "tf-2.2-cpu-debain", "a b"):
+    with pytest.raises(InputError, match="Neither the matrix nor the engine has"):
+        names(project, "me/none:1")
+    for unknown in ("2.99", "tf-2.2-cpu-debain", "a b"):
         with pytest.raises(InputError, match="engine has no such image"):
             names(project, unknown)
 

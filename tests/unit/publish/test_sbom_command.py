@@ -16,7 +16,7 @@ from support.project_copy import command
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("ml/none:1",), "'ml/none:1': no such image"),
+        (("ml/none:1",), "has an image 'ml/none:1'"),
         (("--tf", "2.3"), "Build it first: imgbuild build tf-2.3-cpu-debian"),
         (("--tf", "2.2", "--tf", "2.3"), "one image, but 2 are selected"),
         (("--tf", "2.2", "ml/churn:1"), "cannot be combined with --tf"),
