@@ -130,13 +130,18 @@ class NewRow:
         row = re.sub(r"variants: \[[^]]*\]", f"variants: [{variants}]", row)
         if self.horovod != self.like.horovod.version:
             row = re.sub(r"horovod: (\{[^}]*\}|[^,}\s]+)", f"horovod: {self.horovod}", row)
-        return _MEASURED.sub("", row)
+        return without_measurements(row)
 
     def _release(self, beside: Mapping[str, str], distributions: Mapping[Variant, str]) -> str:
         named = ", ".join(f"{variant}: {name}" for variant, name in distributions.items())
         cudnn = f"    cudnn: {self.cudnn}\n" if self.cudnn else ""
         others = "".join(f"    {name}: {version}\n" for name, version in beside.items())
         return f"  {self.version}:\n{others}    distribution: {{{named}}}\n{cudnn}"
+
+
+def without_measurements(row: str) -> str:
+    """Return the text of a row without its size budget and the GPUs that it ran on."""
+    return _MEASURED.sub("", row)
 
 
 def new_row(

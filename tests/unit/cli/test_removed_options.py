@@ -2,7 +2,7 @@
 
 import pytest
 
-from imgbuild.cli.removed_options import REMOVED_OPTIONS
+from imgbuild.cli.removed_options import REMOVED_COMMANDS, REMOVED_OPTIONS
 from support.project_copy import NO_ENGINE, ROOT, run_main
 
 OWN = {**NO_ENGINE, "IMGBUILD_PROJECT": str(ROOT)}
@@ -36,6 +36,14 @@ def test_removed_option_names_replacement(words: tuple[str, ...], replacement: s
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{words[1].partition('=')[0]} was removed" in done.stderr
     assert replacement in done.stderr
+
+
+@pytest.mark.parametrize(("name", "replacement"), REMOVED_COMMANDS.items())
+def test_removed_command_names_replacement(name: str, replacement: str) -> None:
+    for words in ((name, "--json"), ("help", name), ("--settings", "x.yaml", name, "--tf", "2.2")):
+        done = run_main(ROOT, *words, env=OWN)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"`imgbuild {name}` was removed. Use `{replacement}`." in done.stderr
 
 
 def test_removed_variable_names_replacement() -> None:

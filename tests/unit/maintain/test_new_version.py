@@ -14,7 +14,7 @@ from imgbuild.dockerfile.render import find_drift, render_all
 from imgbuild.locks.lockfile import read_lock
 from imgbuild.locks.requirements import check_family, lock_family
 from imgbuild.matrix.images import all_images
-from imgbuild.matrix.new_row import new_row
+from imgbuild.matrix.new_row import new_row, without_measurements
 from support.fake_uv import write_fake_uv
 from support.fake_wheel import CPU, FakeWheel
 from support.faulty_server import FaultyServer
@@ -167,3 +167,8 @@ def test_a_new_minor_is_like_a_release_with_a_horovod_that_was_tried_with_it(
     row = new_row(matrix, checkout.matrix, "2.99.0", None, ())
     with pytest.raises(InputError, match=r"No Horovod .* TensorFlow 2\.99\.0"):
         row.text({"tensorboard": "2.99.0"}, {})
+
+
+def test_what_was_measured_with_a_release_is_not_copied() -> None:
+    row = "  - {tensorflow: 2.18.1, budget: {cpu: 1, gpu: 2}, ran_on: [NVIDIA H200, T4]}"
+    assert without_measurements(row) == "  - {tensorflow: 2.18.1}"
