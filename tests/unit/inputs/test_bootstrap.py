@@ -32,6 +32,7 @@ mkdir "$TMPDIR/mmdebstrap.chroot"
 case $FAKE_MMDEBSTRAP in
     fail) echo "E: apt-get update failed: Could not connect" >&2; exit 25 ;;
     nothing) exit 0 ;;
+    filter) python3 </dev/null ;;
     hang) sleep 60 & echo "$$ $!" > "$FAKE_RECORD.pids"; wait ;;
 esac
 for target; do :; done
@@ -97,6 +98,21 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path, images[NAME], monkeypatch)
+
+
+def test_bootstrap_uses_the_systems_python(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("system", "version-manager"):
+        program = tmp_path / folder / "python3"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\necho {folder} >> "$FAKE_RECORD.python"\n')
+        program.chmod(0o755)
+    monkeypatch.setattr(bootstrap, "_SYSTEM_PROGRAMS", f"{tmp_path / 'system'}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", str(tmp_path / "version-manager"), prepend=os.pathsep)
+    machine.behave("filter")
+    machine.bootstrap()
+    assert Path(f"{machine.record}.python").read_text().split() == ["system"]
 
 
 def test_recipe_digest_covers_version_and_options(
