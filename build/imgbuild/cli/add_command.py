@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import typer
+
 from imgbuild.cli.options import PROJECT, STACK, echo, flag, info, option, require_own, sites_of
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
@@ -17,7 +19,10 @@ _JUDGED = ("tensorboard", "horovod", "python")
 
 
 def add(
-    tf: str = option("--tf VERSION", "Release to add, for example 2.3.4.", default=""),
+    version: str | None = typer.Argument(
+        None, metavar="VERSION", help="Release to add, for example 2.3.4.", show_default=False
+    ),
+    tf: str | None = option("--tf VERSION", "The release to add, in place of VERSION."),
     stack: str | None = STACK,
     cpu: bool = flag("--cpu", "Add the CPU variant. Default: the variants of the copied row."),
     gpu: bool = flag("--gpu", "Add the GPU variant. Default: the variants of the copied row."),
@@ -29,7 +34,7 @@ def add(
     version, the new row replaces the old one. Either all files are written or none. The last lines
     of the output list the decisions left to you.
 
-    Example: imgbuild add --tf 2.3.4
+    Example: imgbuild add 2.3.4
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -38,16 +43,19 @@ def add(
     from imgbuild.matrix.load import load_matrix
     from imgbuild.matrix.new_row import new_row
 
+    if version and tf:
+        raise InputError(f"Name one release: {version}, or --tf {tf}.")
+    release = version or tf or ""
     try:
-        TypeAdapter(scalars.Release).validate_python(tf)
+        TypeAdapter(scalars.Release).validate_python(release)
     except ValidationError:
         raise InputError(
-            f"--tf {tf!r} is not a release: give three numbers, for example 2.3.4."
+            f"{release!r} is not a release: give three numbers, for example `imgbuild add 2.3.4`."
         ) from None
     require_own(checkout, "add")
     matrix = load_matrix(checkout.matrix)
     variants: list[Variant] = [*(("cpu",) if cpu else ()), *(("gpu",) if gpu else ())]
-    row = new_row(matrix, checkout.matrix, tf, stack, variants)
+    row = new_row(matrix, checkout.matrix, release, stack, variants)
     sites = sites_of(checkout, matrix)
     changed, images = add_version(checkout, row, sites, info)
     for path in changed:

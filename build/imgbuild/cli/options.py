@@ -255,8 +255,8 @@ def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
     if not selection.named:
         names = ", ".join(image.name for image in images)
         info(
-            f"No version was named: using TensorFlow {images[0].minor} ({names}). Use --tf VERSION "
-            "for another version, or --all for all images."
+            f"No version was named: using TensorFlow {images[0].minor} ({names}). Choose another "
+            "with --tf VERSION."
         )
     return images
 

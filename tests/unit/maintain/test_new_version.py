@@ -92,7 +92,7 @@ def test_a_package_without_a_wheel_needs_an_engine(
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(uv))
     monkeypatch.setenv("DOCKER_HOST", NO_ENGINE["DOCKER_HOST"])
     before = _contents(checkout.root)
-    code, output = run_add("--tf", NEW)
+    code, output = run_add(NEW)
     assert (code, "evil 1.0 has no wheel for Python 3.6" in output) == (3, True), output
     assert (_contents(checkout.root), index.mark.exists()) == (before, False)
 
