@@ -150,7 +150,14 @@ compose:
 # uv installs in seconds what takes pip a minute. It trusts this machine's certificates, as pip does
 # where it is told to, but reads no settings of pip: behind an index of pip's own, pip installs.
 UV = PATH="$$PATH:$(CURDIR)/$(BIN)" UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1 uv pip install -q --python $(BIN)/python
-PYTHON_INSTALL = $(UV) $(1) || { echo "uv failed; pip tries again."; $(BIN)/python -m pip install -qq $(1); }
+ADD_PIP = $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+PYTHON_INSTALL = $(UV) $(1) || { echo "uv failed; pip tries again."; \
+	$(ADD_PIP) && $(BIN)/python -m pip install -qq $(1); }
+# pip runs from the wheel that Python carries: installing pip itself would take longer than uv.
+PIP_WHEEL = import ensurepip, glob, os, sysconfig; \
+	own = os.path.join(os.path.dirname(ensurepip.__file__), "_bundled"); \
+	folder = sysconfig.get_config_var("WHEEL_PKG_DIR") or own; \
+	print(*glob.glob(os.path.join(folder, "pip-*.whl"))[:1])
 
 # Another user's environment serves as long as it need not be changed.
 OTHERS_VENV = { echo "$(VENV) belongs to $$(stat -c %U $(VENV)), and this user cannot use or renew it. Run make" \
@@ -160,9 +167,9 @@ own-venv:
 	@[ ! -e $(VENV) ] || [ -w $(VENV) ] || { [ $(READY) -nt $(REQUIREMENTS) ] && \
 	[ $(READY) -nt pyproject.toml ] && $(BIN)/python -c ''; } 2>/dev/null || $(OTHERS_VENV)
 
-# Debian's Python makes half an environment, without pip, where python3-venv is missing.
+# Debian's Python has no ensurepip, and so no pip, where python3-venv is missing.
 $(READY): $(REQUIREMENTS) pyproject.toml | own-venv
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { $(INSTALL); \
+	@$(BIN)/python -c '' 2>/dev/null || { $(INSTALL); \
 	python=$$($(FIND_PYTHON)); \
 	if [ -z "$$python" ] && $(MAY_INSTALL); then \
 		install python3 python3-venv; python=$$($(FIND_PYTHON)); fi; \
@@ -174,12 +181,13 @@ $(READY): $(REQUIREMENTS) pyproject.toml | own-venv
 		"here: pipx install . (or uv tool install --python 3.12 .)." >&2; \
 		exit 3; fi; \
 	echo "Making $(VENV) with $$("$$python" --version)"; \
-	"$$python" -m venv --clear $(VENV) >/dev/null 2>&1 || { \
+	"$$python" -c 'import ensurepip' 2>/dev/null || \
 		install "$$("$$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"; \
-		"$$python" -m venv --clear $(VENV); }; }
+	"$$python" -m venv --clear --without-pip $(VENV); }
 	@echo "Installing $(REQUIREMENTS) into $(VENV)"
 	@command -v uv >/dev/null || { sed -n '/^uv==/,/[^\\]$$/p' $(REQUIREMENTS) >$(VENV)/uv.txt && \
-	$(BIN)/python -m pip install -qq --require-hashes --no-deps -r $(VENV)/uv.txt; }
+	wheel=$$($(BIN)/python -c '$(PIP_WHEEL)') && \
+	$(BIN)/python "$$wheel/pip" install -qq --require-hashes --no-deps -r $(VENV)/uv.txt; }
 	@$(call PYTHON_INSTALL,--require-hashes -r $(REQUIREMENTS))
 	@$(call PYTHON_INSTALL,--no-deps --no-build-isolation --editable .)
 	@touch $@
@@ -188,6 +196,7 @@ $(DEV): $(READY) $(DEV_REQUIREMENTS)
 	@[ -w $(VENV) ] || $(OTHERS_VENV)
 	@echo "Installing $(DEV_REQUIREMENTS) into $(VENV)"
 	@$(call PYTHON_INSTALL,--require-hashes -r $(DEV_REQUIREMENTS))
+	@$(ADD_PIP)
 	@touch $@
 
 $(SITE_VENV)/.ready: $(SITE_REQUIREMENTS) $(READY)
