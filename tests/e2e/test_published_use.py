@@ -1,4 +1,4 @@
-"""The commands of docs/images.md, typed by a user without imgbuild, against a real registry."""
+"""The commands of docs/use-image.md, typed by a user without imgbuild, against a real registry."""
 
 import re
 import shutil
@@ -10,11 +10,11 @@ import pytest
 
 from support.checkout import LEARNT, ROOT, Bases, Checkout
 from support.own_registry import free_port, own_registry
-from support.page_commands import PageCommand, Reader, page_commands, section
+from support.page_commands import PageCommand, Reader, page_commands
 from support.tensorboard_page import answer
 from support.waiting import wait_for
 
-PAGE = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "use-image.md").read_text(encoding="utf-8")
 REPOSITORY = "registry.example.org/ml/tensorflow"
 TAG = "2.2-cpu"
 #: A user whom the image does not know; the page's `$(id -u)` is this one.
@@ -79,7 +79,7 @@ def _losses(scalars: dict[str, dict[str, Any]]) -> set[str]:
 
 
 def test_the_page_as_it_is_written(reader: Reader, published: tuple[str, str]) -> None:
-    commands = page_commands(section(PAGE, "Use an image"))
+    commands = page_commands(PAGE)
     assert len(commands) == 10, "a command of the page that the test does not know"
     there, image = published
     scalars: Any = {}

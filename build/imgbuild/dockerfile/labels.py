@@ -41,10 +41,10 @@ OCI = "org.opencontainers.image"
 BASE_DIGEST = f"{OCI}.base.digest"
 BASE_NAME = f"{OCI}.base.name"
 
-#: The table of an image's labels in docs/images.md, which `make derived` writes. Words in capitals
-#: stand for names.
+#: The table of an image's labels in docs/contents.md, which `make derived` writes. Words in
+#: capitals stand for names.
 DESCRIPTIONS = {
-    NAME: "The image's name in the matrix, such as `tf-2.2-cpu-debian`.",
+    NAME: "The image's name in the matrix, for example `tf-2.2-cpu-debian`.",
     f"{PIN}COMPONENT": "The exact version of each component.",
     MPI_FLAVOUR: "`openmpi`, `intelmpi` or `no-mpi`.",
     MPI_LICENCE: "The licence of an MPI that is not free software.",
@@ -61,7 +61,7 @@ DESCRIPTIONS = {
     STANDIN: "Built from stand-ins, for tests; such images are named `standin.invalid/…` and "
     "cannot be pushed.",
 }
-#: The table of an extended image's labels in docs/extend.md.
+#: The table of an extended image's labels in docs/contents.md.
 EXTENSION_DESCRIPTIONS = {
     BASE_NAME: "The base.",
     BASE_DIGEST: "The digest of the base in the registry it came from, else its id in the engine.",

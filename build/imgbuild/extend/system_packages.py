@@ -39,7 +39,7 @@ def check_apt(names: Iterable[str], base: BaseImage) -> None:
 
 def _way(module: str) -> str:
     if module == "tk":
-        return "these images have no tkinter (docs/images.md)"
+        return "these images have no tkinter (docs/contents.md)"
     if module in _IN_THE_IMAGE:
         return "the image has it"
     if module in {"", *_PARTS} or module.endswith(("-dev", "-minimal", "-stdlib")):

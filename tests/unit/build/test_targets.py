@@ -21,7 +21,7 @@ def test_the_target_has_labels_and_the_secret(
     assert target.labels["imgbuild.input.cpython"] == "local prefix"
     assert target.labels["org.opencontainers.image.description"].startswith("TensorFlow 2.2.3 for")
     own = {label for label in target.labels if label.startswith(f"{NAMESPACE}.")}
-    assert own <= DESCRIPTIONS.keys(), "the table in docs/images.md has them all"
+    assert own <= DESCRIPTIONS.keys(), "the table in docs/contents.md has them all"
     source = "https://git.example/me/images"
     assert target.labels["org.opencontainers.image.source"] == source
     assert target.labels["org.opencontainers.image.documentation"] == f"{source}/tree/main/docs"

@@ -78,8 +78,8 @@ def test_the_documented_way_to_conda_forge_has_nothing_of_anaconda(
     project: Project, matrix_text: str, tmp_path: Path
 ) -> None:
     """As the page has it, but for the sha256 that it leaves open."""
-    page = (project.root / "docs" / "images.md").read_text("utf-8")
-    block = page.partition("### Python from conda-forge")[2].split("```yaml\n")[1].split("```")[0]
+    page = (project.root / "docs" / "ubuntu-upstreams.md").read_text("utf-8")
+    block = page.partition("## Python from conda-forge")[2].split("```yaml\n")[1].split("```")[0]
     change = yaml.safe_load(block.replace("…", f'"{"0" * 64}"'))
     data = yaml.safe_load(matrix_text) | {"epoch": "2026-11-01T00:00:00Z"}
     for section in ("upstreams", "sources", "python"):

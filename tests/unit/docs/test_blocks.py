@@ -16,7 +16,7 @@ TYPED_BY = {
     "README.md": "test_readme.py",
     "docs/own-program.md": "test_own_program.py",
     "docs/tutorial.md": "test_tutorial.py",
-    "docs/images.md#Use an image": "test_published_use.py",
+    "docs/use-image.md": "test_published_use.py",
     "docs/distributed.md#Parameter servers": "test_examples.py",
     "docs/migrating.md#From TensorFlow 2.15 and Horovod to 2.16 and newer": "test_examples.py",
     "docs/frameworks.md#ONNX": "test_examples.py",

@@ -154,7 +154,7 @@ def test_exit_codes_records_and_checks_in_the_reference() -> None:
 
 
 def test_every_pin_in_which_the_stacks_differ_has_its_reason(images: dict[str, Image]) -> None:
-    text = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "documented-versions.md").read_text(encoding="utf-8")
     _, _, section = text.partition("## Why `debian` has other versions\n")
     explained = {*re.findall(r"^\| `(\w+)` \|", section.partition("\n## ")[0], re.MULTILINE)}
     differ = set()
@@ -174,7 +174,7 @@ def test_a_documented_package_is_in_the_images_or_said_to_be_left_out(
 ) -> None:
     image = images["tf-2.0-cpu-ubuntu"]
     there = {*image.keys, *read_lock(project.locks / image.lock_name).versions}
-    text = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "contents.md").read_text(encoding="utf-8")
     left_out = " ".join(re.findall(r"^(\| `.*) \| left out; ", text, re.MULTILINE))
     assert {one for one in DOCUMENTED if f"`{one}`" not in left_out} == {*DOCUMENTED} & there
 

@@ -194,7 +194,7 @@ def test_what_is_not_where_the_loader_looks_must_have_a_reason(
 
 def test_modules_that_may_be_missing_are_documented(images: dict[str, Image]) -> None:
     """That an image has all others is seen by the suite in each of them."""
-    documented = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+    documented = (ROOT / "docs" / "contents.md").read_text(encoding="utf-8")
     for image in images.values():
         (python,) = (pin.version for pin in image.pins if pin.component == "python")
         missing = may_be_missing(python, image.os.distribution, standin=False)

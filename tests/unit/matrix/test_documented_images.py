@@ -17,8 +17,8 @@ def test_a_pin_has_its_documented_version(images: dict[str, Image]) -> None:
 
 
 def test_only_what_the_sources_have_is_called_documented(matrix: Matrix) -> None:
-    section = (ROOT / "docs" / "images.md").read_text("utf-8")
-    section = section.split("## Documented versions")[1]
+    section = (ROOT / "docs" / "documented-versions.md").read_text("utf-8")
+    section = section.split("## Where versions are documented")[1]
     rows = re.findall(r"^\| (\d[^|]*) \| (\w+)", section, re.MULTILINE)
     where = {minor: source for minors, source in rows for minor in minors.split(", ")}
     ubuntu = {image.minor for image in all_images(matrix) if image.stack == "ubuntu"}
