@@ -141,8 +141,15 @@ def read_document(path: Path) -> Document:
 
     InputError: the file cannot be read, is not UTF-8, is not YAML, or exceeds the limits.
     """
+    return parse_document(path, read_user_file(path, largest=LARGEST))
+
+
+def parse_document(path: Path, text: str) -> Document:
+    """Return the YAML document in a text of at most `LARGEST` bytes; ``path`` is for messages.
+
+    InputError: the text is not YAML, or exceeds the other limits.
+    """
     document = Document(path)
-    text = read_user_file(path, largest=LARGEST)
     try:
         node = yaml.compose(text, Loader=_ShallowLoader)
         document.value = {} if node is None else document.plain(node)

@@ -248,6 +248,16 @@ def _sort_entry(entry: str, packages: CondaPackages, python: str) -> str:
     return f"{PIP_NAMES.get(name, package.lower())}{versions}"
 
 
+def convert_entry(entry: str) -> str:
+    """Return an entry as a requirement of pip, also for ``python``; empty if only conda has it.
+
+    ValueError: it has versions that pip does not support.
+    """
+    packages = CondaPackages()
+    requirement = _sort_entry(entry, packages, "")
+    return requirement or (f"python{packages.python}" if str(packages.python) else "")
+
+
 def _is_of_conda_alone(name: str, build: str) -> bool:
     """Return whether pip has no such package.
 

@@ -251,9 +251,14 @@ def image_facts(base: BaseImage) -> ImageFacts:
     kept = {name: f"=={version}" for name, version in packages.items()}
     bounds = {name: text for name, text in {**kept, **base.bounds}.items() if text}
     constraints = {name: SpecifierSet(text) for name, text in bounds.items()}
-    environment = {
-        "python_version": ".".join(base.python.split(".")[:2]),
-        "python_full_version": base.python,
+    return ImageFacts(packages, constraints, marker_environment(base.python))
+
+
+def marker_environment(python: str) -> dict[str, str]:
+    """Return the values of markers in an image with a version of Python."""
+    return {
+        "python_version": ".".join(python.split(".")[:2]),
+        "python_full_version": python,
         "sys_platform": "linux",
         "platform_system": "Linux",
         "platform_machine": "x86_64",
@@ -264,7 +269,6 @@ def image_facts(base: BaseImage) -> ImageFacts:
         "implementation_name": "cpython",
         "platform_python_implementation": "CPython",
     }
-    return ImageFacts(packages, constraints, environment)
 
 
 def _fulfils(version: str, requested: SpecifierSet) -> bool:
