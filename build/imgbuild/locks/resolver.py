@@ -162,12 +162,14 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
     environment: Mapping[str, str],
     previous: str,
     read_metadata: ReadMetadata,
+    limits: Sequence[str] = (),
 ) -> tuple[str, Finished]:
     """Resolve ``options`` with uv; return the text of the lock and the result of uv's last run.
 
     The text is empty if there is no solution. ``folder`` has the files that ``options`` name.
-    uv prefers the versions in ``previous``, the text of a lock. If the metadata of a version cannot
-    be made, the version is skipped, provided that another one satisfies the requirements.
+    uv prefers the versions in ``previous``, the text of a lock. ``limits`` are options that exclude
+    files of the index by their upload time. If the metadata of a version cannot be made, the
+    version is skipped, provided that another one satisfies the requirements.
 
     CheckFailedError: the metadata of a package cannot be made, or `ROUNDS` runs are not enough.
     MachineError: the index does not answer, or this machine cannot make metadata.
@@ -176,13 +178,14 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
     source_hashes: dict[str, str] = {}  # by pin, for example six==1.0
     unusable, faults = list[str](), list[CheckFailedError]()
     passed_over = folder / "passed-over.txt"
-    options = [*_FORM, *target.options, *options, "--output-file", output.name]
+    options = [*_FORM, *target.options, *limits, *options, "--output-file", output.name]
     options += [f"--constraint={passed_over.name}"]
 
     @cache
     def has_wheel(name: str) -> bool:
         (folder / "wheel.in").write_text(name, encoding="utf-8")
-        arguments = ["--no-deps", *target.options, "--output-file", "wheel.txt", "wheel.in"]
+        arguments = ["--no-deps", *target.options, *limits]
+        arguments += ["--output-file", "wheel.txt", "wheel.in"]
         return call_uv(arguments, folder, environment).ok
 
     for _ in range(ROUNDS):
