@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -183,6 +183,7 @@ def build_extension(  # noqa: PLR0913 - the extension and its build
     distributions: Path | None,
     folder: Path,
     requested: Iterable[str] = (),
+    use: Callable[[str], None] = lambda _: None,
 ) -> tuple[int, Report | None]:
     """Build the extension, test it unless the options say otherwise, and tag it if it passed.
 
@@ -190,7 +191,8 @@ def build_extension(  # noqa: PLR0913 - the extension and its build
     build fails or is interrupted, no image is left.
 
     ``distributions`` is a folder with the files of the lock's packages. Paths to copy are relative
-    to ``folder``. ``requested`` are the names of the requested packages.
+    to ``folder``. ``requested`` are the names of the requested packages. ``use`` is called with the
+    id of the image before its tests. If it raises an error, the image is removed without a tag.
 
     InputError: the base is not in the engine, or a file to copy cannot be read.
     CheckFailedError: a step or a suite failed.
@@ -239,6 +241,7 @@ def build_extension(  # noqa: PLR0913 - the extension and its build
 
         try:
             tested = image_id = build(_TESTED)
+            use(tested)
             report, expected = None, None
             if tests != "none" and base.image:
                 extended = extension_target(tag, tested, base, lock, requested, context)
@@ -246,8 +249,7 @@ def build_extension(  # noqa: PLR0913 - the extension and its build
                 expected = extended.expected
             if extension.user or base.user:
                 image_id = build(_FINAL)
-            size = image_size(engine.history(image_id))
-            size -= image_size(engine.history(stored.id))
+            size = image_size(engine.history(image_id)) - image_size(engine.history(stored.id))
             before = engine.inspect(tag)
             unknown = _is_of_unknown_origin(stored.id, context)
             context.store.record_extension(image_id, family, report, expected, cached_base=unknown)
