@@ -1,0 +1,1 @@
+"""Bring an old repository to a running program in an image."""
