@@ -1,0 +1,349 @@
+"""Run a program in a container of its own, with limits on its time, memory and output."""
+
+import json
+import os
+import re
+import secrets
+import selectors
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Timer
+from typing import Any, cast
+
+from imgbuild.adopt.code_archive import SECONDS as COPY_SECONDS
+from imgbuild.adopt.code_archive import CodeArchive
+from imgbuild.core.errors import MachineError
+from imgbuild.core.files import parse_json
+from imgbuild.core.process import TIMED_OUT, Process, run, start
+from imgbuild.core.text import printable
+
+#: The folders of the code, of the runner, and of links by which the code is a package.
+WORK, RUNNER, PACKAGES = "/work", "/imgbuild-adopt", "/packages"
+HOME, TEMPORARY = f"{RUNNER}/home", f"{RUNNER}/temporary"
+PROGRAM = Path(__file__).with_name("run_entry.py")
+#: The exit code of a container whose first process the kernel killed.
+KILLED = 137
+#: Bytes of memory, of /dev/shm, and the number of processes and threads. TensorFlow starts some
+#: threads for each processor.
+MEMORY_BYTES, SHARED_BYTES, PROCESSES = 8 << 30, 1 << 30, 1024 + 16 * (os.cpu_count() or 1)
+_ENGINE_SECONDS, _GRACE_SECONDS = 60, 10
+#: The exit codes of `docker start` for faults of the engine: 125, 126 and 127.
+_ENGINE_FAULTS = range(125, 128)
+#: Limits of output: bytes that are kept, characters of a line, and lines that are passed on.
+_TAIL, _LINE, _LINES = 1 << 16, 2000, 20_000
+#: Limits of reports: bytes of all together, and bytes of the end of a chunk that may begin one.
+_REPORT_BYTES, _PENDING = 4 << 20, 1 << 13
+_CHUNK = 1 << 16
+#: The first characters of lines of errors that are no progress.
+_NOT_OWN = (" ", "WARNING:")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of a repository, the image that runs it, and its limits.
+
+    Paths in the container are absolute.
+
+    - ``client``: the Docker client with the options that select its engine
+    - ``module``: set if it is run by ``python -m``
+    - ``replaced``: texts of generated files, by their path in the repository
+    - ``seconds``: the time limit after its imports
+    """
+
+    client: tuple[str, ...]
+    image: str
+    repository: Path
+    path: str
+    user: str
+    folder: str = WORK
+    arguments: tuple[str, ...] = ()
+    module: str = ""
+    roots: tuple[str, ...] = ()
+    package_name: str = ""
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    network: bool = False
+    gpus: str = ""
+    memory_bytes: int = MEMORY_BYTES
+    seconds: float = 60.0
+    import_seconds: float = 120.0
+
+    def settings(self) -> str:
+        """Return the settings of `run_entry`."""
+        settings = {
+            "program": self.path,
+            "module": self.module,
+            "arguments": self.arguments,
+            "folder": self.folder,
+            "roots": self.roots,
+            "code": [WORK, PACKAGES],
+            "seconds": self.seconds,
+            "import_seconds": self.import_seconds,
+        }
+        return json.dumps(settings)
+
+
+@dataclass(frozen=True)
+class ProgramRun:
+    """How a program ran: the runner's reports, the end of its output, and the exit code.
+
+    ``names`` are the files and folders of the repository that it had.
+    """
+
+    reports: tuple[Mapping[str, Any], ...] = ()
+    output: str = ""
+    errors: str = ""
+    code: int = 0
+    first_line: str = ""
+    first_output: float | None = None
+    names: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+def run_container(program: Program, on_line: Callable[[str], None] | None = None) -> ProgramRun:
+    """Run a program in a container with a copy of its repository, and remove the container.
+
+    MachineError: the engine cannot make or start the container, or the folder cannot be read.
+    """
+    name, mark = f"imgbuild-adopt-{secrets.token_hex(6)}", secrets.token_hex(8)
+    with ExitStack() as stack:
+        stack.callback(_remove_container, program.client, name)
+        created = run(_create_command(program, name, mark), timeout=_ENGINE_SECONDS)
+        if not created.ok:
+            raise MachineError(f"The program's container was not created: {created.last()}.")
+        archive = _copy_code(program, name)
+        limit = program.seconds + program.import_seconds + _ENGINE_SECONDS
+        reading = _Reading(mark, on_line)
+        command = [*program.client, "start", "--attach", name]
+        with start(command, errors=-1, leader_first=True, grace=_GRACE_SECONDS) as process:
+            _read_output(process, reading, limit)
+            code = process.wait(_ENGINE_SECONDS) if reading.ended else TIMED_OUT
+    ran = reading.finish(code)
+    if code in _ENGINE_FAULTS and not ran.reports:
+        raise MachineError(f"The program's container was not started: {ran.errors.strip()[-300:]}")
+    return replace(ran, names=frozenset(archive.names), notes=tuple(archive.notes))
+
+
+def _create_command(program: Program, name: str, mark: str) -> list[str]:
+    """Return the command that creates the container.
+
+    Without a network, /etc/hosts has no name of the container, which programs look up; so it gets
+    one. The engine keeps no log of the output, because it could fill the disk.
+    """
+    own = ("--rm", "--pull", "never", "--name", name, "--user", program.user, "--workdir", WORK)
+    limits = (
+        *("--memory", str(program.memory_bytes), "--memory-swap", str(program.memory_bytes)),
+        *("--pids-limit", str(PROCESSES), "--shm-size", str(SHARED_BYTES), "--log-driver", "none"),
+        *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+    )
+    network = ("--network", "none", "--hostname", "adopt", "--add-host", "adopt:127.0.0.1")
+    words = [*program.client, "create", *own, *limits, *(() if program.network else network)]
+    if program.gpus:
+        words += ["--gpus", program.gpus]
+    for variable, value in program.variables.items():
+        words += ["--env", f"{variable}={value}"]
+    runner = f"{RUNNER}/{PROGRAM.name}"
+    supervise = (runner, "supervise", mark, f"{RUNNER}/settings.json")
+    return [*words, "--entrypoint", "python", program.image, *supervise]
+
+
+def _remove_container(client: Sequence[str], name: str) -> None:
+    run([*client, "rm", "--force", "--volumes", name], timeout=_ENGINE_SECONDS)
+
+
+def _copy_code(program: Program, name: str) -> CodeArchive:
+    """Send the repository and the runner into the container, as a stream.
+
+    No mount is used, because the engine may be remote, and the user's files stay as they are.
+    """
+    command = [*program.client, "cp", "-", f"{name}:/"]
+    try:
+        with (
+            start(command, stdin=-1, grace=_GRACE_SECONDS) as process,
+            _limit(process, COPY_SECONDS + _ENGINE_SECONDS),
+        ):
+            stream = cast("Any", process.stdin).buffer
+            with CodeArchive(stream, WORK) as archive:
+                _add_all(archive, program)
+            output, _ = process.communicate()
+    except (BrokenPipeError, ConnectionError) as error:
+        raise MachineError("The engine did not take the copy of the program. Try again.") from error
+    except OSError as error:
+        raise MachineError(f"{program.repository} cannot be read: {error.strerror}.") from error
+    if process.returncode:
+        last = " ".join(str(output).split())[-300:]
+        raise MachineError(f"The engine did not take the copy of the program: {last}")
+    return archive
+
+
+def _add_all(archive: CodeArchive, program: Program) -> None:
+    for folder in (RUNNER, HOME, TEMPORARY, PACKAGES):
+        archive.add_folder(folder)
+    archive.add_text(f"{RUNNER}/{PROGRAM.name}", PROGRAM.read_text(encoding="utf-8"))
+    archive.add_text(f"{RUNNER}/settings.json", program.settings())
+    if program.package_name:
+        archive.add_link(f"{PACKAGES}/{program.package_name}", WORK)
+    archive.add_repository(str(program.repository), program.replaced)
+
+
+@contextmanager
+def _limit(process: Process, seconds: float) -> Iterator[None]:
+    """Kill a process that takes longer."""
+    timer = Timer(seconds, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _read_output(process: Process, reading: "_Reading", seconds: float) -> None:
+    """Read the output and errors of a process until both end, or for so long."""
+    end = time.monotonic() + seconds
+    streams = {process.stdout: reading.take_output, process.stderr: reading.take_errors}
+    with selectors.DefaultSelector() as selector:
+        for stream, take in streams.items():
+            if stream:
+                selector.register(stream, selectors.EVENT_READ, take)
+        while selector.get_map():
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            for key, _ in selector.select(left):
+                data = os.read(key.fd, _CHUNK)
+                key.data(data)
+                if not data:
+                    selector.unregister(key.fileobj)
+    reading.ended = True
+
+
+class _Reading:
+    """What is read of a program's output: its last part, its lines, and the runner's reports."""
+
+    def __init__(self, mark: str, on_line: Callable[[str], None] | None) -> None:
+        self.ended = False
+        self._begin = time.monotonic()
+        self._reports = _Reports(mark)
+        self._output, self._errors = _Lines(self._pass_on_output), _Lines(self._pass_on_error)
+        self._on_line = on_line
+        self._passed = 0
+        self._first_output: tuple[float, str] | None = None
+        self._has_traceback = False
+        self._first_error: tuple[float, str] | None = None
+
+    def take_output(self, data: bytes) -> None:
+        self._output.take(data)
+
+    def take_errors(self, data: bytes) -> None:
+        self._errors.take(self._reports.take(data))
+
+    def finish(self, code: int) -> ProgramRun:
+        self._output.end()
+        self._errors.end()
+        # Warnings are errors, so prefer what the program prints.
+        seconds, line = self._first_output or self._first_error or (None, "")
+        tails = (bytes(lines.tail).decode(errors="replace") for lines in self._both)
+        output, errors = tails
+        return ProgramRun(tuple(self._reports.reports), output, errors, code, line, seconds)
+
+    @property
+    def _both(self) -> "tuple[_Lines, _Lines]":
+        return self._output, self._errors
+
+    def _pass_on_output(self, line: str) -> None:
+        self._first_output = self._first_output or (self._seconds, line)
+        self._pass_on(line)
+
+    def _pass_on_error(self, line: str) -> None:
+        """Pass on a line of errors. Before the imports are done, it is not the program's own."""
+        self._has_traceback |= line.startswith("Traceback (")
+        is_own = self._reports.has_imports and not line.startswith(_NOT_OWN)
+        is_own = is_own and not self._has_traceback
+        if is_own and self._first_error is None:
+            self._first_error = (self._seconds, line)
+        self._pass_on(line)
+
+    @property
+    def _seconds(self) -> float:
+        return round(time.monotonic() - self._begin, 3)
+
+    def _pass_on(self, line: str) -> None:
+        if self._on_line and self._passed < _LINES:
+            self._passed += 1
+            self._on_line(line)
+
+
+class _Lines:
+    """The lines of a stream, and its last bytes. A progress bar ends its lines with returns."""
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self.tail = bytearray()
+        self._rest = b""
+        self._on_line = on_line
+
+    def take(self, data: bytes) -> None:
+        self.tail += data
+        del self.tail[:-_TAIL]
+        *lines, self._rest = re.split(rb"[\r\n]", self._rest + data)
+        for line in lines:
+            self._say(line)
+        if len(self._rest) > _LINE:
+            self._rest = self._rest[:_LINE]
+
+    def end(self) -> None:
+        rest, self._rest = self._rest, b""
+        self._say(rest)
+
+    def _say(self, line: bytes) -> None:
+        text = printable(line[:_LINE].decode(errors="replace")).rstrip()
+        if text:
+            self._on_line(text)
+
+
+class _Reports:
+    """The runner's reports, which are taken out of the program's errors; see `run_entry`."""
+
+    def __init__(self, mark: str) -> None:
+        self.reports: list[Mapping[str, Any]] = []
+        self.has_imports = False
+        self._begin = b"\x1e" + mark.encode()
+        self._pending = b""
+        self._pieces = bytearray()
+
+    def take(self, data: bytes) -> bytes:
+        """Return the data without reports; keep back an unfinished report."""
+        data, own = self._pending + data, bytearray()
+        self._pending = b""
+        while (at := data.find(self._begin)) >= 0:
+            end = data.find(b"\x1e", at + 1)
+            own += data[:at]
+            if end < 0:
+                if len(data) - at < _PENDING:
+                    self._pending = data[at:]
+                return bytes(own)
+            self._add_piece(data[at + len(self._begin) : end])
+            data = data[end + 1 :]
+        kept = next(
+            (size for size in range(len(self._begin), 0, -1) if data.endswith(self._begin[:size])),
+            0,
+        )
+        self._pending = data[len(data) - kept :]
+        return bytes(own + data[: len(data) - kept])
+
+    def _add_piece(self, piece: bytes) -> None:
+        if len(self._pieces) < _REPORT_BYTES:
+            self._pieces += piece[1:]
+        if piece[:1] == b"+":
+            return
+        text, self._pieces = bytes(self._pieces), bytearray()
+        try:
+            report = parse_json(text)
+        except ValueError:
+            return
+        if isinstance(report, dict) and len(self.reports) < 100:
+            self.reports.append(report)
+            self.has_imports |= report.get("event") == "imports"

@@ -1,0 +1,337 @@
+"""Start a program in its image, and tell how far it gets."""
+
+import os
+import posixpath
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from packaging.version import InvalidVersion, Version
+
+from imgbuild.adopt.closure import Closure
+from imgbuild.adopt.failures import (
+    Frame,
+    Verdict,
+    judge_failure,
+    judge_text,
+    parse_traceback,
+    read_failure,
+    read_frames,
+)
+from imgbuild.adopt.program_container import (
+    HOME,
+    KILLED,
+    PACKAGES,
+    TEMPORARY,
+    WORK,
+    Program,
+    ProgramRun,
+    run_container,
+)
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import read_user_file
+from imgbuild.core.process import TIMED_OUT
+from imgbuild.core.text import printable
+from imgbuild.training.training_job import MPI_USER
+
+#: Seconds that a program may run after its imports, and that its imports may take.
+RUN_SECONDS, IMPORT_SECONDS = 60.0, 120.0
+#: The first W&B that knows the mode "offline". Source: its change log, 0.10.13.
+_WANDB_OFFLINE = Version("0.10.13")
+_LARGEST_PROGRAM = 16 << 20
+#: A larger number in a report, for example an infinite one, is none.
+_LARGEST_NUMBER = 1 << 31
+#: Lines at the end of a program's output that say why it ends by itself.
+_LAST_LINES = 6
+
+
+@dataclass(frozen=True)
+class Start:
+    """How far a program got.
+
+    - ``outcome``: finished, running (at the time limit), stops (for data or arguments) or fails
+    - ``reason``: of one that stops: data, arguments, input, network or gpu. Of one that fails:
+      missing module, missing library, missing program, binary mismatch, renamed attribute,
+      undefined name, syntax, memory, display, crash, imports not finished, or other
+    - ``asked``: the file, argument or address that a program stops for
+    - ``line``: the last line of its error
+    - ``place``: the file and line of the repository at which it ended, if known
+    - ``folder``: the folder of the repository that it ran in; empty text: the repository
+    - ``first_output``: seconds until ``first_line``, the first line of its output
+    - ``last_lines``: the end of its output and errors
+    - ``cause``: the line of the exception that led to the error
+    - ``source``: the line of code at ``place``
+    - ``package``: the package whose code raised the error, if it was not the repository's
+    - ``not_copied``: files of the repository that it did not have, and why
+    """
+
+    outcome: Literal["finished", "running", "stops", "fails"]
+    reason: str = ""
+    line: str = ""
+    place: str = ""
+    missing_module: str = ""
+    missing_library: str = ""
+    seconds: float = 0.0
+    first_output: float | None = None
+    exit_code: int | None = None
+    asked: str = ""
+    missing_program: str = ""
+    folder: str = ""
+    import_seconds: float | None = None
+    first_line: str = ""
+    last_lines: tuple[str, ...] = ()
+    not_copied: tuple[str, ...] = ()
+    cause: str = ""
+    source: str = ""
+    package: str = ""
+
+
+def start_program(  # noqa: PLR0913 - the program, its image and its limits
+    client: Sequence[str],
+    image: str,
+    folder: Path,
+    closure: Closure,
+    *,
+    generated: Path | None = None,
+    arguments: Sequence[str] | None = None,
+    variables: Mapping[str, str] | None = None,
+    packages: Mapping[str, str] | None = None,
+    seconds: float = RUN_SECONDS,
+    import_seconds: float = IMPORT_SECONDS,
+    network: bool = False,
+    gpus: str = "",
+    user: str = "",
+    on_line: Callable[[str], None] | None = None,
+) -> Start:
+    """Run a program in a container with a copy of its repository, and tell how far it gets.
+
+    It runs in the repository's folder. If it stops for a file that is in its own folder, it is run
+    again in that one.
+
+    - ``client``: the Docker client with the options that select its engine
+    - ``generated``: a file with the code of a notebook, which runs in the notebook's folder
+    - ``packages``: versions of the image's packages, by canonical name
+    - ``on_line``: called with each line of output and errors
+
+    InputError: the program's path leaves the repository.
+    MachineError: the engine cannot run the container.
+    """
+    entry = closure.entry
+    _check_paths(closure)
+    own_folder = posixpath.dirname(entry.path)
+    path, replaced = entry.path, {}
+    if generated:
+        path = f"{entry.path}.py"
+        replaced[path] = read_user_file(generated, largest=_LARGEST_PROGRAM)
+    program = Program(
+        client=tuple(client),
+        image=image,
+        repository=folder,
+        path=f"{WORK}/{path}",
+        user=user or _choose_user(),
+        folder=_in_container(own_folder if generated else ""),
+        arguments=tuple(entry.arguments if arguments is None else arguments),
+        module=entry.module,
+        roots=program_roots(closure),
+        package_name=closure.package_name if closure.package_name.isidentifier() else "",
+        replaced=replaced,
+        variables={**program_variables(packages or {}), **(variables or {})},
+        network=network,
+        gpus=gpus,
+        seconds=seconds,
+        import_seconds=import_seconds,
+    )
+    ran = run_container(program, on_line)
+    start = classify(ran, program)
+    if own_folder and not entry.module and _is_beside(start, own_folder, ran.names):
+        program = replace(program, folder=_in_container(own_folder))
+        start = classify(run_container(program, on_line), program)
+    return start
+
+
+def program_variables(packages: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that let a program run without a display, a network and a home."""
+    mode = "offline"
+    with suppress(InvalidVersion):
+        if Version(packages.get("wandb", "1")) < _WANDB_OFFLINE:
+            mode = "dryrun"
+    return {
+        "HOME": HOME,
+        "TMPDIR": TEMPORARY,
+        # `getpass.getuser` fails for a user id without a name.
+        "USER": "user",
+        "LOGNAME": "user",
+        "MPLBACKEND": "Agg",
+        "SDL_VIDEODRIVER": "dummy",
+        "SDL_AUDIODRIVER": "dummy",
+        "WANDB_MODE": mode,
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # Some engines add the driver to every container.
+        "NVIDIA_VISIBLE_DEVICES": "void",
+    }
+
+
+def program_roots(closure: Closure) -> tuple[str, ...]:
+    """Return the folders of PYTHONPATH in the container."""
+    roots = [_in_container(root) for root in closure.roots]
+    if closure.package_name.isidentifier():
+        roots.append(PACKAGES)
+    return tuple(dict.fromkeys(roots))
+
+
+def _in_container(folder: str) -> str:
+    return f"{WORK}/{folder}" if folder not in {"", "."} else WORK
+
+
+def _check_paths(closure: Closure) -> None:
+    for path in (closure.entry.path, *closure.roots):
+        normal = posixpath.normpath(path or ".")
+        if normal.startswith(("/", "..")) or ":" in path or not path.isprintable():
+            raise InputError(f"{path!r} is not a path in the repository. Name another program.")
+
+
+def _choose_user() -> str:
+    return f"{os.getuid()}:{os.getgid()}" if os.getuid() else f"{MPI_USER}:{MPI_USER}"
+
+
+def _is_beside(start: Start, own_folder: str, names: frozenset[str]) -> bool:
+    """Return whether the file that a program stops for is in its own folder."""
+    if start.outcome != "stops" or start.reason != "data" or start.folder or not start.asked:
+        return False
+    wanted = start.asked.removeprefix(f"{WORK}/")
+    beside = posixpath.normpath(posixpath.join(own_folder, wanted))
+    return posixpath.normpath(wanted) not in names and beside in names
+
+
+def classify(ran: ProgramRun, program: Program) -> Start:
+    """Return how far a program got."""
+    events = {str(report.get("event")): report for report in ran.reports}
+    ended, limit = events.get("ended"), events.get("limit")
+    code = _number(ended, "code") if ended else None
+    last_lines = _last_lines(ran)
+    base = Start(
+        "fails",
+        seconds=_number(ended or limit, "seconds") or 0.0,
+        import_seconds=_number(events.get("imports"), "seconds"),
+        first_output=ran.first_output,
+        first_line=ran.first_line,
+        last_lines=last_lines,
+        folder=program.folder.removeprefix(WORK).strip("/"),
+        not_copied=ran.notes,
+        line=last_lines[-1] if last_lines else "",
+        exit_code=None if code is None else int(code if code >= 0 else 128 - code),
+    )
+    if limit:
+        return _classify_limit(base, limit, program)
+    if not ended:  # the supervisor itself was killed
+        reasons = {KILLED: "memory", TIMED_OUT: "imports not finished"}
+        return replace(base, reason=reasons.get(ran.code, "other"), exit_code=ran.code)
+    if code == 0:
+        return replace(base, outcome="finished", line="")
+    if code is not None and code < 0:
+        return _classify_signal(base, ended, int(-code), program)
+    return _classify_error(base, events.get("error"), ran, program)
+
+
+def _classify_limit(base: Start, limit: Mapping[str, Any], program: Program) -> Start:
+    """Return whether the program was running or still importing other packages at its limit."""
+    stack = read_frames(limit.get("stack"))
+    place = find_place(stack[::-1], program)
+    proves = bool(stack) or limit.get("imports") is True
+    if limit.get("importing") is True or not proves:
+        return replace(base, reason="imports not finished", place=place)
+    return replace(base, outcome="running", place=place)
+
+
+def _classify_signal(base: Start, ended: Mapping[str, Any], number: int, program: Program) -> Start:
+    place = find_place(read_frames(ended.get("stack"))[::-1], program)
+    if number == signal.SIGKILL:
+        return replace(base, reason="memory", line="killed for memory", place=place)
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    return replace(base, reason="crash", line=f"killed by {name}", place=place)
+
+
+def _classify_error(
+    base: Start, report: Mapping[str, Any] | None, ran: ProgramRun, program: Program
+) -> Start:
+    failure = read_failure(report) if report else None
+    is_exit = failure is None or "SystemExit" in failure.classes
+    verdict = judge_failure(failure) if failure else Verdict("fails", "other")
+    if is_exit and verdict.reason == "other":
+        # A program that prints its error and ends.
+        printed = parse_traceback(ran.errors) or parse_traceback(ran.output)
+        text = failure.code if failure and isinstance(failure.code, str) else ""
+        asked = judge_text(text or "\n".join(base.last_lines[-_LAST_LINES:]))
+        if printed:
+            failure, verdict, is_exit = printed, judge_failure(printed), False
+        elif asked:
+            verdict = asked
+    line = base.line if is_exit or failure is None else failure.line
+    frames = failure.frames if failure else ()
+    causes = [f"{kind}: {text}" for kind, text in (failure.causes if failure else ())]
+    return replace(
+        base,
+        outcome=verdict.outcome,
+        reason=verdict.reason,
+        line=_clean(line or f"exit code {base.exit_code}"),
+        place=find_place(frames, program),
+        source=_clean(_find_own(frames, program).source),
+        package=_find_package(frames),
+        asked=_clean(_shorten(verdict.asked or (line if verdict.outcome == "stops" else ""))),
+        missing_module=_clean(verdict.missing_module),
+        missing_library=_clean(verdict.missing_library),
+        missing_program=_clean(verdict.missing_program),
+        cause=_clean(causes[0] if causes else ""),
+    )
+
+
+def find_place(frames: Sequence[Frame], program: Program) -> str:
+    """Return file and line of the deepest frame in the repository."""
+    frame = _find_own(frames, program)
+    return _clean(f"{frame.path}:{frame.line}") if frame.path else ""
+
+
+def _find_own(frames: Sequence[Frame], program: Program) -> Frame:
+    """Return the deepest frame in the repository, with its path in it."""
+    for frame in reversed(frames):
+        path = posixpath.normpath(posixpath.join(program.folder, frame.path))
+        if program.package_name:
+            path = path.replace(f"{PACKAGES}/{program.package_name}/", f"{WORK}/", 1)
+        if path.startswith(f"{WORK}/") and not frame.path.startswith("<"):
+            return frame._replace(path=path.removeprefix(f"{WORK}/"))
+    return Frame("", 0, "")
+
+
+def _find_package(frames: Sequence[Frame]) -> str:
+    """Return the installed package of the deepest frame."""
+    _, found, path = (frames[-1].path if frames else "").rpartition("/site-packages/")
+    return _clean(path.partition("/")[0].removesuffix(".py")) if found else ""
+
+
+def _shorten(asked: str) -> str:
+    return asked.removeprefix(f"{WORK}/")
+
+
+def _clean(text: str) -> str:
+    return printable(" ".join(text.split())[:500])
+
+
+def _last_lines(ran: ProgramRun) -> tuple[str, ...]:
+    lines = [_clean(line) for line in f"{ran.output}\n{ran.errors}".splitlines()[-200:]]
+    return tuple([line for line in lines if line][-20:])
+
+
+def _number(report: Mapping[str, Any] | None, name: str) -> float | None:
+    """Return a number of a report, which a program can forge."""
+    value = report.get(name) if report else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if -_LARGEST_NUMBER < value < _LARGEST_NUMBER else None
