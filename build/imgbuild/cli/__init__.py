@@ -35,7 +35,7 @@ INTERRUPTED = 130
 #: The commands under their headings, in the order of ``--help``. Each is a function or a command
 #: group in ``imgbuild.cli.<name>_command``.
 GROUPS = {
-    "Use images": ("list", "show", "diff", "catalog", "extend", "run"),
+    "Use images": ("adopt", "list", "show", "diff", "catalog", "extend", "run"),
     "Build": ("doctor", "build", "test", "clean"),
     "Publish": ("push", "release", "sbom", "scan", "verify"),
     "Maintain a family": ("init", "add", "lock", "render", "audit", "matrix"),

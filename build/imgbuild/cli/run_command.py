@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import typer
@@ -172,6 +173,8 @@ def run(
     }
     _check_format(form, given)
     selection = replace(selection, names=selection.names + names)
+    if selection == Selection() and (adopted := _find_adopted(code, checkout)):
+        selection = replace(selection, names=(adopted,))
     reference, has_gpu, flavour, planned = _find_image(checkout, selection)
     if form in _ELSEWHERE:
         _require_registry(reference, form)
@@ -210,6 +213,33 @@ def run(
         raise typer.Exit(code_of_program)
     text = _text(form, training_job, checkout)
     echo(text)
+
+
+def _find_adopted(code: str, project: Project) -> str | None:
+    """Return the image that `imgbuild adopt` made on this machine for the program's folder, if any.
+
+    The file can have come with the repository, so its tag alone must not choose an image.
+
+    InputError: there is a file, but the image was not made here, or the engine no longer has it.
+    """
+    from imgbuild.adopt.adoption import FILE, read_adoption, read_result
+    from imgbuild.engine.client import open_engine
+
+    adoption = read_adoption(Path(code))
+    if adoption is None:
+        return None
+    tag, result = adoption.tag, read_result(Path(code))
+    is_there = result.get("tag") == tag
+    with suppress(MachineError), open_engine(project.settings.engine) as engine:
+        stored = engine.inspect(tag)
+        is_there = is_there and stored is not None and stored.id == result.get("image")
+    if not is_there:
+        raise InputError(
+            f"{FILE} names the image {tag}, which was not made here for this folder, or has "
+            "changed. Run `imgbuild adopt` in the folder first, or name an image."
+        )
+    info(f"{FILE}: using {tag}.")
+    return tag
 
 
 def _check_format(form: JobFormat, options: Mapping[str, object]) -> None:

@@ -14,6 +14,7 @@ from support.project_copy import ROOT
 #: Which test of tests/e2e types the unmarked blocks of a page, or of a section of it.
 TYPED_BY = {
     "README.md": "test_readme.py",
+    "docs/adopt.md": "test_adopt.py",
     "docs/own-program.md": "test_own_program.py",
     "docs/tutorial.md": "test_tutorial.py",
     "docs/use-image.md": "test_published_use.py",

@@ -1,0 +1,507 @@
+"""Build the image of a repository's program, start the program in it, test and tag it."""
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from imgbuild.adopt.adoption import (
+    FILE,
+    LOCK,
+    OWN_TAGS,
+    Adoption,
+    adoption_text,
+    read_result,
+    require_plain,
+    result_path,
+    write_adoption,
+)
+from imgbuild.adopt.choice import Decision
+from imgbuild.adopt.decide import DecidedProgram
+from imgbuild.adopt.packages import adapt_base
+from imgbuild.adopt.python_code import read_notebook
+from imgbuild.adopt.remedies import Remedy, find_remedy
+from imgbuild.adopt.resolve import Resolution, find_missing_modules, resolve_as_of
+from imgbuild.adopt.start import Start, program_roots, start_program
+from imgbuild.build.context import BuildContext, BuildOptions, open_context
+from imgbuild.build.prepare import provide_archive_base, require_disk_space
+from imgbuild.build.pull import open_source
+from imgbuild.build.run import build_images
+from imgbuild.build.source_metadata import MetadataReader
+from imgbuild.core.errors import InputError
+from imgbuild.core.files import (
+    LARGEST_TEXT,
+    ContentStore,
+    json_sha256,
+    sha256,
+    work_folder,
+    write_text,
+)
+from imgbuild.core.project import Project
+from imgbuild.core.sources import Source
+from imgbuild.core.user_folders import cache_dir
+from imgbuild.dockerfile.labels import EXTENDS
+from imgbuild.engine.client import Engine
+from imgbuild.extend.distributions import distributions_context, find_distributions
+from imgbuild.extend.extended import build_extension, extension_dockerfile, requested_names
+from imgbuild.extend.extension import Extension, check_use, parse_extension
+from imgbuild.extend.requirement_files import image_facts
+from imgbuild.extend.system_packages import check_apt
+from imgbuild.locks.requirements import index_environment
+from imgbuild.matrix.images import Image
+from imgbuild.net.sites import Sites
+from imgbuild.suites.container import require_docker_client
+
+Log = Callable[[str], None]
+#: How often a failure with a known remedy is mended.
+MOST_REMEDIES = 3
+#: The folder where `imgbuild run` mounts the code.
+_WORK = "/work"
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """The image of a program, and how far the program got in it.
+
+    - ``missing``: packages that the program needs and that cannot be had, and why
+    - ``remedies``: what was changed after the program failed
+    - ``times``: seconds of each phase
+    - ``is_unchanged``: nothing was done, because nothing has changed since the last time
+    """
+
+    program: DecidedProgram
+    start: Start
+    missing: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
+    remedies: tuple[str, ...] = ()
+    suites: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    times: dict[str, float] = field(default_factory=dict)
+    is_unchanged: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.missing or self.start.outcome == "fails" else 0
+
+
+@dataclass(frozen=True)
+class TrialOptions:
+    """How a program is tried.
+
+    - ``seconds``: how long it may run after its imports
+    - ``network``: whether it may use the network
+    - ``jobs``: number of suites that run in parallel
+    - ``again``: try it even if nothing has changed
+    - ``names_tag``: the user has named the tag, which may replace any image
+    """
+
+    seconds: float
+    network: bool = False
+    jobs: int = 2
+    again: bool = False
+    names_tag: bool = False
+
+
+class _RetryError(Exception):
+    """The program failed, and a remedy is known."""
+
+    def __init__(self, remedy: Remedy) -> None:
+        super().__init__(remedy.reason)
+        self.remedy = remedy
+
+
+def adopt_program(
+    program: DecidedProgram, project: Project, trial: TrialOptions, log: Log
+) -> Adopted:
+    """Build, start, test and tag; write the decisions and the lock into the repository.
+
+    CheckFailedError: a build step or a suite failed; nothing was tagged.
+    InputError: a file of the repository cannot be used.
+    MachineError: this machine cannot build the image, or cannot run a container.
+    """
+    require_docker_client()
+    folder = program.repository.folder
+    options = BuildOptions(jobs=trial.jobs)
+    require_plain(folder / FILE)
+    require_plain(folder / LOCK, LARGEST_TEXT)
+    provide_image(program.image, project, options, log)
+    with ExitStack() as stack:
+        context = stack.enter_context(open_context(project, (program.image,), options, log))
+        stored = context.need_own(program.image)
+        program = replace(program, base=replace(program.base, id=stored.id))
+        _check_replaced(program, context, is_named=trial.names_tag)
+        if not trial.again and (known := _recall_result(program, context)):
+            return known
+        require_disk_space([], context.engine)
+        sites = Sites(program.image.matrix.upstream_urls, project.settings)
+        reader = MetadataReader(project, program.image.matrix, sites, log, stored.id)
+        metadata = stack.enter_context(reader)
+        adopted = _build_until_it_starts(program, context, metadata, trial)
+    _keep_result(adopted, context)
+    return adopted
+
+
+def _check_replaced(program: DecidedProgram, context: BuildContext, *, is_named: bool) -> None:
+    """Say which image the new one replaces.
+
+    InputError: it is an image that adopt has not made, and the user has not named the tag.
+    """
+    tag = program.adoption.tag
+    stored = context.engine.inspect(tag)
+    if stored is None or read_result(program.repository.folder).get("image") == stored.id:
+        return
+    is_adopted = tag.startswith(OWN_TAGS) and EXTENDS in stored.labels
+    if not is_adopted and not is_named:
+        raise InputError(
+            f"The engine has another image of the name {tag}, which adopt has not made for this "
+            "folder. Choose a name with --tag; the same name replaces the image."
+        )
+    context.log(f"{tag} is an image of another program, or of an older adopt. It is replaced.")
+
+
+def provide_image(image: Image, project: Project, options: BuildOptions, log: Log) -> None:
+    """Pull or build the image of the matrix if the engine lacks it.
+
+    CheckFailedError, MachineError: as `build_images`.
+    """
+    with open_context(project, (image,), options, log) as context:
+        stored = context.engine.inspect(image.tags[0])
+        if stored and context.store.is_own(stored.id):
+            return
+    published = project.settings.publishing.repository
+    way = f"pulled from {published} if it is there, else built" if published else "built"
+    minutes = 10 if image.variant == "gpu" else 3
+    log(f"The engine has no {image.name}. First it is {way}, which takes about {minutes} minutes.")
+    with ExitStack() as stack:
+        source = None
+        if published:
+            source = stack.enter_context(open_source(None, project.settings, log))
+        context = stack.enter_context(open_context(project, (image,), options, log, lock=True))
+        if failure := build_images(context, source).failure():
+            raise failure
+
+
+def _build_until_it_starts(
+    program: DecidedProgram,
+    context: BuildContext,
+    metadata: MetadataReader,
+    trial: TrialOptions,
+) -> Adopted:
+    remedies: list[str] = []
+    while True:
+        may_retry = len(remedies) < MOST_REMEDIES
+        try:
+            adopted = _build_once(program, context, metadata, trial, may_retry=may_retry)
+        except _RetryError as error:
+            remedies.append(error.remedy.reason)
+            context.log(f"The program fails; the remedy: {error.remedy.reason}. Trying again.")
+            program = _apply(error.remedy, program)
+        else:
+            return replace(adopted, remedies=tuple(remedies))
+
+
+def _build_once(
+    program: DecidedProgram,
+    context: BuildContext,
+    metadata: MetadataReader,
+    trial: TrialOptions,
+    *,
+    may_retry: bool,
+) -> Adopted:
+    """Resolve, build, start, test and tag.
+
+    _RetryError: the program fails, and a remedy is known; the image was removed.
+    """
+    folder, base, times = program.repository.folder, program.base, dict[str, float]()
+    with _measure("resolve", times):
+        resolution = _resolve(program, metadata, folder / LOCK)
+        program = _with_resolution(program, resolution)
+        lock, requested = resolution.lock, requested_names(resolution.requirements)
+        _tell_packages(resolution, context.log)
+        files = None
+        if lock:
+            with_uv = not context.inputs.uv
+            distributions = find_distributions(lock, (), base, metadata, with_uv=with_uv)
+            files = distributions_context(distributions, metadata.sites)
+            downloads = ContentStore(cache_dir() / "downloads")
+            for module in find_missing_modules(program.request.modules, lock, downloads.find):
+                name = program.request.modules[module]
+                context.log(f"{name} has no module {module}: correct `pip` in {FILE}.")
+    extension = make_extension(program)
+    check_apt(extension.apt, base)
+    started = time.monotonic()
+    starts = list[Start]()
+
+    def use(image_id: str) -> None:
+        times["build"] = time.monotonic() - started
+        with _measure("start", times):
+            start = _start(program, resolution, image_id, context, trial)
+        remedy = _find_remedy(start, program) if may_retry else None
+        if remedy:
+            raise _RetryError(remedy)
+        starts.append(start)
+
+    size, report = build_extension(
+        extension,
+        base,
+        lock,
+        (),
+        context,
+        distributions=files,
+        folder=folder,
+        requested=requested,
+        use=use,
+    )
+    times["test"] = time.monotonic() - started - times["build"] - times["start"]
+    write_adoption(folder, program.adoption, program.decisions)
+    optional = {str(canonicalize_name(name)) for name in program.request.optional}
+    missing = [row for row in resolution.left_out if row[0] not in optional]
+    return Adopted(
+        program,
+        starts[0],
+        missing=tuple(missing),
+        left_out=resolution.left_out,
+        suites=tuple(suite.suite for suite in report.suites) if report else (),
+        notes=resolution.notes,
+        times={**times, "bytes": float(size)},
+    )
+
+
+def _tell_packages(resolution: Resolution, log: Log) -> None:
+    """Say which packages are added, and which cannot be had."""
+    versions = resolution.lock.versions if resolution.lock else {}
+    added = ", ".join(f"{name} {version}" for name, version in versions.items())
+    way = f" ({resolution.rung})" if resolution.rung else ""
+    log(f"packages{way}: {added or 'none, because the image has all'}")
+    for name, why in resolution.left_out:
+        log(f"left out: {name}: {why}")
+    for note in resolution.notes:
+        log(f"note: {note}")
+
+
+@contextmanager
+def _measure(phase: str, times: dict[str, float]) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    times[phase] = times.get(phase, 0.0) + time.monotonic() - began
+
+
+def _resolve(program: DecidedProgram, metadata: MetadataReader, path: Path) -> Resolution:
+    day = program.adoption.date
+    return resolve_as_of(
+        program.request,
+        program.base,
+        date.fromisoformat(day) if day else None,
+        path,
+        environment=index_environment(metadata.sites),
+        read_metadata=metadata.read,
+    )
+
+
+def _with_resolution(program: DecidedProgram, resolution: Resolution) -> DecidedProgram:
+    """Add the Debian packages of the locked packages, and a decision for each that is missing."""
+    apt = tuple(sorted({*program.adoption.apt, *resolution.apt}))
+    adoption = program.adoption.model_copy(update={"apt": apt})
+    decisions = [*program.decisions]
+    decisions += [
+        Decision("package", name, f"left out: {why}") for name, why in resolution.left_out
+    ]
+    return replace(program, adoption=adoption, decisions=tuple(decisions))
+
+
+def make_extension(program: DecidedProgram) -> Extension:
+    """Return what is added to the image: packages, and the variables that the program needs."""
+    adoption, closure = program.adoption, program.closure
+    roots = program_roots(replace(closure, roots=adoption.python_path))
+    variables = {"MPLBACKEND": "Agg"}
+    if roots:
+        variables["PYTHONPATH"] = ":".join(roots)
+    extension = parse_extension(
+        {
+            "tag": adoption.tag,
+            "apt": adoption.apt,
+            "build_apt": adoption.build_apt,
+            "env": variables,
+        }
+    )
+    check_use(extension, program.repository.folder, program.image.matrix.repository)
+    return extension
+
+
+def _start(
+    program: DecidedProgram,
+    resolution: Resolution,
+    image_id: str,
+    context: BuildContext,
+    trial: TrialOptions,
+) -> Start:
+    adoption, shown = program.adoption, list[str]()
+    closure = replace(program.closure, roots=adoption.python_path)
+    versions = {**program.base.packages}
+    if resolution.lock:
+        versions |= resolution.lock.versions
+
+    def show_first(line: str) -> None:
+        if not shown and line.strip() and not line.startswith("Traceback "):
+            shown.append(line)
+            context.log(f"The program says: {line.strip()[:200]}")
+
+    with work_folder("adopt") as work:
+        generated = None
+        if closure.entry.is_notebook:
+            text = program.repository.read_text(closure.entry.path)
+            _, cells = read_notebook(closure.entry.path, text)
+            generated = work / "notebook.py"
+            generated.write_text("\n\n".join(cells), encoding="utf-8")
+        return start_program(
+            docker_client(context.engine),
+            image_id,
+            program.repository.folder,
+            closure,
+            generated=generated,
+            arguments=adoption.arguments,
+            packages=versions,
+            seconds=trial.seconds,
+            network=trial.network,
+            on_line=show_first,
+        )
+
+
+def docker_client(engine: Engine) -> tuple[str, ...]:
+    return ("docker", "-H", engine.host) if engine.host else ("docker",)
+
+
+def _find_remedy(start: Start, program: DecidedProgram) -> Remedy | None:
+    """Return a remedy with packages that were not tried yet."""
+    local = {Path(source.path).parts[0] for source in program.closure.sources}
+    local |= {Path(source.path).stem for source in program.closure.sources}
+    remedy = find_remedy(start, image_facts(adapt_base(program.base)), local_modules=local)
+    if remedy is None:
+        return None
+    new = {*remedy.pip} - {*program.request.requirements} | {*remedy.apt} - {*program.adoption.apt}
+    return remedy if new else None
+
+
+def _apply(remedy: Remedy, program: DecidedProgram) -> DecidedProgram:
+    """Add the packages of a remedy; a requirement replaces another one of the same package."""
+    mended = {_name(text): text for text in remedy.pip}
+    kept = [text for text in program.request.requirements if _name(text) not in mended]
+    requirements = (*kept, *mended.values())
+    apt = tuple(sorted({*program.adoption.apt, *remedy.apt}))
+    update = {"pip": requirements, "apt": apt}
+    what = ", ".join((*remedy.pip, *remedy.apt))
+    return replace(
+        program,
+        adoption=program.adoption.model_copy(update=update),
+        request=replace(program.request, requirements=requirements, apt=apt),
+        decisions=(*program.decisions, Decision("remedy", what, remedy.reason)),
+    )
+
+
+def _name(requirement: str) -> str:
+    return str(canonicalize_name(Requirement(requirement).name))
+
+
+def print_dockerfile(program: DecidedProgram, project: Project, log: Log) -> str:
+    """Return a Dockerfile that needs no other file of imgbuild, after the decisions as comments."""
+    options, image = BuildOptions(test=False), program.image
+    sites = Sites(image.matrix.upstream_urls, project.settings)
+    with ExitStack() as stack:
+        work = stack.enter_context(work_folder("adopt"))
+        context = stack.enter_context(open_context(project, (image,), options, log))
+        metadata = stack.enter_context(MetadataReader(project, image.matrix, sites, log, ""))
+        resolution = _resolve(program, metadata, work / LOCK)
+        program = _with_resolution(program, resolution)
+        extension = make_extension(program)
+        distributions = list[Source]()
+        if resolution.lock:
+            found = find_distributions(resolution.lock, (), program.base, metadata, with_uv=True)
+            distributions += found
+        archive = None
+        if extension.downloads_apt:
+            archive = provide_archive_base(program.base.name, program.base.system, context)
+        text = extension_dockerfile(
+            extension,
+            program.base,
+            resolution.lock,
+            (),
+            image,
+            project,
+            distributions=distributions,
+            archive=archive,
+        )
+    decided = adoption_text(program.adoption, program.decisions).splitlines()
+    first, _, rest = text.partition("\n")  # the line `# syntax=` must come first
+    comments = "".join(f"# {line.removeprefix('# ')}\n" for line in decided[2:])
+    return f"{first}\n{comments}{rest.rstrip()}"
+
+
+def program_command(adoption: Adoption) -> tuple[str, ...]:
+    """Return the command that starts the program in its container."""
+    if adoption.entry.endswith(".ipynb"):
+        return ("jupyter", "lab", "--ip", "0.0.0.0", "--no-browser")  # noqa: S104 - in a container
+    # Python takes a name that begins with a hyphen for an option.
+    entry = f"./{adoption.entry}" if adoption.entry.startswith("-") else adoption.entry
+    what = ("-m", adoption.module) if adoption.module else (entry,)
+    return ("python", *what, *adoption.arguments)
+
+
+def run_command(program: DecidedProgram) -> str:
+    """Return the `imgbuild run` command of the program."""
+    adoption, closure = program.adoption, program.closure
+    words = ["imgbuild", "run", adoption.tag]
+    if closure.package_name.isidentifier():
+        words += ["--mount", f".:/packages/{closure.package_name}"]
+    if adoption.entry.endswith(".ipynb"):
+        words += ["--port", "8888"]
+    return shlex.join([*words, "--exec", "--", *program_command(adoption)])
+
+
+def _result_key(program: DecidedProgram) -> str:
+    """Return a digest of everything that determines the result."""
+    folder, repository = program.repository.folder, program.repository
+    texts = {}
+    for path in repository.files:
+        if path in {FILE, LOCK}:
+            continue
+        status = (folder / path).lstat()
+        texts[path] = [status.st_size, status.st_mtime_ns]
+    lock = folder / LOCK
+    locked = sha256(lock.read_bytes()) if lock.is_file() else ""
+    adoption = program.adoption.model_dump(mode="json")
+    return json_sha256([adoption, locked, texts, program.base.id])
+
+
+def _recall_result(program: DecidedProgram, context: BuildContext) -> Adopted | None:
+    """Return the result of the last time if nothing has changed since."""
+    kept = read_result(program.repository.folder)
+    try:
+        stored = context.engine.inspect(program.adoption.tag)
+        if kept["key"] != _result_key(program) or not stored or stored.id != kept["image"]:
+            return None
+        start = Start(**{**kept["start"], "last_lines": (), "not_copied": ()})
+        missing = tuple((str(name), str(why)) for name, why in kept["missing"])
+        return Adopted(program, start, missing=missing, is_unchanged=True)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _keep_result(adopted: Adopted, context: BuildContext) -> None:
+    program, start = adopted.program, adopted.start
+    stored = context.engine.inspect(program.adoption.tag)
+    known = {name: value for name, value in vars(start).items() if isinstance(value, str | float)}
+    result = {
+        "key": _result_key(program),
+        "tag": program.adoption.tag,
+        "image": stored.id if stored else "",
+        "start": known,
+        "missing": adopted.missing,
+    }
+    write_text(result_path(program.repository.folder), json.dumps(result))

@@ -1,0 +1,115 @@
+"""What adopt adds to an image, and the commands that it prints."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from imgbuild.adopt import adopt
+from imgbuild.adopt.adopt import Adopted, make_extension, program_command, run_command
+from imgbuild.adopt.adoption import Adoption
+from imgbuild.adopt.closure import Closure, Entry
+from imgbuild.adopt.decide import DecidedProgram, default_tag
+from imgbuild.adopt.packages import PackageRequest
+from imgbuild.adopt.program_container import WORK
+from imgbuild.adopt.remedies import Remedy
+from imgbuild.adopt.repository import Evidence, open_repository
+from imgbuild.adopt.start import Start
+from imgbuild.core.project import Project
+from imgbuild.extend.base_image import family_base
+from imgbuild.matrix.images import Image
+from support.project_copy import ROOT
+
+
+@pytest.fixture
+def program(tmp_path: Path, images: dict[str, Image]) -> DecidedProgram:
+    (tmp_path / "train.py").write_text("import tensorflow\n")
+    adoption = Adoption(
+        tag="adopted/churn:1",
+        image="tf-2.2-cpu-debian",
+        entry="src/train.py",
+        arguments=("--data", "a b"),
+        python_path=("", "src"),
+        pip=("scipy", "tqdm"),
+        apt=("libglib2.0-0",),
+    )
+    return DecidedProgram(
+        open_repository(tmp_path),
+        Closure(Entry("src/train.py", Evidence("src/train.py")), ()),
+        family_base(images["tf-2.2-cpu-debian"], Project(ROOT)),
+        adoption,
+        PackageRequest(("scipy", "tqdm")),
+        (),
+    )
+
+
+def test_extension_sets_paths_and_no_display(program: DecidedProgram) -> None:
+    extension = make_extension(program)
+    assert extension.env["MPLBACKEND"] == "Agg"
+    assert extension.env["PYTHONPATH"] == f"{WORK}:{WORK}/src"
+    assert extension.apt == ("libglib2.0-0",)
+
+
+def test_command_starts_file_module_or_jupyterlab(program: DecidedProgram) -> None:
+    adoption = program.adoption
+    assert program_command(adoption) == ("python", "src/train.py", "--data", "a b")
+    module = adoption.model_copy(update={"module": "churn.train"})
+    assert program_command(module)[:3] == ("python", "-m", "churn.train")
+    notebook = adoption.model_copy(update={"entry": "a.ipynb"})
+    assert program_command(notebook)[:2] == ("jupyter", "lab")
+    assert run_command(program).endswith("-- python src/train.py --data 'a b'")
+
+
+def test_run_command_mounts_a_package_by_its_name(program: DecidedProgram) -> None:
+    closure = replace(program.closure, package_name="churn")
+    assert "--mount .:/packages/churn" in run_command(replace(program, closure=closure))
+
+
+def test_remedy_replaces_the_same_package(program: DecidedProgram) -> None:
+    mended = adopt._apply(Remedy(("SciPy<1.3", "Pillow"), ("libsm6",), "why"), program)
+    assert mended.request.requirements == ("tqdm", "SciPy<1.3", "Pillow")
+    assert mended.adoption.pip == mended.request.requirements
+    assert mended.adoption.apt == ("libglib2.0-0", "libsm6")
+
+
+def test_remedy_is_tried_once(program: DecidedProgram) -> None:
+    start = Start("fails", reason="missing module", missing_module="tabulate")
+    remedy = adopt._find_remedy(start, program)
+    assert remedy
+    assert adopt._find_remedy(start, adopt._apply(remedy, program)) is None
+
+
+def test_changed_files_change_the_key(program: DecidedProgram) -> None:
+    before = adopt._result_key(program)
+    assert adopt._result_key(program) == before
+    (program.repository.folder / "train.py").write_text("import tensorflow as tf\n")
+    assert adopt._result_key(program) != before
+
+
+@pytest.mark.parametrize(
+    ("outcome", "missing", "code"),
+    [
+        ("finished", (), 0),
+        ("running", (), 0),
+        ("stops", (), 0),
+        ("fails", (), 1),
+        ("finished", (("armworld", "not on the index"),), 1),
+    ],
+)
+def test_exit_code_tells_whether_it_starts(
+    program: DecidedProgram, outcome: str, missing: tuple[tuple[str, str], ...], code: int
+) -> None:
+    start = Start(outcome)  # type: ignore[arg-type] # of the parameters
+    assert Adopted(program, start, missing=missing).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("folder", "tag"),
+    [
+        ("churn", "adopted/churn:1"),
+        ("My Old_Paper!", "adopted/my-old-paper:1"),
+        ("...", "adopted/program:1"),
+    ],
+)
+def test_default_tag_is_the_folder(folder: str, tag: str) -> None:
+    assert default_tag(folder) == tag
