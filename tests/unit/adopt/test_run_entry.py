@@ -256,8 +256,8 @@ def test_marker_adds_no_name_and_no_line() -> None:
 
 @TWO_PYTHONS
 def test_own_modules_hide_those_of_the_runner(runner: Runner, python: str) -> None:
-    runner.write({"main.py": "import json, select\nprint(json.WORD, select.WORD)\n"})
-    runner.write({"json.py": "WORD = 1\n", "lib/select.py": "WORD = 2\n"})
+    runner.write({"main.py": "import json, subprocess\nprint(json.WORD, subprocess.WORD)\n"})
+    runner.write({"json.py": "WORD = 1\n", "lib/subprocess.py": "WORD = 2\n"})
     ran = runner.run(python=python, roots=["lib"])
     assert ran.output == "1 2\n"
 
