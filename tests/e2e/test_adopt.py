@@ -51,9 +51,11 @@ def test_adopt_repeats_nothing(reader: Reader, tag: str, checkout: Checkout) -> 
     before = checkout.printed(*image_id)
     assert "Nothing has changed" in reader.type(PageCommand("imgbuild adopt"))
     assert checkout.printed(*image_id) == before
+    decisions = (reader.folder / "imgbuild.adopt.yaml").read_text()
     (reader.folder / "train.py").write_text("import tensorflow\nprint('new')\n")
     changed = json.loads(reader.type(PageCommand("imgbuild adopt --json")))
     assert changed["outcome"] == "finished"
+    assert (reader.folder / "imgbuild.adopt.yaml").read_text() == decisions
 
 
 def test_remedy_adds_a_module(reader: Reader) -> None:

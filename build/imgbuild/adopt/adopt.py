@@ -18,6 +18,7 @@ from imgbuild.adopt.adoption import (
     OWN_TAGS,
     Adoption,
     adoption_text,
+    read_adoption,
     read_result,
     require_plain,
     result_path,
@@ -62,8 +63,6 @@ from imgbuild.suites.container import require_docker_client
 Log = Callable[[str], None]
 #: How often a failure with a known remedy is mended.
 MOST_REMEDIES = 3
-#: The folder where `imgbuild run` mounts the code.
-_WORK = "/work"
 
 
 @dataclass(frozen=True)
@@ -260,7 +259,8 @@ def _build_once(
         use=use,
     )
     times["test"] = time.monotonic() - started - times["build"] - times["start"]
-    write_adoption(folder, program.adoption, program.decisions)
+    if trial.again or read_adoption(folder) != program.adoption:  # else keep the file's comments
+        write_adoption(folder, program.adoption, program.decisions)
     optional = {str(canonicalize_name(name)) for name in program.request.optional}
     missing = [row for row in resolution.left_out if row[0] not in optional]
     return Adopted(
