@@ -203,7 +203,7 @@ _DATA_PHRASES = re.compile(
     re.IGNORECASE,
 )
 _DATA_NOUNS = re.compile(
-    r"data|file|director|folder|path|weight|checkpoint|ckpt|model|pretrain|image|record|vocab|"
+    r"data|file|dir(?:ector|s?\b)|folder|path|weight|checkpoint|ckpt|model|pretrain|image|record|vocab|"
     r"corpus|embedding|resource|\.(?:txt|json|csv|npy|npz|pkl|h5|hdf5|pb|mat|zip|yml|yaml)\b|/",
     re.IGNORECASE,
 )

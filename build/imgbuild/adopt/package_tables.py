@@ -277,8 +277,8 @@ HEADLESS = {
     "opencv-contrib-python": "opencv-contrib-python-headless",
 }
 _OPENCV_WINDOWS = ("libgl1", "libglib2.0-0", "libsm6", "libxext6", "libxrender1")
-#: ffmpeg, and libraries that plugins of its libraries load without a dependency of the package.
-_FFMPEG = ("ffmpeg", "libglu1-mesa", "libglut3.12", "libsndio7.0")
+#: ffmpeg, and what a plugin of libcaca loads that the package does not require.
+_FFMPEG = ("ffmpeg", "libglu1-mesa", "libglut3.12")
 #: The system libraries and programs that packages load, by canonical name, as Debian 12 and Ubuntu
 #: 22.04 call them. Source: the error of an import without them, or the package's documentation.
 SYSTEM_PACKAGES = {

@@ -287,3 +287,10 @@ def test_own_exception_for_a_missing_file_stops() -> None:
     cause = ("FileNotFoundError", "[Errno 2] No such file or directory: 'data/words.txt'")
     own = failure("OwnError/Exception: Unable to locate file data/words.txt.", causes=(cause,))
     assert judge_failure(own) == Verdict("stops", "data", "data/words.txt")
+
+
+def test_missing_folder_by_its_option_stops() -> None:
+    own = failure("Exception: input_dir does not exist", Frame(f"{WORK}/main.py", 3, ""))
+    assert judge_failure(own)[:2] == ("stops", "data")
+    other = failure("Exception: the direction does not exist", Frame(f"{WORK}/main.py", 3, ""))
+    assert judge_failure(other).outcome == "fails"
