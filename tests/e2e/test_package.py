@@ -168,7 +168,7 @@ def test_a_checkout_counts_where_there_is_one_and_has_the_same_inputs(
     assert installed.run("-c", REVISION_OF, program="python").stdout == f"{revision or None}\n"
 
 
-@pytest.mark.parametrize("command", ["render", "lock", "add --tf 2.2.9", "audit --write"])
+@pytest.mark.parametrize("command", ["render", "lock", "add 2.2.9", "audit --write"])
 def test_the_installed_family_is_only_read(installed: Installed, command: str) -> None:
     result = installed.run(*command.split())
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from imgbuild.cli.options import PROJECT, STACK, echo, flag, info, option, require_own, sites_of
+from imgbuild.cli.options import PROJECT, STACK, echo, flag, info, require_own, sites_of
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
 
@@ -19,10 +19,9 @@ _JUDGED = ("tensorboard", "horovod", "python")
 
 
 def add(
-    version: str | None = typer.Argument(
-        None, metavar="VERSION", help="Release to add, for example 2.3.4.", show_default=False
+    version: str = typer.Argument(
+        "", metavar="VERSION", help="Release to add, for example 2.3.4.", show_default=False
     ),
-    tf: str | None = option("--tf VERSION", "The release to add, in place of VERSION."),
     stack: str | None = STACK,
     cpu: bool = flag("--cpu", "Add the CPU variant. Default: the variants of the copied row."),
     gpu: bool = flag("--gpu", "Add the GPU variant. Default: the variants of the copied row."),
@@ -43,19 +42,16 @@ def add(
     from imgbuild.matrix.load import load_matrix
     from imgbuild.matrix.new_row import new_row
 
-    if version and tf:
-        raise InputError(f"Name one release: {version}, or --tf {tf}.")
-    release = version or tf or ""
     try:
-        TypeAdapter(scalars.Release).validate_python(release)
+        TypeAdapter(scalars.Release).validate_python(version)
     except ValidationError:
         raise InputError(
-            f"{release!r} is not a release: give three numbers, for example `imgbuild add 2.3.4`."
+            f"{version!r} is not a release: give three numbers, for example `imgbuild add 2.3.4`."
         ) from None
     require_own(checkout, "add")
     matrix = load_matrix(checkout.matrix)
     variants: list[Variant] = [*(("cpu",) if cpu else ()), *(("gpu",) if gpu else ())]
-    row = new_row(matrix, checkout.matrix, release, stack, variants)
+    row = new_row(matrix, checkout.matrix, version, stack, variants)
     sites = sites_of(checkout, matrix)
     changed, images = add_version(checkout, row, sites, info)
     for path in changed:

@@ -39,6 +39,7 @@ REMOVED_OPTIONS = {
     "--refresh-base": "Use --refresh.",
     "--remove": "Use --yes.",
     "--rerun": "Use --refresh.",
+    "add --tf": "Give the release as an argument: `imgbuild add 2.3.4`.",
     "lock --all": "Use --refresh.",
     "--log-format": "Standard error is always text; --json prints the results as JSON.",
 }

@@ -219,7 +219,6 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("push --tf 2.2 --release today", "'today' is not a release. Give YYYYMMDD.N"),
         ("push --tf 2.2 --allow-skipped horovod", "this suite cannot be skipped"),
         ("add 2.3", "'2.3' is not a release"),
-        ("add 2.3.4 --tf 2.3.5", "Name one release"),
         ("nonsense", "nonsense"),
     ],
 )

@@ -22,6 +22,7 @@ OWN = {**NO_ENGINE, "IMGBUILD_PROJECT": str(ROOT)}
         (("build", "--refresh-base"), "--refresh"),
         (("clean", "--remove"), "--yes"),
         (("lock", "--all"), "--refresh"),
+        (("add", "--tf", "2.3.4"), "imgbuild add 2.3.4"),
         (("build", "--name", "tf-2.2-cpu-debian"), "imgbuild build IMAGE"),
         (("test", "--image=me/train:1"), "imgbuild test IMAGE"),
         (("extend", "--base", "me/train:1"), "imgbuild extend IMAGE"),

@@ -99,7 +99,7 @@ def test_a_package_without_a_wheel_needs_an_engine(
 
 def test_a_patch_release_takes_the_place_of_the_older_one(checkout: Project, run_add: Add) -> None:
     before = checkout.matrix.read_text("utf-8").splitlines()
-    code, output = run_add("--tf", NEW)
+    code, output = run_add(NEW)
     assert (code, "Still to decide" in output) == (0, True), output
     after = checkout.matrix.read_text("utf-8").splitlines()
     assert {*before} - {*after} == {f"  {OLD}:", f"  - tensorflow: {OLD}"}
@@ -123,7 +123,7 @@ def test_a_release_without_a_row_of_its_minor_is_a_copy_of_the_next_older(
     text = checkout.matrix.read_text("utf-8")
     text = re.sub(rf"^  - tensorflow: {re.escape(OLD)}\n(    .*\n)+", "", text, flags=re.MULTILINE)
     checkout.matrix.write_text(text, "utf-8")
-    code, output = run_add("--tf", NEW, "--stack", "debian")
+    code, output = run_add(NEW, "--stack", "debian")
     assert code == 0, output
     matrix = loaded(checkout)
     (row,) = (row for row in matrix.images if row.tensorflow == NEW)
@@ -153,7 +153,7 @@ def test_what_cannot_be_added_changes_nothing(  # noqa: PLR0913, PLR0917 - a cas
     said: str,
 ) -> None:
     before = _contents(checkout.root)
-    code, output = run_add("--tf", *words.split(), **offered)
+    code, output = run_add(*words.split(), **offered)
     assert (code, _contents(checkout.root) == before) == (exit_code, True)
     assert re.search(said, output), output
 
