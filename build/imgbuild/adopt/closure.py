@@ -125,7 +125,6 @@ class Closure:
     - ``package_name``: the name under which the repository itself is imported, if it is a package
     - ``missing``: imports of modules of the author's own that the repository does not hold
     - ``compiled``: files of Cython that have to be compiled before they can be imported
-    - ``shadows``: files and folders of the roots that hide a package, or a module of Python
     """
 
     entry: Entry
@@ -133,7 +132,6 @@ class Closure:
     imports: tuple[tuple[Import, Evidence], ...] = ()
     roots: tuple[str, ...] = ()
     package_name: str = ""
-    shadows: tuple[str, ...] = ()
     missing: tuple[tuple[Import, Evidence], ...] = ()
     compiled: tuple[str, ...] = ()
 
@@ -328,7 +326,6 @@ class _Search:
             tuple(self.imports.values()),
             tuple(self.roots),
             self.package_name,
-            tuple(self._shadows()),
             tuple(self.missing.values()),
             tuple(self.modules.compiled),
         )
@@ -442,17 +439,6 @@ class _Search:
         known = noted.get(name)
         if known is None or KINDS.index(imported.kind) < KINDS.index(known[0].kind):
             noted[name] = imported, Evidence(path, imported.line)
-
-    def _shadows(self) -> Iterator[str]:
-        """Yield what hides packages of the image, or Python's own modules, in the roots."""
-        for root in (self.base, *self.roots):
-            hidden = _PROTECTED if root == self.base else _PROTECTED | _STANDARD
-            for name in sorted(hidden):
-                place = f"{root}/{name}" if root else name
-                if f"{place}/__init__.py" in self.modules.files:
-                    yield place
-                elif f"{place}.py" in self.modules.files:
-                    yield f"{place}.py"
 
 
 def find_entries(repository: Repository, sources: Mapping[str, SourceFacts]) -> tuple[Entry, ...]:
