@@ -513,7 +513,7 @@ def _all_entries(repository: Repository, modules: _Modules) -> Iterator[tuple[En
     scripts = sorted(repository.match("*.sh"), key=_program_rank)
     yield from _entries_of_texts(repository, modules, scripts[:_MOST_TEXTS])
     programs = [facts for facts in modules.sources.values() if _is_candidate(facts)]
-    chosen = [facts for facts in programs if facts.is_program]
+    chosen = [facts for facts in programs if facts.program_line]
     for facts in sorted(chosen or programs, key=lambda facts: _program_rank(facts.path)):
         entry = _read_usage(repository, modules, facts.path) or _program_entry(modules, facts)
         yield entry, True
@@ -553,8 +553,8 @@ def _named_notebooks(
 
 def _is_candidate(facts: SourceFacts) -> bool:
     name = posixpath.basename(facts.path)
-    works = facts.is_program or facts.is_script or not name.endswith(".py")
-    return works and not facts.is_notebook and name not in _EXCLUDED_FILES
+    works = facts.program_line or facts.is_script or not name.endswith(".py")
+    return bool(works) and not facts.is_notebook and name not in _EXCLUDED_FILES
 
 
 def _program_entry(modules: _Modules, facts: SourceFacts) -> Entry:

@@ -111,7 +111,6 @@ def read_notebook(path: str, text: str) -> tuple[SourceFacts, list[str]]:
         python2=python2,
         broken=broken,
         is_notebook=True,
-        is_program=False,
         program_line=0,
         is_script=False,
         commands=tuple(commands[:_MOST_COMMANDS]),

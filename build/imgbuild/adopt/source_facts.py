@@ -35,7 +35,7 @@ class SourceFacts:
     - ``minimum_python``: the oldest Python that parses it, for example 3.6 for f-strings
     - ``maximum_python``: 3.6 if it uses ``async`` or ``await`` as a name
     - ``program_line``: the line that makes it a program, 0 if none does
-    - ``is_script``: it is no program by that measure, but works when it is imported
+    - ``is_script``: it has no such line, but works when it is imported
     - ``tensorflow``: lines of each sign of a TensorFlow version, see `read_source`
     - ``path_appends``: folders that it adds to ``sys.path``; those that begin with a slash are
       relative to the repository, others to the working folder
@@ -50,7 +50,6 @@ class SourceFacts:
     broken: int | None = None
     minimum_python: str = "3.0"
     maximum_python: str = ""
-    is_program: bool = False
     program_line: int = 0
     is_script: bool = False
     is_notebook: bool = False

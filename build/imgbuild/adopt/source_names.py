@@ -75,7 +75,6 @@ class _Resolver:
             self.path,
             self._distinct_imports(),
             minimum_python=".".join(map(str, gathered.minimum)),
-            is_program=gathered.program_line > 0,
             program_line=gathered.program_line,
             is_script=gathered.is_script and not gathered.program_line,
             tensorflow={sign: _first_lines(lines) for sign, lines in self.signs.items()},

@@ -304,9 +304,7 @@ def test_source_async_as_name_is_python36() -> None:
     ],
 )
 def test_source_programs(code: str, line: int) -> None:
-    facts = _read(code)
-    assert facts.program_line == line
-    assert facts.is_program == bool(line)
+    assert _read(code).program_line == line
 
 
 def test_source_script_works_when_imported() -> None:
