@@ -3,7 +3,6 @@
 import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
 
 #: Limit for the characters of a text.
 _LONGEST_TEXT = 300_000
@@ -124,33 +123,25 @@ def _before_arguments(words: Sequence[str]) -> Sequence[str]:
     return words[: length + 1]
 
 
-class Words(NamedTuple):
-    """The words of a command: its program or module, and its arguments.
+def split_words(words: Sequence[str]) -> tuple[str, str, tuple[str, ...], bool]:
+    """Return a command's program, its module of ``-m``, its arguments, and whether it has gaps.
 
-    It has gaps if the reader must fill in arguments, or if it only prints help.
+    The program need not be a file. A command has gaps if the reader must fill in arguments, or if
+    it only prints help.
     """
-
-    program: str
-    module: str = ""
-    arguments: tuple[str, ...] = ()
-    has_gaps: bool = False
-
-
-def split_words(words: Sequence[str]) -> Words:
-    """Return the program, which need not be a file, or the module of ``-m``, and the arguments."""
     position = 0
     while position < len(words) and words[position].startswith("-"):
         word = words[position]
         if word == "-m" and position + 1 < len(words):
-            return Words("", words[position + 1], *drop_gaps(words[position + 2 :]))
+            return "", words[position + 1], *_drop_gaps(words[position + 2 :])
         if word.startswith("-c"):
-            return Words("")
+            return "", "", (), False
         position += 2 if word in _VALUED else 1
     path = words[position].replace("\\", "/") if position < len(words) else ""
-    return Words(path, "", *drop_gaps(words[position + 1 :]))
+    return path, "", *_drop_gaps(words[position + 1 :])
 
 
-def drop_gaps(words: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+def _drop_gaps(words: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     """Return arguments without gaps and their options, and whether there were any."""
     kept: list[str] = []
     has_gaps = False
