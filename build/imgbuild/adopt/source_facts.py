@@ -1,6 +1,5 @@
 """The facts of a Python file or notebook."""
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -65,8 +64,7 @@ class SourceFacts:
 
 def encode_facts(facts: SourceFacts) -> str:
     """Return facts as JSON that `decode_facts` reads."""
-    names = (each.name for each in dataclasses.fields(facts))
-    return json.dumps({name: getattr(facts, name) for name in names})
+    return json.dumps(vars(facts))
 
 
 def decode_facts(text: str) -> SourceFacts:
