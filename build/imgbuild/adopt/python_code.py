@@ -44,28 +44,23 @@ def read_source(path: str, text: str) -> SourceFacts:
     - compat.v1; keras (the standalone package); tensorflow (its imports)
     """
     try:
-        tree = _parse(text)
+        body, maximum = _parse(text)
     except PARSER_ERRORS as error:
         return _explain_error(path, text, error)
-    maximum = "3.6" if isinstance(tree, _OldModule) else ""
-    facts = _gather(path, [(tree.body, 0)])
+    facts = _gather(path, [(body, 0)])
     return dataclasses.replace(facts, maximum_python=maximum)
 
 
-class _OldModule(ast.Module):
-    """A module that only Python 3.6 and older parse."""
-
-
-def _parse(text: str) -> ast.Module:
+def _parse(text: str) -> tuple[list[ast.stmt], str]:
+    """Return the statements of a text, and the newest Python that parses it if it is an old one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return ast.parse(text)
+            return ast.parse(text).body, ""
         except SyntaxError:
             if not re.search(r"\b(?:async|await)\b", text):
                 raise
-        tree = ast.parse(text, feature_version=(3, 6))
-        return _OldModule(tree.body, tree.type_ignores)
+        return ast.parse(text, feature_version=(3, 6)).body, "3.6"
 
 
 def _explain_error(path: str, text: str, error: Exception, line: int = 0) -> SourceFacts:
@@ -101,7 +96,7 @@ def read_notebook(path: str, text: str) -> tuple[SourceFacts, list[str]]:
         codes.append(code)
         commands += [(number, line[:_LONGEST_COMMAND]) for line in lines]
         try:
-            bodies.append((_parse(code).body, number))
+            bodies.append((_parse(code)[0], number))
         except PARSER_ERRORS as error:
             facts = _explain_error(path, code, error, number)
             python2, broken = python2 or facts.python2, broken or facts.broken
