@@ -6,7 +6,7 @@ import re
 import stat
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
@@ -60,13 +60,13 @@ class Repository:
     - ``notes``: what was skipped, and why
     """
 
-    def __init__(self, folder: Path, files: tuple[str, ...]) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.name = folder.name
-        self.files = files
         self.notes: list[str] = []
         self._texts: dict[str, str] = {}
         self._left = {True: MOST_NOTEBOOK_BYTES, False: MOST_BYTES}
+        self.files = tuple(sorted(_Walk(folder, self.note).files()))
 
     def read_text(self, path: str) -> str:
         """Return the text of a file with Unix line ends; empty, with a note, if it is unreadable.
@@ -113,7 +113,7 @@ class Repository:
 
     def note(self, text: str) -> None:
         """Add a note once, within the limit of notes."""
-        if text not in self.notes and len(self.notes) < _MOST_NOTES:
+        if len(self.notes) < _MOST_NOTES and text not in self.notes:
             self.notes.append(text)
             if len(self.notes) == _MOST_NOTES:
                 self.notes.append("more files were skipped")
@@ -136,20 +136,14 @@ def open_repository(folder: Path) -> Repository:
     except (OSError, ValueError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or "no valid path"
         raise InputError(f"{folder}: {reason}. Name the folder of a repository.") from None
-    walk = _Walk(real)
-    files = tuple(sorted(walk.files()))
-    repository = Repository(real, files)
-    for text in walk.notes:
-        repository.note(text)
-    return repository
+    return Repository(real)
 
 
 class _Walk:
     """A walk over the files of a folder, nearest to the root first."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.notes: list[str] = []
+    def __init__(self, folder: Path, note: Callable[[str], None]) -> None:
+        self.folder, self.note = folder, note
         self.entries = 0
         self.ends = time.monotonic() + WALK_SECONDS
 
@@ -161,24 +155,20 @@ class _Walk:
             texts, others, folders = self._read_folder(folder)
             if len(others) > MOST_OTHERS:
                 skipped = len(others) - MOST_OTHERS
-                self._note(f"{folder or '.'}: {skipped} files of data are not listed")
+                self.note(f"{folder or '.'}: {skipped} files of data are not listed")
             for path in (*texts, *others[:MOST_OTHERS]):
                 if count == MOST_FILES:
-                    self._note(f"more than {MOST_FILES} files: the others are not read")
+                    self.note(f"more than {MOST_FILES} files: the others are not read")
                     return
                 count += 1
                 yield path
             if depth < DEEPEST:
                 waiting.extend((path, depth + 1) for path in folders)
             elif folders:
-                self._note(f"{folder}: more than {DEEPEST} levels of folders")
+                self.note(f"{folder}: more than {DEEPEST} levels of folders")
             if self.entries >= MOST_ENTRIES or time.monotonic() > self.ends:
-                self._note("too many files or too little time: some folders are not read")
+                self.note("too many files or too little time: some folders are not read")
                 return
-
-    def _note(self, text: str) -> None:
-        if len(self.notes) < _MOST_NOTES:
-            self.notes.append(text)
 
     def _read_folder(self, folder: str) -> tuple[list[str], list[str], list[str]]:
         """Return the sorted files that are code or text, other files, and folders, of a folder."""
@@ -187,15 +177,15 @@ class _Walk:
             with os.scandir(self.folder / folder) as entries:
                 for number, entry in enumerate(entries):
                     if number >= LARGEST_FOLDER or self.entries >= MOST_ENTRIES:
-                        self._note(f"{folder or '.'}: more than {number} entries")
+                        self.note(f"{folder or '.'}: more than {number} entries")
                         break
                     self.entries += 1
                     if folder and entry.name in _ENVIRONMENT_FILES:
-                        self._note(f"{folder}: skipped, an environment of Python")
+                        self.note(f"{folder}: skipped, an environment of Python")
                         return [], [], []
                     self._sort_entry(entry, folder, texts, others, folders)
         except OSError as error:
-            self._note(f"{folder or '.'}: not read: {error.strerror}")
+            self.note(f"{folder or '.'}: not read: {error.strerror}")
         return sorted(texts), sorted(others), sorted(folders)
 
     def _sort_entry(
@@ -209,14 +199,14 @@ class _Walk:
         name = entry.name
         path = f"{folder}/{name}" if folder else name
         if not path.isprintable() or len(path) > _LONGEST_PATH:
-            self._note(f"{ascii(path)[1:100]}: skipped because of its name")
+            self.note(f"{ascii(path)[1:100]}: skipped because of its name")
         elif entry.is_symlink():
-            self._note(f"{path}: skipped, a symbolic link")
+            self.note(f"{path}: skipped, a symbolic link")
         elif entry.is_dir(follow_symlinks=False):
             if name not in _SKIPPED_FOLDERS and not name.endswith((".egg-info", ".dist-info")):
                 folders.append(path)
         elif not entry.is_file(follow_symlinks=False):
-            self._note(f"{path}: skipped, not a regular file")
+            self.note(f"{path}: skipped, not a regular file")
         elif Path(name).suffix.lower() in _TEXT_SUFFIXES or _TEXT_NAME.fullmatch(name):
             texts.append(path)
         else:
