@@ -60,8 +60,9 @@ _OWN_NAMES = {
 }
 #: Packages that share their first name; the second one tells the distribution.
 _SHARED_NAMES = {"google", "ruamel", "backports", "mpl_toolkits", "azure", "zope", "sphinxcontrib"}
-#: Modules that are run, but are no program of a repository.
+#: Packages that import TensorFlow for the programs that use them.
 _ABOVE_TENSORFLOW = {"keras", "sonnet", "tensorlayer", "tf_slim", "tflearn", "baselines"}
+#: Modules that commands run with ``-m`` and that are no programs of a repository.
 _TOOLS = {"pip", "venv", "virtualenv", "pytest", "unittest", "ensurepip", "ipykernel", "pdb"}
 _NAMES = ("train", "main", "run", "demo", "example", "quickstart")
 _LATE_NAMES = (
@@ -211,13 +212,8 @@ class _Modules:
     def __init__(self, repository: Repository, sources: Mapping[str, SourceFacts]) -> None:
         self.sources = sources
         self.files = {path for path in sources if path.endswith(".py")}
-        self.folders = {""}
-        for path in self.files:
-            while path := posixpath.dirname(path):
-                if path in self.folders:
-                    break
-                self.folders.add(path)
-        self.all_folders: set[str] = set()
+        self.folders = _folders_of(self.files)
+        self.all_folders = _folders_of(repository.files)
         self.cython = {path for path in repository.files if path.endswith(".pyx")}
         self.compiled: dict[str, None] = {}
         self.name = _module_name(repository.name)
@@ -268,6 +264,15 @@ class _Modules:
         path = posixpath.join(root, *module.split("."))
         files = (f"{path}.py", f"{path}/__main__.py")
         return next((file for file in files if file in self.files), "")
+
+
+def _folders_of(paths: Iterable[str]) -> set[str]:
+    """Return the folders that hold files, and the folders above them; the root is empty text."""
+    folders = {""}
+    for path in paths:
+        while (path := posixpath.dirname(path)) not in folders:
+            folders.add(path)
+    return folders
 
 
 def _nearness(path: str) -> tuple[int, str]:
@@ -530,7 +535,7 @@ def _read_usage(repository: Repository, modules: _Modules, path: str) -> Entry |
     head = "".join(repository.read_text(path).splitlines(keepends=True)[:_USAGE_LINES])
     entries = [
         (entry, has_gaps)
-        for entry, has_gaps in _entries_of_text(repository, modules, path, head)
+        for entry, has_gaps in _entries_of_text(modules, path, head)
         if entry.path == path
     ]
     return min(entries, key=lambda pair: pair[1])[0] if entries else None
@@ -605,14 +610,12 @@ def _entries_of_texts(
 ) -> Iterator[tuple[Entry, bool]]:
     """Yield the entries of the commands that name a program, and whether they have gaps."""
     for path in paths:
-        yield from _entries_of_text(repository, modules, path, repository.read_text(path))
+        yield from _entries_of_text(modules, path, repository.read_text(path))
 
 
-def _entries_of_text(
-    repository: Repository, modules: _Modules, path: str, text: str
-) -> Iterator[tuple[Entry, bool]]:
+def _entries_of_text(modules: _Modules, path: str, text: str) -> Iterator[tuple[Entry, bool]]:
     here = posixpath.dirname(path)
-    for line, folder, words in read_commands(text, _folders(modules, repository), here):
+    for line, folder, words in read_commands(text, modules.all_folders, here):
         program, module, arguments, has_gaps = split_words(words)
         starts = tuple(dict.fromkeys((folder, here, "", "src")))
         place = _find_module(modules, module, starts) if module else None
@@ -625,16 +628,6 @@ def _entries_of_text(
             is_notebook = target.endswith(".ipynb")
             evidence = Evidence(path, line)
             yield Entry(target, evidence, arguments, module, is_notebook, start), has_gaps
-
-
-def _folders(modules: _Modules, repository: Repository) -> set[str]:
-    """Return all folders of a repository, which are found once."""
-    if not modules.all_folders:
-        modules.all_folders = {""}
-        for path in repository.files:
-            while (path := posixpath.dirname(path)) and path not in modules.all_folders:
-                modules.all_folders.add(path)
-    return modules.all_folders
 
 
 def _find_file(modules: _Modules, program: str, starts: Sequence[str]) -> tuple[str, str] | None:
