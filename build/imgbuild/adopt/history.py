@@ -39,7 +39,7 @@ _CODE = ("*.py", "*.ipynb")
 _BOT_NAME = re.compile(
     r"(?i)\[bot\]|\b(?:dependabot|renovate|pyup|snyk|greenkeeper|imgbot|allcontributors|mergify"
     r"|whitesource|mend|restyled|deepsource|codefactor|lgtm|pre-commit-ci|github-actions)\b"
-    r"|[-_ ]bot$|^bot[-_ ]|\bsnyk-bot\b"
+    r"|[-_ ]bot$|^bot[-_ ]"
 )
 _BOT_ADDRESS = re.compile(r"(?i)\[bot\]@|@dependabot\.com$|^(?:bot|snyk-bot)@|@pyup\.io$")
 #: The subject of a bot's change that a person has merged under the person's name.
@@ -101,12 +101,12 @@ def read_history(folder: Path, paths: Sequence[str]) -> History:
 
 def _read(git: "_Git", folder: Path, paths: Sequence[str]) -> History:
     notes = []
-    day, shallow = None, git.shallow
+    day = None
     try:
         commit = git.find_human_commit(_CODE)
         if commit:
             day = _day(commit.time)
-            if commit.name in shallow:
+            if commit.name in git.shallow:
                 notes.append("shallow history: the code may be older than its last commit")
         else:
             notes.append("the history has no commit of Python code")
@@ -178,7 +178,7 @@ def _resolve_head(place: Path) -> str:
             return text
         name = text.removeprefix("ref:").strip()
         if not text.startswith("ref:") or not _is_reference(name):
-            raise _UnreadableError("the history was not read: .git/HEAD is not valid")
+            break
     raise _UnreadableError("the history was not read: .git/HEAD is not valid")
 
 
@@ -186,26 +186,24 @@ def _is_reference(name: str) -> bool:
     return bool(len(name) < 500 and _REFERENCE.fullmatch(name)) and ".." not in name
 
 
-def _read_reference(place: Path, name: str) -> str:
-    """Return the text of a reference, from its file or the list of packed ones."""
+def _read_git_file(place: Path, name: str, limit: int) -> bytes | None:
+    """Return the content of a file below ``.git``; None if it does not exist."""
     try:
-        content = read_regular_file(place, name, _LARGEST_REFERENCE)
+        return read_regular_file(place, name, limit)
     except FileNotFoundError:
-        return _read_packed_reference(place, name)
+        return None
     except ValueError as error:
         raise _UnreadableError(f"the history was not read: .git/{name}: {error}") from None
-    return content.decode("ascii", "replace").strip()
 
 
-def _read_packed_reference(place: Path, name: str) -> str:
-    try:
-        content = read_regular_file(place, "packed-refs", _LARGEST_LIST)
-    except FileNotFoundError:
-        raise _UnreadableError("the history has no commit") from None
-    except ValueError as error:
-        raise _UnreadableError(f"the history was not read: packed-refs: {error}") from None
+def _read_reference(place: Path, name: str) -> str:
+    """Return the text of a reference, from its file or from the list of packed references."""
+    content = _read_git_file(place, name, _LARGEST_REFERENCE)
+    if content is not None:
+        return content.decode("ascii", "replace").strip()
     wanted = name.encode()
-    for line in content.split(b"\n"):
+    packed = _read_git_file(place, "packed-refs", _LARGEST_LIST) or b""
+    for line in packed.split(b"\n"):
         value, _, reference = line.partition(b" ")
         if reference.strip() == wanted:
             return value.decode("ascii", "replace")
@@ -235,12 +233,7 @@ def _check_objects(place: Path) -> None:
 
 def _read_shallow(place: Path) -> frozenset[str]:
     """Return the commits whose parents a shallow clone has not."""
-    try:
-        content = read_regular_file(place, "shallow", _LARGEST_LIST)
-    except FileNotFoundError:
-        return frozenset()
-    except ValueError as error:
-        raise _UnreadableError(f"the history was not read: shallow: {error}") from None
+    content = _read_git_file(place, "shallow", _LARGEST_LIST) or b""
     names = content.decode("ascii", "replace").split()
     if not all(map(_OBJECT_NAME.fullmatch, names)):
         raise _UnreadableError("the history was not read: shallow is not valid")
