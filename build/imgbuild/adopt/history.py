@@ -8,7 +8,6 @@ nothing of the repository but its objects.
 import os
 import re
 import stat
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from imgbuild.adopt.repository import LARGEST_FILE, decode_text, read_regular_file
+from imgbuild.core.files import work_folder
 from imgbuild.core.process import FLOODED, NOT_FOUND, TIMED_OUT, Finished, run
 
 #: Limits: seconds for all commands, and for one; address space of git in KiB.
@@ -90,9 +90,8 @@ def read_history(folder: Path, paths: Sequence[str]) -> History:
         head = _resolve_head(place)
         _check_objects(place)
         shallow = _read_shallow(place)
-        with tempfile.TemporaryDirectory(prefix="imgbuild-history-") as work:
-            git = _Git(Path(work), place, head, shallow, prefix)
-            return _read(git, folder, paths)
+        with work_folder("history") as work:
+            return _read(_Git(work.absolute(), place, head, shallow, prefix), folder, paths)
     except _UnreadableError as error:
         return History(note=str(error))
     except OSError as error:
