@@ -58,7 +58,7 @@ _OWN_NAMES = {
     *("network", "networks", "ops", "settings", "src", "test", "tests", "tools", "train"),
     *("util", "utils"),
 }
-#: Packages that share their first name; the second one tells the distribution.
+#: Packages that share their first name. The second name tells the distribution.
 _SHARED_NAMES = {"google", "ruamel", "backports", "mpl_toolkits", "azure", "zope", "sphinxcontrib"}
 #: Packages that import TensorFlow for the programs that use them.
 _ABOVE_TENSORFLOW = {"keras", "sonnet", "tensorlayer", "tf_slim", "tflearn", "baselines"}
@@ -86,7 +86,7 @@ _GUIDES = tuple(
     for ending in (".md", ".rst", ".txt")
 )
 _USAGE_LINES = 80
-#: A path or address of a notebook, and what stands before the path in an address.
+#: A path or address of a notebook, and the part of an address before the path.
 _NOTEBOOK = re.compile(
     r"(?<![^\s()\[\]<>\"'`])[^\s()\[\]<>\"'`]{1,300}\.ipynb(?=[\s()\[\]<>\"'`#?]|$)"
 )
@@ -105,7 +105,7 @@ _LATE_FOLDERS = {
 class Entry:
     """A program of a repository.
 
-    - ``module``: set if it is started by ``python -m``
+    - ``module``: its name for ``python -m``, or empty text
     - ``folder``: its working folder; empty text: the repository
     """
 
@@ -292,7 +292,7 @@ def find_closure(
 
 
 class _Search:
-    """The search for the modules of a program; those that it needs most come first."""
+    """Search for the modules of a program, the required modules first."""
 
     def __init__(self, modules: _Modules, entry: Entry, budget: int = _MOST_IMPORTS) -> None:
         self.modules, self.entry, self.budget = modules, entry, budget
@@ -350,7 +350,7 @@ class _Search:
                 self.appends.append(place)
 
     def _follow(self, path: str, imported: Import) -> list[str]:
-        """Return the local files that an import runs; note it if it is of another package."""
+        """Return the local files that an import runs, or note the import of another package."""
         if imported.level:
             return self._follow_relative(path, imported)
         top, _, rest = imported.module.partition(".")
@@ -456,7 +456,7 @@ def find_entries(repository: Repository, sources: Mapping[str, SourceFacts]) -> 
     ends = time.monotonic() + _COMPARE_SECONDS
     listed = _distinct_entries(_all_entries(repository, modules))
     ranks: dict[str, bool] = {}
-    # Those that texts name come first.
+    # Compare the programs that texts name first.
     for entry in sorted(listed, key=_names_itself)[:_MOST_COMPARED]:
         if time.monotonic() < ends:
             ranks[entry.path] = not _uses_tensorflow(
@@ -563,7 +563,7 @@ def _is_candidate(facts: SourceFacts) -> bool:
 
 
 def _program_entry(modules: _Modules, facts: SourceFacts) -> Entry:
-    """Return the entry of a program; one with relative imports is started by ``python -m``."""
+    """Return the entry of a program; if it has relative imports, ``python -m`` starts it."""
     evidence = Evidence(facts.path, facts.program_line)
     folder, name = posixpath.split(facts.path)
     is_module = any(each.level and each.kind == "required" for each in facts.imports)

@@ -2,7 +2,7 @@
 
 The repository's own configuration can name programs that git runs, for example ``core.fsmonitor``
 and ``gpg.program``. So git gets a new folder without configuration, hooks and references. It reads
-nothing of the repository but its objects.
+only the objects of the repository.
 """
 
 import os
@@ -51,11 +51,11 @@ _BOT_SUBJECT = re.compile(
 
 @dataclass(frozen=True)
 class History:
-    """What git's history says about the code.
+    """The facts that git's history has about the code.
 
-    - ``code_date``: the day of the last commit that changed Python files or notebooks, not by a bot
-    - ``bot_files``: the newest text that no bot wrote, of each file whose last change is a bot's
-    - ``note``: why the history says nothing, or less
+    - ``code_date``: the day on which a person last committed Python files or notebooks
+    - ``bot_files``: for each file that a bot changed last, the newest text that no bot wrote
+    - ``note``: the reason why facts are missing, or empty text
     """
 
     code_date: date | None = None
@@ -128,7 +128,7 @@ def _day(seconds: int) -> date | None:
 
 
 def _read_bot_files(git: "_Git", folder: Path, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each file whose last change is a bot's, and its newest text that no bot wrote."""
+    """Yield each file that a bot changed last, and its newest text that no bot wrote."""
     for path in paths[:_MOST_PATHS]:
         newest = next(git.log([path], 1), None)
         if newest is None or not newest.is_by_bot:
@@ -231,7 +231,7 @@ def _check_objects(place: Path) -> None:
 
 
 def _read_shallow(place: Path) -> frozenset[str]:
-    """Return the commits whose parents a shallow clone has not."""
+    """Return the commits of a shallow clone that lack their parents."""
     content = _read_git_file(place, "shallow", _LARGEST_LIST) or b""
     names = content.decode("ascii", "replace").split()
     if not all(map(_OBJECT_NAME.fullmatch, names)):
@@ -240,7 +240,7 @@ def _read_shallow(place: Path) -> frozenset[str]:
 
 
 class _Git:
-    """git with the objects of a repository, and nothing else of it."""
+    """Run git with the objects of a repository, and with nothing else from the repository."""
 
     def __init__(
         self, work: Path, place: Path, head: str, shallow: frozenset[str], prefix: str
@@ -310,7 +310,7 @@ class _Git:
 
     def find_human_commit(self, paths: Sequence[str]) -> _Commit | None:
         """Return the newest commit that changed files and that no bot wrote."""
-        # Nearly always, it is the first; to look for more of them takes longer.
+        # A person nearly always wrote the newest commit, and a longer list takes git longer.
         for count in (1, _MOST_COMMITS):
             for commit in self.log(paths, count):
                 if not commit.is_by_bot:

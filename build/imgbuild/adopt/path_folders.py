@@ -30,7 +30,7 @@ def find_folders(
 
 
 class _Expressions:
-    """The expressions of a source; their number is limited."""
+    """Compute folders, within a limit for the expressions of a source."""
 
     def __init__(
         self, path: str, values: Mapping[str, ast.expr], path_of: Callable[[ast.AST], str]

@@ -5,7 +5,7 @@ import re
 
 #: Errors of Python's parser for hostile text.
 PARSER_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
-#: A string or comment; the end may be missing, so that no text makes the match go back.
+#: A string or comment. Its end may be missing, so that no text makes the match backtrack.
 _STRING = re.compile(
     r"""(?P<prefix>\b[A-Za-z]{1,2})?(?P<string>"""
     r"""\"\"\"(?:[^"\\]|\\.|"(?!""))*+(?:\"\"\")?"""
@@ -43,7 +43,7 @@ _BRACKETED_PRINT = re.compile(r"[:;]?[ \t]*print[ \t]+[-+(]")
 def find_python2(text: str) -> int | None:
     """Return the line of the first syntax that only Python 2 has; None without one.
 
-    It is for a text that does not parse, because it looks at lines alone.
+    Use it only for text that does not parse, because it looks at each line alone.
     """
     plain = _STRING.sub(_blank, text.replace("\r\n", "\n").replace("\r", "\n"))
     for match in _PYTHON2.finditer(plain):

@@ -1,8 +1,8 @@
 """Read the facts of Python files and notebooks without running them.
 
-A program too: `imgbuild.adopt.closure` runs it for hostile sources, because Python's parser can use
-a lot of time and memory, or crash. Each line of its input is JSON, ``[path, text]``. Each line of
-its output has the facts of one source, in the same order.
+`imgbuild.adopt.closure` runs this module as a program, because Python's parser can use a lot of
+time and memory, or crash, for a hostile source. Each line of the input is JSON, ``[path, text]``.
+Each line of the output has the facts of a source, in the same order.
 """
 
 import ast
@@ -35,7 +35,7 @@ def read_source(path: str, text: str) -> SourceFacts:
     The signs of a TensorFlow version are:
 
     - of 1.x: contrib, session, placeholder, layers1, get_variable, flags1, eager1
-      (``enable_eager_execution``), examples1 (``tensorflow.examples``), other1 (names such as
+      (``enable_eager_execution``), examples1 (``tensorflow.examples``), other1 (for example
       ``tf.train.AdamOptimizer``)
     - of 2.x: function, tape, tf.keras, autotune, tf.config
     - of 0.x: removed0 (calls that 1.0 removed), deprecated0 (calls of 0.x that 1.15 still has)

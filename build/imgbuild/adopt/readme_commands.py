@@ -17,7 +17,7 @@ _GAP = re.compile(r"<[^<>\n]*>|\[[^\[\]\n]*\s[^\[\]\n]*\]")
 _SCRIPT = re.compile(r"(?<![\w./-])(?=\./[\w./-]+(?:\s|$))")
 _CHANGE_FOLDER = re.compile(r"(?<![\w./-])cd[ \t]+([\w./@~+-]+)")
 _SEPARATOR = re.compile(r"&&|\|\||[;|]|</|<br ?/?>|\s\(|\s#\s|\s[0-9&]?>{1,2}|\s<\s|\s&(?=\s|$)")
-#: What stands before a command: a prompt, variables, and programs that start another one.
+#: The text before a command: a prompt, variables, and programs that start other programs.
 _BEFORE = re.compile(
     r"(?:\s|[#$%>!*+-]|\d+[.)]|\([\w-]{1,40}\)|<[a-z]{1,10}>|[A-Za-z_]\w*=[^\s]*|sudo|nohup|time|exec|env"
     r"|(?:mpirun|mpiexec|horovodrun|xvfb-run)(?:\s+-{1,2}[\w-]+(?:\s+[\d\w.:]+)?)*)*+"
@@ -33,7 +33,7 @@ _PLACEHOLDER = re.compile(
 
 #: Characters of a gap that no option has.
 _MARKS = re.compile(r"[<>$*{}…\[\]]|\.\.\.")
-#: What a line with a command has, to pass over others fast.
+#: Every line with a command matches this, so that other lines are skipped fast.
 _WORDS = re.compile(r"python|jupyter|cd |\./")
 _HELP = {"-h", "--help", "--helpfull"}
 
@@ -44,7 +44,7 @@ Command = tuple[int, str, tuple[str, ...]]
 def read_commands(text: str, folders: Collection[str], here: str = "") -> Iterator[Command]:
     """Yield the commands of a text in a folder ``here`` that start Python or Jupyter.
 
-    ``folders`` are those of the repository, for the ``cd`` of earlier commands.
+    ``folders`` are all folders of the repository. Earlier commands may ``cd`` to them.
     """
     count, folder = 0, here
     for number, line in _logical_lines(text[:_LONGEST_TEXT]):

@@ -44,7 +44,7 @@ _ENCODINGS = {
 
 
 class Evidence(NamedTuple):
-    """The place of a statement: a file, and its line or cell; line 0 is the whole file."""
+    """The place of a statement: a file, and its line or cell. Line 0 means the whole file."""
 
     path: str
     line: int = 0
@@ -57,7 +57,7 @@ class Repository:
     """The regular files of a folder, within limits.
 
     - ``files``: sorted paths, with slashes, relative to the folder
-    - ``notes``: what was skipped, and why
+    - ``notes``: the files that were skipped, with the reasons
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,10 +69,10 @@ class Repository:
         self.files = tuple(sorted(_Walk(folder, self.note).files()))
 
     def read_text(self, path: str) -> str:
-        """Return the text of a file with Unix line ends; empty, with a note, if it is unreadable.
+        """Return the text of a file with Unix line ends; if it is unreadable, add a note.
 
-        It is UTF-8, UTF-16 with a byte order mark, the encoding that a Python file names, or else
-        Latin-1. Notebooks are read again at each call.
+        The text is UTF-8, UTF-16 with a byte order mark, the encoding that a Python file names, or
+        else Latin-1. The text of an unreadable file is empty. Each call reads a notebook again.
         """
         if path in self._texts:
             return self._texts[path]
@@ -148,7 +148,7 @@ class _Walk:
         self.ends = time.monotonic() + WALK_SECONDS
 
     def files(self) -> Iterator[str]:
-        """Yield the paths of files; no link is followed."""
+        """Yield the paths of files without following links."""
         waiting, count = deque([("", 0)]), 0
         while waiting:
             folder, depth = waiting.popleft()
@@ -245,7 +245,7 @@ def read_regular_file(folder: Path, path: str, limit: int) -> bytes:
 def decode_text(content: bytes, *, is_python: bool = False) -> str:
     """Return the text of a file with Unix line ends.
 
-    ValueError: it has zero bytes, which text has not.
+    ValueError: it has zero bytes, so that it is no text.
     """
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = content.decode("utf-16", "replace")

@@ -36,8 +36,8 @@ class SourceFacts:
     - ``program_line``: the line that makes it a program, 0 if none does
     - ``is_script``: it has no such line, but works when it is imported
     - ``tensorflow``: lines of each sign of a TensorFlow version, see `read_source`
-    - ``path_appends``: folders that it adds to ``sys.path``; those that begin with a slash are
-      relative to the repository, others to the working folder
+    - ``path_appends``: folders that it adds to ``sys.path``. A folder that begins with a slash is
+      relative to the repository, another one to the working folder.
     - ``commands``: lines of a notebook that are magics or commands of a shell, with their cells
     - ``removed_names``: the distinct names of the sign removed0
     - ``version_checks``: lines at which it stops unless TensorFlow fits a specifier

@@ -89,7 +89,7 @@ class _Resolver:
         )
 
     def _find_version_checks(self) -> Iterator[tuple[int, str]]:
-        """Yield what ``assert`` requires of TensorFlow's version, and what ``if`` raises for."""
+        """Yield the specifiers of the checks of TensorFlow's version that stop the program."""
         for place in self.gathered.nodes:
             node = place.node
             if not isinstance(node, ast.Assert | ast.If) or not isinstance(node.test, ast.Compare):
@@ -102,7 +102,7 @@ class _Resolver:
                 yield place.line, f"{operator}{version}"
 
     def _literal_version(self, node: ast.expr) -> str:
-        """Return a literal version, also one with a name, or in a call such as ``parse("1.4")``."""
+        """Return a literal version, also of a variable or a call, for example ``parse("1.4")``."""
         for _ in range(_DEEPEST):
             if isinstance(node, ast.Call) and node.args:
                 node = node.args[0]
@@ -164,12 +164,12 @@ class _Resolver:
             self.signs[top].add(imported.line)
 
     def _bind(self, name: str, path: str) -> None:
-        """Remember what a name means; `compat.v1` wins where the program chooses by version."""
+        """Bind a name to a path. If the program chooses by version, it means `compat.v1`."""
         if name not in self.aliases or path == "tensorflow.compat.v1":
             self.aliases[name] = path
 
     def _read_alias(self, node: ast.Assign) -> None:
-        """Read an assignment such as ``slim = tf.contrib.slim``."""
+        """Bind the target of an assignment, for example ``slim = tf.contrib.slim``."""
         if isinstance(node.value, ast.Attribute | ast.Name):
             path = self._path_of(node.value)
             for target in node.targets:
@@ -200,7 +200,7 @@ class _Resolver:
             self.gathered.require(3, 9 if isinstance(node, ast.Subscript) else 10)
 
     def _read_path(self, path: str, place: CodeNode) -> None:
-        """Note what the use of a dotted path says."""
+        """Note the signs in the use of a dotted path."""
         top, _, rest = path.partition(".")
         if top == "cv2" and rest in _WINDOWS:
             self.lines["windows"].add(place.line)

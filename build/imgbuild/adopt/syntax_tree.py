@@ -14,7 +14,7 @@ _ATTRIBUTE_ERRORS = {"AttributeError", "Exception", "BaseException", "NameError"
 
 
 class _Context(NamedTuple):
-    """Where a node stands: its imports' kind, and whether other spellings stand beside it."""
+    """The surroundings of a node: the kind of its imports, and the statements around it."""
 
     kind: Kind = "required"
     is_top: bool = True
@@ -28,7 +28,7 @@ class _Context(NamedTuple):
 
 
 class CodeNode(NamedTuple):
-    """A node of interest, its line (or cell), and where it stands."""
+    """A node that says something about packages, its line (or cell), and its surroundings."""
 
     node: ast.AST
     line: int
@@ -36,7 +36,7 @@ class CodeNode(NamedTuple):
 
 
 class GatheredCode:
-    """What a walk over a source has collected."""
+    """The nodes and facts that the walk over a source collects."""
 
     def __init__(self) -> None:
         self.nodes: list[CodeNode] = []
@@ -62,7 +62,7 @@ def gather_nodes(body: list[ast.stmt], cell: int, gathered: GatheredCode) -> Non
 
 
 def _children(node: ast.AST, context: _Context) -> Iterator[tuple[ast.AST, _Context]]:
-    """Yield the nodes below a node, and where they stand."""
+    """Yield the nodes below a node, and their surroundings."""
     special = _SPECIAL.get(type(node))
     if special:
         yield from special(node, context)
