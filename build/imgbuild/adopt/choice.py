@@ -12,8 +12,8 @@ from packaging.specifiers import SpecifierSet
 from imgbuild.adopt.closure import Closure
 from imgbuild.adopt.family import FIRST_ALPHA, Family, find_family, find_signs
 from imgbuild.adopt.history import History
-from imgbuild.adopt.python_code import SourceFacts
 from imgbuild.adopt.repository import Evidence, Repository
+from imgbuild.adopt.source_facts import SourceFacts
 from imgbuild.adopt.statements import Statement
 from imgbuild.adopt.tensorflow_names import REMOVED_NAMES
 from imgbuild.core.errors import InputError

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Literal, NamedTuple
 
-from imgbuild.adopt.python_code import SourceFacts
 from imgbuild.adopt.repository import Evidence
+from imgbuild.adopt.source_facts import SourceFacts
 
 #: Calls that TensorFlow 2 removed, with the words for messages.
 _REMOVED = {

@@ -42,8 +42,8 @@ from imgbuild.adopt.package_tables import (
     USED_WITHOUT_IMPORT,
     Floor,
 )
-from imgbuild.adopt.python_code import Import
 from imgbuild.adopt.repository import Evidence
+from imgbuild.adopt.source_facts import Import
 from imgbuild.adopt.statements import RequestedLine
 from imgbuild.core.text import printable, without_logins
 from imgbuild.extend.base_image import BaseImage

@@ -17,11 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from imgbuild.adopt.python2_syntax import PARSER_ERRORS, find_python2
-from imgbuild.adopt.source_facts import Import, Kind, SourceFacts, encode_facts
+from imgbuild.adopt.source_facts import SourceFacts, encode_facts
 from imgbuild.adopt.source_names import resolve_names
 from imgbuild.adopt.syntax_tree import GatheredCode, gather_nodes
-
-__all__ = ["Import", "Kind", "SourceFacts", "read_notebook", "read_source"]
 
 #: Limits of the program: seconds of CPU for a source, and bytes of memory.
 SOURCE_SECONDS, MEMORY_BYTES = 10.0, 2 << 30

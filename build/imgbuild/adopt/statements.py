@@ -31,8 +31,8 @@ from imgbuild.adopt.prose import (
     find_python,
     find_tensorflow,
 )
-from imgbuild.adopt.python_code import SourceFacts
 from imgbuild.adopt.repository import Evidence, Repository
+from imgbuild.adopt.source_facts import SourceFacts
 from imgbuild.core.other_formats import is_conda_file, is_conda_list
 from imgbuild.locks.requirement_rules import (
     TENSORFLOW_NAMES,

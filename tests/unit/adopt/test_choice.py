@@ -17,8 +17,8 @@ from imgbuild.adopt.choice import (
 )
 from imgbuild.adopt.closure import Closure, Entry
 from imgbuild.adopt.history import History
-from imgbuild.adopt.python_code import Import, SourceFacts
 from imgbuild.adopt.repository import Evidence, open_repository
+from imgbuild.adopt.source_facts import Import, SourceFacts
 from imgbuild.adopt.statements import Statement
 from imgbuild.matrix.model import Matrix
 

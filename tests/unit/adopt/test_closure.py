@@ -15,8 +15,9 @@ from imgbuild.adopt.closure import (
     find_entries,
     read_sources,
 )
-from imgbuild.adopt.python_code import SourceFacts, read_source
+from imgbuild.adopt.python_code import read_source
 from imgbuild.adopt.repository import Evidence, Repository, open_repository
+from imgbuild.adopt.source_facts import SourceFacts
 
 MAIN = "import tensorflow as tf\nif __name__ == '__main__':\n    tf.app.run()\n"
 

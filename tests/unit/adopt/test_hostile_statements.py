@@ -8,8 +8,8 @@ import pytest
 
 from imgbuild.adopt.choice import choose_image, describe_choice
 from imgbuild.adopt.history import History
-from imgbuild.adopt.python_code import SourceFacts
 from imgbuild.adopt.repository import open_repository
+from imgbuild.adopt.source_facts import SourceFacts
 from imgbuild.adopt.statements import read_requested, read_stated_python, read_statements
 from imgbuild.matrix.model import Matrix
 

@@ -17,8 +17,8 @@ from imgbuild.adopt.packages import (
     request_packages,
     system_packages,
 )
-from imgbuild.adopt.python_code import Import, SourceFacts
 from imgbuild.adopt.repository import Evidence
+from imgbuild.adopt.source_facts import Import, SourceFacts
 from imgbuild.adopt.statements import RequestedLine
 from imgbuild.core.project import Project
 from imgbuild.extend.base_image import BaseImage, family_base

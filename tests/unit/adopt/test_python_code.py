@@ -7,8 +7,8 @@ from textwrap import dedent
 import pytest
 
 from imgbuild.adopt.python2_syntax import find_python2
-from imgbuild.adopt.python_code import SourceFacts, read_notebook, read_source
-from imgbuild.adopt.source_facts import decode_facts, encode_facts
+from imgbuild.adopt.python_code import read_notebook, read_source
+from imgbuild.adopt.source_facts import SourceFacts, decode_facts, encode_facts
 
 
 def _read(text: str, path: str = "train.py") -> SourceFacts:

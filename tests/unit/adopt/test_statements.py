@@ -8,8 +8,8 @@ from packaging.specifiers import SpecifierSet
 
 from imgbuild.adopt.closure import Entry
 from imgbuild.adopt.history import History
-from imgbuild.adopt.python_code import SourceFacts
 from imgbuild.adopt.repository import Evidence, Repository, open_repository
+from imgbuild.adopt.source_facts import SourceFacts
 from imgbuild.adopt.statements import (
     find_declarations,
     read_named_packages,
