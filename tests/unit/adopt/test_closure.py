@@ -74,38 +74,34 @@ def test_closure_has_modules_beside_the_program(tmp_path: Path) -> None:
     assert str(evidence["scipy.misc"]) == "src/lib/loss.py:1"
 
 
-def test_closure_root_is_needed_for_pythonpath(tmp_path: Path) -> None:
-    files = {"scripts/train.py": "from pkg.model import Net", "pkg/model.py": "import six"}
-    closure = _close(tmp_path, files, "scripts/train.py")
-    assert _paths(closure) == ["scripts/train.py", "pkg/model.py"]
-    assert closure.roots == ("",)
-
-
-def test_closure_follows_folders_of_sys_path(tmp_path: Path) -> None:
-    files = {
-        "a/train.py": "import sys, os\nsys.path.append(os.path.join('..', 'deep/b'))\nimport net",
-        "deep/b/net.py": "",
-    }
-    closure = _close(tmp_path, files, "a/train.py")
-    assert _paths(closure) == ["a/train.py", "deep/b/net.py"]
-    assert closure.roots == ("deep/b",)
-
-
-def test_closure_finds_a_source_folder(tmp_path: Path) -> None:
-    files = {"examples/train.py": "import churn.net", "src/churn/net.py": ""}
-    closure = _close(tmp_path, files, "examples/train.py")
-    assert closure.roots == ("src",)
-    assert not closure.imports
-
-
-def test_closure_finds_unusual_folders(tmp_path: Path) -> None:
-    files = {
-        "train.py": "import nets.vgg",
-        "code/tools/nets/vgg.py": "import helper_x",
-        "code/tools/nets/helper_x.py": "",
-    }
-    closure = _close(tmp_path, files, "train.py")
-    assert closure.roots == ("code/tools", "code/tools/nets")
+@pytest.mark.parametrize(
+    ("files", "roots"),
+    [
+        ({"scripts/train.py": "import pkg.model", "pkg/model.py": "import six"}, [""]),
+        ({"examples/train.py": "import churn.net", "src/churn/net.py": ""}, ["src"]),
+        (
+            {
+                "a/train.py": "import sys\nsys.path.append('../deep/b')\nimport net",
+                "deep/b/net.py": "",
+            },
+            ["deep/b"],
+        ),
+        (
+            {
+                "train.py": "import nets.vgg",
+                "code/tools/nets/vgg.py": "import helper_x",
+                "code/tools/nets/helper_x.py": "",
+            },
+            ["code/tools", "code/tools/nets"],
+        ),
+    ],
+    ids=["repository", "source", "sys.path", "unusual"],
+)
+def test_closure_roots_are_found(tmp_path: Path, files: dict[str, str], roots: list[str]) -> None:
+    program = next(iter(files))
+    closure = _close(tmp_path, files, program)
+    assert _paths(closure) == [*files]
+    assert closure.roots == (*roots,)
 
 
 def test_closure_known_packages_are_not_searched_everywhere(tmp_path: Path) -> None:
