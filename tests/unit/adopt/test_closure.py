@@ -16,6 +16,7 @@ from imgbuild.adopt.closure import (
     read_sources,
 )
 from imgbuild.adopt.python_code import read_source
+from imgbuild.adopt.readme_commands import read_commands
 from imgbuild.adopt.repository import Evidence, Repository, open_repository
 from imgbuild.adopt.source_facts import SourceFacts
 
@@ -104,15 +105,15 @@ def test_closure_roots_are_found(tmp_path: Path, files: dict[str, str], roots: l
     assert closure.roots == (*roots,)
 
 
-def test_closure_known_packages_are_not_searched_everywhere(tmp_path: Path) -> None:
+def test_closure_known_packages_are_not_searched(tmp_path: Path) -> None:
     files = {
-        "train.py": "import tensorflow, six, requests\nimport backends.tensorflow",
+        "train.py": "import tensorflow, six, torch.x\nimport backends.tensorflow",
         "backends/tensorflow.py": "import tensorflow",
         "third_party/six.py": "",
-        "requests/data.txt": "",
+        "torch/x.py": "",
     }
     closure = _close(tmp_path, files, "train.py")
-    assert {*_names(closure)} == {"tensorflow", "six", "requests"}
+    assert {*_names(closure)} == {"tensorflow", "six", "torch.x"}
     assert closure.roots == ()
 
 
@@ -225,10 +226,10 @@ def test_closure_other_packages_are_not_the_checkout(tmp_path: Path) -> None:
 
 
 def test_closure_own_names_are_missing_not_packages(tmp_path: Path) -> None:
-    files = {"train.py": "from utils.io import x\nimport net_pb2\nimport gym"}
+    files = {"train.py": "from utils.io import x\nimport net_pb2, _ext\nimport gym"}
     closure = _close(tmp_path, files, "train.py")
     assert {*_names(closure)} == {"gym"}
-    assert [imported.module for imported, _ in closure.missing] == ["utils.io", "net_pb2"]
+    assert [imported.module for imported, _ in closure.missing] == ["utils.io", "net_pb2", "_ext"]
 
 
 def test_closure_shared_names_stay_apart(tmp_path: Path) -> None:
@@ -281,6 +282,10 @@ def test_entries_of_readme_come_first(tmp_path: Path) -> None:
         ("python pkg/main.py [--x N] 'a b' $DATA ...", "pkg/main.py", "", "", ("a b",)),
         ('python pkg/main.py "unclosed', "pkg/main.py", "", "", ('"unclosed',)),
         ("python pkg/main.py --x\x1b[31m --y", "pkg/main.py", "", "", ("--y",)),
+        ("python -W ignore pkg/main.py", "pkg/main.py", "", "", ()),
+        ("python -cx pkg/main.py --y\npython pkg/main.py --x", "pkg/main.py", "", "", ("--x",)),
+        ("Run `python pkg/main.py --x 1, then wait`.", "pkg/main.py", "", "", ("--x",)),
+        (f"python pkg/main.py {'a' * 600} b", "pkg/main.py", "", "", ("b",)),
     ],
 )
 def test_entries_commands_are_read(  # noqa: PLR0913, PLR0917 - a table
@@ -296,6 +301,37 @@ def test_entries_commands_are_read(  # noqa: PLR0913, PLR0917 - a table
     assert (entry.path, entry.folder, entry.module) == (path, folder, module_name)
     assert entry.arguments == arguments
     assert entry.evidence.path == "README.md"
+
+
+@pytest.mark.parametrize(
+    ("readme", "path"),
+    [("a/b/c/README.md", "run.py"), ("a/b/README.md", "a/b/README.md")],
+)
+def test_entries_deep_readmes_are_not_read(tmp_path: Path, readme: str, path: str) -> None:
+    (entry,) = _entries(tmp_path, {readme: "python run.py", "run.py": MAIN})
+    assert entry.evidence.path == path
+
+
+def test_entries_module_of_another_package_is_none(tmp_path: Path) -> None:
+    (entry,) = _entries(tmp_path, {"README.md": "python -m torch.run", "run.py": MAIN})
+    assert entry.evidence.path == "run.py"
+
+
+def test_entries_listed_files_are_no_programs(tmp_path: Path) -> None:
+    assert _entries(tmp_path, {"README.md": "./net.py\n", "net.py": "import keras"}) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "folder"),
+    [("cd a\npython x.py", "a"), ("cd a\ncd ..\npython x.py", ""), ("cd b\npython x.py", "")],
+)
+def test_commands_follow_changes_of_folder(text: str, folder: str) -> None:
+    commands = [*read_commands(text, {"", "a"})]
+    assert [(folder, words) for _, folder, words in commands] == [(folder, ("x.py",))]
+
+
+def test_commands_are_limited() -> None:
+    assert len([*read_commands("python x.py\n" * 1000, {""})]) == 300
 
 
 def test_entries_prefer_a_command_without_gaps(tmp_path: Path) -> None:
@@ -444,8 +480,26 @@ def test_closure_of_hostile_sources_is_bounded(tmp_path: Path) -> None:
     before = time.process_time()
     closure = find_closure(repository, sources, Entry("a.py", Evidence("a.py")))
     find_entries(repository, sources)
-    assert closure.sources
+    assert 1 < len(closure.sources) < 100
     assert time.process_time() - before < 30
+
+
+@pytest.mark.parametrize(
+    ("name", "sources", "roots"), [("_MOST_SOURCES", 1, 2), ("_MOST_ROOTS", 3, 1)]
+)
+def test_closure_has_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sources: int, roots: int
+) -> None:
+    monkeypatch.setattr(module, name, 1)
+    files = {"train.py": "import a\nimport b", "x/y/a.py": "", "x/z/b.py": ""}
+    closure = _close(tmp_path, files, "train.py")
+    assert len(closure.sources) == sources
+    assert len(closure.roots) == roots
+
+
+def test_entries_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_ENTRIES", 2)
+    assert len(_entries(tmp_path, {f"{name}.py": MAIN for name in "abc"})) == 2
 
 
 def test_sources_have_a_limit_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

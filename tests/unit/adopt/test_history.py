@@ -126,6 +126,18 @@ def test_history_bot_file_of_a_bot_has_no_text(work: Work) -> None:
     assert read_history(work.folder, ("new.txt",)).bot_files == {}
 
 
+def test_history_large_old_text_is_left_out(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    work.commit("2022-01-01", BOT, **{"requirements.txt": "x"})
+    monkeypatch.setattr(module, "LARGEST_FILE", 10)
+    assert read_history(work.folder, ("requirements.txt",)).bot_files == {}
+
+
+def test_history_of_many_packs_is_not_read(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    work.git("gc", "-q")
+    monkeypatch.setattr(module, "_MOST_PACKS", 0)
+    assert "packs" in read_history(work.folder, ()).note
+
+
 def test_history_packed_repository_is_read(work: Work) -> None:
     work.git("gc", "-q")
     work.git("pack-refs", "--all")
@@ -160,6 +172,9 @@ def test_history_shallow_clone_is_noted(work: Work, tmp_path: Path) -> None:
     work.git("clone", "-q", "--depth=2", url, str(tmp_path / "two"))
     deeper = read_history(tmp_path / "two", ())
     assert deeper.code_date == date(2018, 6, 3)
+    work.commit("2021-05-01", **{"src__train.py": "c"})
+    work.git("clone", "-q", "--depth=2", url, str(tmp_path / "newer"))
+    assert read_history(tmp_path / "newer", ()).note == ""
 
 
 def test_history_of_a_partial_clone(work: Work, tmp_path: Path) -> None:
@@ -297,7 +312,7 @@ def test_history_references_in_a_circle_end(work: Work) -> None:
 
 def test_history_shallow_list_is_checked(work: Work) -> None:
     work.write("shallow", "../../x\n")
-    assert read_history(work.folder, ()).note
+    assert "shallow is not valid" in read_history(work.folder, ()).note
 
 
 @pytest.mark.parametrize("day", ["1980-01-01", "2099-01-01"])

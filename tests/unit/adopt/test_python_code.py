@@ -1,6 +1,7 @@
 """Facts of Python files and notebooks, read without running them."""
 
 import json
+import time
 from dataclasses import replace
 from textwrap import dedent
 
@@ -29,7 +30,7 @@ def _notebook(*cells: str, **metadata: object) -> str:
         ("tf.placeholder(tf.float32)", "placeholder"),
         ("tf.layers.dense(x, 3)", "layers1"),
         ("tf.get_variable('w', [1])", "get_variable"),
-        ("FLAGS = tf.app.flags.FLAGS", "flags1"),
+        ("FLAGS = tf.app.flags.FLAGS\nFLAGS.size", "flags1"),
         ("tf.compat.v1.Session()", "compat.v1"),
         ("@tf.function\ndef f(): pass", "function"),
         ("tape = tf.GradientTape()", "tape"),
@@ -37,6 +38,7 @@ def _notebook(*cells: str, **metadata: object) -> str:
         ("tf.data.experimental.AUTOTUNE", "autotune"),
         ("tf.config.list_physical_devices('GPU')", "tf.config"),
         ("tf.enable_eager_execution()", "eager1"),
+        ("tf.contrib.eager.enable_eager_execution()", "eager1"),
         ("tf.train.AdamOptimizer(1e-3)", "other1"),
         ("tf.mul(a, b)", "removed0"),
         ("tf.concat(1, [a, b])", "removed0"),
@@ -66,6 +68,16 @@ def test_source_compat_is_no_sign_of_tensorflow_1() -> None:
         x = tf.placeholder(tf.float32)
         with tf.Session() as session: pass
         tf.layers.dense(x, 1)
+    """)
+    assert {*facts.tensorflow} == {"tensorflow", "compat.v1"}
+
+
+def test_source_compat_wins_over_another_import() -> None:
+    facts = _read("""
+        import tensorflow as tf
+        if new:
+            import tensorflow.compat.v1 as tf
+        tf.placeholder(tf.float32)
     """)
     assert {*facts.tensorflow} == {"tensorflow", "compat.v1"}
 
@@ -124,6 +136,7 @@ def test_source_printed_version_is_no_guard() -> None:
         ("assert LooseVersion(tf.VERSION) < LooseVersion('2.0')", "<2.0"),
         ("if parse(tf.__version__) < parse('1.12.0'):\n    raise ValueError", ">=1.12.0"),
         ("def f():\n    low = '1.7'\n    if tf.__version__ < low:\n        sys.exit()", ">=1.7"),
+        ("if tf.__version__ <= '1.4':\n    raise ValueError", ">1.4"),
         ("if tf.__version__ < '1.4':\n    run = tf.f", ""),
         ("if tf.__version__ >= '1.4':\n    raise ValueError", ""),
         ("assert np.__version__ >= '1.4'", ""),
@@ -155,6 +168,10 @@ def test_source_imports_have_kinds() -> None:
             raise SystemExit("install h5py")
         class A:
             import json
+        try:
+            start()
+        finally:
+            import gym
     """)
     kinds = {each.module or each.names[0]: each.kind for each in facts.imports}
     assert kinds == {
@@ -167,6 +184,7 @@ def test_source_imports_have_kinds() -> None:
         "pickle": "optional",
         "h5py": "required",
         "json": "required",
+        "gym": "required",
     }
     assert [each.level for each in facts.imports[:3]] == [0, 1, 2]
 
@@ -179,9 +197,11 @@ def test_source_imports_have_kinds() -> None:
         "sys.version_info.major < 3",
         "six.PY2",
         "not PY3",
+        "not sys.version_info >= (3, 0)",
+        "TYPE_CHECKING",
     ],
 )
-def test_source_imports_for_python2_are_optional(condition: str) -> None:
+def test_source_imports_that_never_run_are_optional(condition: str) -> None:
     facts = _read(f"if {condition}:\n    import Queue\nelse:\n    import queue\n")
     assert [(each.module, each.kind) for each in facts.imports] == [
         ("Queue", "optional"),
@@ -241,6 +261,7 @@ def test_source_python2_is_recognised(code: str) -> None:
         "<<<<<<< HEAD",
         "print (x)\ny = = 1",
         "print(x, end='')\n)",
+        "print (x) \\\n)",
         "printer x",
         "<!DOCTYPE html>\n<p title=`>x</p><>",
         "x = 'a <> b' 1",
@@ -329,6 +350,10 @@ def test_source_windows_renders_and_scipy() -> None:
     assert facts.scipy_misc == (4, 8)
 
 
+def test_source_renders_by_names_of_environments() -> None:
+    assert _read("env.render()\npage.render()").renders == (1,)
+
+
 @pytest.mark.parametrize(
     ("call", "folders"),
     [
@@ -345,6 +370,7 @@ def test_source_windows_renders_and_scipy() -> None:
         ("sys.path.append('/home/me/lib')", ()),
         ("sys.path.append(os.path.join(os.path.dirname(__file__), '../../../..'))", ()),
         ("sys.path.append(args.folder)", ()),
+        (f"sys.path.append('{'x' * 1000}')", ()),
     ],
 )
 def test_source_path_appends(call: str, folders: tuple[str, ...]) -> None:
@@ -390,12 +416,18 @@ def test_source_facts_are_bounded() -> None:
     assert len(read_source("x.py", code).tensorflow["contrib"]) == 1000
     code = "".join(f"import a{number}\n" for number in range(10_000))
     assert len(read_source("x.py", code).imports) == 2000
+    code = "".join(f"import a{number:0400}\n" for number in range(1000))
+    assert len(read_source("x.py", code).imports) < 500
+    code = "import tensorflow as tf\n" + "assert tf.__version__ > '1.4'\n" * 50
+    assert len(read_source("x.py", code).version_checks) == 20
 
 
 def test_source_folder_bomb_is_bounded() -> None:
     lines = [f"a{n} = os.path.join(a{n + 1}, a{n + 1})" for n in range(40)]
     code = "import os, sys\n" + "\n".join(lines) + "\na40 = 'x'\nsys.path.append(a0)\n"
+    before = time.process_time()
     assert read_source("x.py", code).path_appends == ()
+    assert time.process_time() - before < 1
 
 
 def test_notebook_cells_are_lines() -> None:
@@ -425,9 +457,21 @@ def test_notebook_of_format_3_is_read() -> None:
     assert facts.imports[0].module == "keras"
 
 
-def test_notebook_of_another_language_has_no_facts() -> None:
-    text = _notebook("library(keras)", kernelspec={"language": "R", "name": "ir"})
-    facts, codes = read_notebook("a.ipynb", text)
+def test_notebook_commands_are_bounded() -> None:
+    facts, _ = read_notebook("a.ipynb", _notebook(f"!{'x' * 1000}\n" * 300))
+    assert [len(command) for _, command in facts.commands] == [300] * 200
+
+
+def test_notebook_measured_cell_has_facts() -> None:
+    facts, _ = read_notebook("a.ipynb", _notebook("%%time\nimport keras"))
+    assert facts.imports[0].module == "keras"
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"kernelspec": {"language": "R", "name": "ir"}}, {"language_info": {"name": "R"}}]
+)
+def test_notebook_of_another_language_has_no_facts(metadata: dict[str, object]) -> None:
+    facts, codes = read_notebook("a.ipynb", _notebook("library(keras)", **metadata))
     assert facts == SourceFacts("a.ipynb", is_notebook=True)
     assert codes == []
 

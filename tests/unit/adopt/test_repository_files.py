@@ -43,6 +43,8 @@ def test_repository_skips_environments_only(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert open_repository(tmp_path).files == ("env/game.py",)
+    (tmp_path / "pyvenv.cfg").touch()
+    assert "env/game.py" in open_repository(tmp_path).files
 
 
 @pytest.mark.parametrize("name", ["missing", "file", "file/inner", "a\0b"])
@@ -111,10 +113,23 @@ def test_repository_files_have_limits(tmp_path: Path) -> None:
     with (tmp_path / "large.ipynb").open("wb") as file:
         file.truncate(1 << 30)
     repository = open_repository(tmp_path)
-    assert repository.read_text("large.py") == ""
-    assert repository.read_text("large.ipynb") == ""
-    assert repository.read_text("large.py") == ""
+    for _ in range(2):
+        assert repository.read_text("large.py") == ""
+        assert repository.read_text("large.ipynb") == ""
     assert len(repository.notes) == 2
+
+
+def test_file_of_unknown_size_has_a_limit() -> None:
+    with pytest.raises(ValueError, match="larger than 10 bytes"):
+        read_regular_file(Path(f"/proc/{os.getpid()}"), "status", 10)
+
+
+def test_repository_keeps_no_text_of_notebooks(tmp_path: Path) -> None:
+    _write(tmp_path, **{"a.ipynb": "1", "a.py": "1"})
+    repository = open_repository(tmp_path)
+    assert [repository.read_text(path) for path in repository.files] == ["1", "1"]
+    _write(tmp_path, **{"a.ipynb": "2", "a.py": "2"})
+    assert [repository.read_text(path) for path in repository.files] == ["2", "1"]
 
 
 def test_repository_has_a_limit_for_all_files(
@@ -170,6 +185,17 @@ def test_repository_files_and_entries_are_limited(
     assert repository.notes
 
 
+@pytest.mark.parametrize(("name", "limit"), [("LARGEST_FOLDER", 3), ("WALK_SECONDS", -1)])
+def test_repository_walk_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, limit: int
+) -> None:
+    monkeypatch.setattr(module, name, limit)
+    _write(tmp_path, a="", b__c="", b__d="", b__e="", b__f="")
+    repository = open_repository(tmp_path)
+    assert 1 <= len(repository.files) < 5
+    assert len(repository.notes) == 1
+
+
 def test_repository_notes_are_limited(tmp_path: Path) -> None:
     for number in range(300):
         (tmp_path / f"{number}").symlink_to("nowhere")
@@ -197,6 +223,7 @@ def test_repository_matches_names_nearest_first(tmp_path: Path) -> None:
         (b"# coding: ../../x\n\xff", "# coding: ../../x\nÿ"),
         (b"# coding: unicode_escape\n\xff", "# coding: unicode_escape\nÿ"),
         (b"# coding: gbk\n\x81", "# coding: gbk\n\ufffd"),
+        (b"\n\n# coding: cp1251\n\xe6", "\n\n# coding: cp1251\næ"),
         (b"", ""),
     ],
 )
