@@ -199,7 +199,13 @@ def test_repository_walk_is_limited(
 def test_repository_notes_are_limited(tmp_path: Path) -> None:
     for number in range(300):
         (tmp_path / f"{number}").symlink_to("nowhere")
-    assert len(open_repository(tmp_path).notes) <= 101
+    (tmp_path / "empty").mkdir()
+    repository = open_repository(tmp_path)
+    assert len(repository.notes) == 101
+    repository = open_repository(tmp_path / "empty")
+    repository.note("x")
+    repository.note("x")
+    assert repository.notes == ["x"]
 
 
 def test_repository_matches_names_nearest_first(tmp_path: Path) -> None:
