@@ -600,19 +600,3 @@ def _major(minor: str) -> str:
 def _numbers(version: str) -> tuple[int, int]:
     major, _, minor = version.partition(".")
     return int(major), int(minor or 0)
-
-
-def describe_choice(choice: Choice) -> tuple[str, ...]:
-    """Return the choice as lines with its evidence, contradictions indented below."""
-    lines = []
-    for decision in choice.decisions:
-        title = decision.subject
-        if decision.subject == "tensorflow":
-            title = f"TensorFlow {decision.value} ({choice.image.name})"
-        elif decision.subject == "python":
-            title = f"Python {decision.value}"
-        elif decision.subject == "date":
-            title = f"Code of {decision.value}" if decision.value else "Code without a date"
-        lines.append(f"{title}: {decision.reason}.")
-        lines += [f"  but {note}" for note in decision.against]
-    return tuple(lines)

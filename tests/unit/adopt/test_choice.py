@@ -12,7 +12,6 @@ from imgbuild.adopt.choice import (
     AdoptRefusalError,
     Choice,
     choose_image,
-    describe_choice,
     refuse_unsupported,
 )
 from imgbuild.adopt.closure import Closure, Entry
@@ -239,14 +238,16 @@ def test_program_without_tensorflow_uses_all_files(matrix: Matrix) -> None:
     assert choice.image.minor == "1.15"
 
 
-def test_description_says_where_and_why(choose: Choose) -> None:
+def test_decisions_say_where_and_why(choose: Choose) -> None:
     readme = Statement("README", "==1.8", Evidence("README.md", 14), words="TensorFlow 1.8")
-    lines = describe_choice(choose(source(contrib=1), readme, day="2018-06-03"))
-    assert lines[0] == (
-        "TensorFlow 1.10 (tf-1.10-cpu-debian): train.py:5 uses tf.contrib; "
-        'README.md:14 says "TensorFlow 1.8", and 1.10 is the nearest image.'
+    choice = choose(source(contrib=1), readme, day="2018-06-03")
+    decision, _, dated = choice.decisions
+    assert decision.value == "1.10"
+    assert decision.reason == (
+        'train.py:5 uses tf.contrib; README.md:14 says "TensorFlow 1.8", and 1.10 is the nearest '
+        "image"
     )
-    assert "2018-06-03" in lines[-1]
+    assert dated.value == "2018-06-03"
 
 
 def test_release_days_cover_the_matrix(matrix: Matrix) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.adopt.choice import choose_image, describe_choice
+from imgbuild.adopt.choice import choose_image
 from imgbuild.adopt.history import History
 from imgbuild.adopt.repository import open_repository
 from imgbuild.adopt.source_facts import SourceFacts
@@ -68,5 +68,6 @@ def test_statements_survive_hostile_text(tmp_path: Path, matrix: Matrix, name: s
     day = date(2020, 1, 1)
     known = {"train.py": SourceFacts("train.py", tensorflow={"tensorflow": (1,)})}
     choice = choose_image(None, known, statements, History(code_date=day), matrix, today=day)
-    assert all(len(line) < 2000 for line in describe_choice(choice))
-    assert len(describe_choice(choice)) < 30
+    for decision in choice.decisions:
+        assert len(decision.against) < 10
+        assert all(len(text) < 2000 for text in (decision.reason, *decision.against))
