@@ -448,10 +448,6 @@ def read_named_packages(repository: Repository, sources: Iterable[SourceFacts]) 
     return frozenset(str(canonicalize_name(name)) for name in names)
 
 
-def _shares_folder(path: str, other: str) -> bool:
-    return posixpath.dirname(path) == posixpath.dirname(other)
-
-
 def _read_requests(
     repository: Repository, history: History, path: str, kind: str, notes: list[str]
 ) -> Iterator[RequestedLine]:
