@@ -49,7 +49,6 @@ class Resolution:
     - ``left_out``: packages that cannot be had, and why
     - ``rung``: how far the request was weakened; empty if nothing was resolved
     - ``apt``: Debian packages that the locked packages load
-    - ``exclude_newer``, ``newer``: as `lock_additions` got them
     """
 
     lock: Lock | None
@@ -58,8 +57,6 @@ class Resolution:
     notes: tuple[str, ...] = ()
     rung: str = ""
     apt: tuple[str, ...] = ()
-    exclude_newer: date | None = None
-    newer: Mapping[str, date | None] = field(default_factory=dict)
 
 
 def resolve_as_of(  # noqa: PLR0913 - the request, the base and the index
@@ -265,8 +262,6 @@ class _Ladder:
             (*self.notes, *notes),
             title,
             system_packages(lock.versions),
-            day,
-            days,
         )
 
     def _lock(
