@@ -2,7 +2,6 @@
 
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
@@ -205,71 +204,40 @@ COMPANIONS = {
     "scikit-learn": ("scipy",),
     "seaborn": ("matplotlib", "pandas", "scipy"),
 }
-
-
-class Floor(NamedTuple):
-    """The oldest release of a package that works, and the day the index got it.
-
-    It counts from NumPy ``numpy`` on.
-    """
-
-    version: str
-    day: date
-    numpy: str
-
-
-#: The oldest releases that work with an image's NumPy, the highest NumPy first.
+_HEADLESS_FLOORS = (
+    ("2", "4.10", date(2024, 6, 18)),
+    # The first release, which is newer than many programs.
+    ("1", "3.4.3.18", date(2018, 9, 10)),
+)
+#: The oldest releases that work with an image's NumPy: from which NumPy on, the release, and the
+#: day the index got it. The highest NumPy comes first.
 FLOORS = {
     # Tested by import in Python 3.6 with NumPy 1.18.5: 1.0.1 imports numpy.testing.decorators.
-    "scipy": (
-        Floor("1.13", date(2024, 4, 3), "2"),
-        Floor("1.1", date(2018, 5, 6), "1.18"),
-    ),
-    "matplotlib": (
-        Floor("3.8.4", date(2024, 4, 5), "2"),
-        Floor("2.2", date(2018, 3, 7), "1.18"),
-    ),
+    "scipy": (("2", "1.13", date(2024, 4, 3)), ("1.18", "1.1", date(2018, 5, 6))),
+    "matplotlib": (("2", "3.8.4", date(2024, 4, 5)), ("1.18", "2.2", date(2018, 3, 7))),
     # uv cannot read the metadata of older releases, which require pytz >=2011k.
-    "pandas": (
-        Floor("2.2.2", date(2024, 4, 11), "2"),
-        Floor("0.25", date(2019, 7, 19), "1"),
-    ),
-    "scikit-learn": (
-        Floor("1.4.2", date(2024, 4, 10), "2"),
-        Floor("0.19.2", date(2018, 7, 16), "1.18"),
-    ),
+    "pandas": (("2", "2.2.2", date(2024, 4, 11)), ("1", "0.25", date(2019, 7, 19))),
+    "scikit-learn": (("2", "1.4.2", date(2024, 4, 10)), ("1.18", "0.19.2", date(2018, 7, 16))),
     # Tested by import in Python 3.6 with NumPy 1.18.5: 0.14.0 imports _validate_lengths.
-    "scikit-image": (
-        Floor("0.23.2", date(2024, 4, 21), "2"),
-        Floor("0.14.2", date(2019, 1, 19), "1.16"),
-    ),
+    "scikit-image": (("2", "0.23.2", date(2024, 4, 21)), ("1.16", "0.14.2", date(2019, 1, 19))),
     # Source of the NumPy 2 entries: https://github.com/numpy/numpy/issues/26191
-    "numba": (Floor("0.60", date(2024, 6, 14), "2"),),
-    "pyarrow": (Floor("16", date(2024, 4, 22), "2"),),
-    "opencv-python": (Floor("4.10", date(2024, 6, 18), "2"),),
-    "opencv-python-headless": (
-        Floor("4.10", date(2024, 6, 18), "2"),
-        # The first release, which is newer than many programs.
-        Floor("3.4.3.18", date(2018, 9, 10), "1"),
-    ),
-    "opencv-contrib-python-headless": (
-        Floor("4.10", date(2024, 6, 18), "2"),
-        Floor("3.4.3.18", date(2018, 9, 10), "1"),
-    ),
+    "numba": (("2", "0.60", date(2024, 6, 14)),),
+    "pyarrow": (("2", "16", date(2024, 4, 22)),),
+    "opencv-python": (("2", "4.10", date(2024, 6, 18)),),
+    "opencv-python-headless": _HEADLESS_FLOORS,
+    "opencv-contrib-python-headless": _HEADLESS_FLOORS,
     # Older releases have no wheels, and need GEOS's headers.
-    "shapely": (Floor("1.6", date(2017, 8, 22), "1"),),
+    "shapely": (("1", "1.6", date(2017, 8, 22)),),
 }
 #: The day from which the index has wheels of the usual compiled packages for a Python. Code for
 #: TensorFlow may be older, because people ran it in an older Python. Source: upload times of the
 #: first wheels of SciPy, pandas, scikit-learn, scikit-image, Matplotlib, Pillow, OpenCV and numba.
 FIRST_WHEELS = {"3.8": date(2020, 1, 15), "3.11": date(2023, 5, 15)}
-
-
-#: Releases of packages that name no TensorFlow in their requirements, by TensorFlow's version. The
-#: companions of the matrix come first.
+#: Releases of packages that name no TensorFlow in their requirements, by TensorFlow's major
+#: version. The companions of the matrix come first.
 CEILINGS = {
     # Source: README of Sonnet 2, "Sonnet 2 has been designed and built to work with TensorFlow 2".
-    "dm-sonnet": {"<2": "<2", ">=2": ">=2"},
+    "dm-sonnet": {"1": "<2", "2": ">=2"},
 }
 #: The distributions of OpenCV without windows, by the one with windows. The image has no display.
 HEADLESS = {

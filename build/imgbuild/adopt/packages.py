@@ -40,7 +40,6 @@ from imgbuild.adopt.package_tables import (
     TENSORFLOW_PARTS,
     TOOLS,
     USED_WITHOUT_IMPORT,
-    Floor,
 )
 from imgbuild.adopt.repository import Evidence
 from imgbuild.adopt.source_facts import Import
@@ -141,23 +140,21 @@ def adapt_base(base: BaseImage) -> BaseImage:
     bounds = dict(base.bounds)
     for name in FLOORS.keys() - base.packages.keys():
         if floor := find_floor(name, base):
-            bounds.setdefault(name, f">={floor.version}")
-    if facts.tensorflow:
-        for name in CEILINGS.keys() - base.packages.keys():
-            releases = [
-                accepted
-                for versions, accepted in CEILINGS[name].items()
-                if SpecifierSet(versions).contains(facts.tensorflow, prereleases=True)
-            ]
-            bounds.setdefault(name, releases[0] if releases else "<0")
+            bounds.setdefault(name, f">={floor[0]}")
+    major = facts.tensorflow.partition(".")[0]
+    for name in CEILINGS.keys() - base.packages.keys():
+        if major in CEILINGS[name]:
+            bounds.setdefault(name, CEILINGS[name][major])
     return replace(base, bounds=bounds)
 
 
-def find_floor(name: str, base: BaseImage) -> Floor | None:
-    """Return the oldest release of a package that works with the base's NumPy, if it is known."""
-    numpy = Version(base.packages.get("numpy", "0"))
-    floors = [floor for floor in FLOORS.get(name, ()) if numpy >= Version(floor.numpy)]
-    return floors[0] if floors else None
+def find_floor(name: str, base: BaseImage) -> tuple[str, date] | None:
+    """Return the oldest release of a package that works with the base's NumPy, and its day."""
+    own = Version(base.packages.get("numpy", "0"))
+    for numpy, version, day in FLOORS.get(name, ()):
+        if own >= Version(numpy):
+            return version, day
+    return None
 
 
 def first_day(name: str, base: BaseImage) -> date | None:
@@ -165,7 +162,7 @@ def first_day(name: str, base: BaseImage) -> date | None:
     floor = find_floor(name, base)
     python = ".".join(base.python.split(".")[:2])
     wheels = FIRST_WHEELS.get(python) if name in NEVER_COMPILED else None
-    days = [day for day in (floor and floor.day, wheels) if day]
+    days = [day for day in (floor and floor[1], wheels) if day]
     return max(days, default=None)
 
 
@@ -344,7 +341,7 @@ class _Collected:
         floor = find_floor(name, self.base)
         if floor is None:
             return reason
-        return f"NumPy {self.base.packages.get('numpy')} of the image needs {name}>={floor.version}"
+        return f"NumPy {self.base.packages.get('numpy')} of the image needs {name}>={floor[0]}"
 
     def add_imports(self) -> None:
         """Add the distributions of imports, the required ones first."""
@@ -423,7 +420,7 @@ class _Collected:
             f"scipy.misc has imread, imresize and imsave only in scipy{_SCIPY_MISC}, with Pillow"
         )
         python = Version(".".join(self.base.python.split(".")[:2]))
-        if python >= Version("3.8") or (floor and Version(floor.version) >= Version("1.3")):
+        if python >= Version("3.8") or (floor and Version(floor[0]) >= Version("1.3")):
             against = (f"no release of scipy{_SCIPY_MISC} is for the image's Python {python}",)
             self.decisions.append(Decision("scipy", LEFT, reason, (evidence,), against))
             return
