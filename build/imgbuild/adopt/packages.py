@@ -5,13 +5,12 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import NamedTuple
 
 from packaging.markers import UndefinedEnvironmentName
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from imgbuild.adopt.choice import Decision
 from imgbuild.adopt.closure import Closure
@@ -172,17 +171,6 @@ def system_packages(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(packages))
 
 
-class _Line(NamedTuple):
-    """A requirement of a line, and why it differs from the line."""
-
-    requirement: Requirement
-    note: str
-
-
-class _UnusableError(Exception):
-    """A line asks for no package of the index; the message says why."""
-
-
 @dataclass
 class _Collected:
     """The request so far: requirements and decisions, in order."""
@@ -215,34 +203,30 @@ class _Collected:
         for line in requested[_MOST_LINES:]:
             self._decide(line.text, LEFT, f"only {_MOST_LINES} lines are read", line.evidence)
             break
-        lines = list[tuple[RequestedLine, _Line]]()
+        lines = list[tuple[RequestedLine, Requirement, str]]()
         for line in requested[:_MOST_LINES]:
             try:
-                lines.append((line, _read_line(line.text, self.facts)))
-            except _UnusableError as error:
+                lines.append((line, *_read_line(line.text, self.facts)))
+            except ValueError as error:
                 self._decide(line.text, LEFT, str(error), line.evidence)
         lines = self._drop_frozen(lines)
-        moves_numpy = any(self._pins_other_numpy(read.requirement) for _, read in lines)
-        for line, read in lines:
-            self._add_line(line, read, moves_numpy=moves_numpy)
+        moves_numpy = any(self._pins_other_numpy(requirement) for _, requirement, _ in lines)
+        for line, requirement, note in lines:
+            self._add_line(line, requirement, note, moves_numpy=moves_numpy)
 
     def _drop_frozen(
-        self, lines: list[tuple[RequestedLine, _Line]]
-    ) -> list[tuple[RequestedLine, _Line]]:
+        self, lines: list[tuple[RequestedLine, Requirement, str]]
+    ) -> list[tuple[RequestedLine, Requirement, str]]:
         """Leave out what the program does not import if the lines list a whole environment."""
-        unused = [
-            (line, read)
-            for line, read in lines
-            if not self._is_needed(str(canonicalize_name(read.requirement.name)))
-        ]
+        unused = [row for row in lines if not self._is_needed(canonicalize_name(row[1].name))]
         if len(lines) <= _WHOLE_ENVIRONMENT or 2 * len(unused) < len(lines):
             return lines
-        names = [read.requirement.name for _, read in unused]
+        names = [requirement.name for _, requirement, _ in unused]
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         listed = f"{', '.join(names[:_MOST_NAMED])}{more}"
         reason = "the program does not import them; those that other packages need are added"
         self._decide(listed, LEFT, reason, unused[0][0].evidence)
-        return [pair for pair in lines if pair not in unused]
+        return [row for row in lines if row not in unused]
 
     def _is_needed(self, name: str) -> bool:
         """Return whether a program imports a package, or may use it without an import."""
@@ -258,9 +242,10 @@ class _Collected:
         is_numpy = canonicalize_name(requirement.name) == "numpy"
         return bool(is_numpy and there and not requirement.specifier.contains(there))
 
-    def _add_line(self, line: RequestedLine, read: _Line, *, moves_numpy: bool) -> None:
-        requirement, evidence = read.requirement, line.evidence
-        name = str(canonicalize_name(requirement.name))
+    def _add_line(
+        self, line: RequestedLine, requirement: Requirement, note: str, *, moves_numpy: bool
+    ) -> None:
+        name, evidence = str(canonicalize_name(requirement.name)), line.evidence
         if line.constrains and not self._is_imported(name):
             return
         if self._is_there(line, requirement):
@@ -269,7 +254,7 @@ class _Collected:
             self._decide(line.text, LEFT, reason, evidence)
             return
         text, reason = self._fit_versions(name, requirement, moves_numpy=moves_numpy)
-        reason = reason or read.note
+        reason = reason or note
         if name in HEADLESS and not self.windows:
             text = HEADLESS[name] + text[len(requirement.name) :]
             reason = "the program opens no window of OpenCV, and this one needs no display"
@@ -482,31 +467,34 @@ def find_distribution(module: str) -> str:
     return parts[0].replace("_", "-")
 
 
-def _read_line(text: str, facts: ImageFacts) -> _Line:
-    """Return the requirement that a line means, without marker; raise `_UnusableError` if none."""
+def _read_line(text: str, facts: ImageFacts) -> tuple[Requirement, str]:
+    """Return the requirement that a line means, without marker, and why it differs from the line.
+
+    ValueError: the line asks for no package of the index; the message says why.
+    """
     text = text.strip().rstrip(",;").strip()
     if len(text) > _LONGEST:
-        raise _UnusableError(f"it has more than {_LONGEST} characters")
+        raise ValueError(f"it has more than {_LONGEST} characters")
     meant, note = _repair(text)
     requirement = parse_line(meant)
     if requirement is None or requirement.url:
-        raise _UnusableError(_explain_line(meant))
+        raise ValueError(_explain_line(meant))
     name = str(canonicalize_name(requirement.name))
     if reason := _find_in_python(name, facts):
-        raise _UnusableError(reason)
+        raise ValueError(reason)
     try:
         clean = Requirement(index_requirement(str(requirement)))
         applies = not clean.marker or clean.marker.evaluate(
             {**(facts.environment or {}), "extra": ""}
         )
-    except (InvalidVersion, UndefinedEnvironmentName, ValueError) as error:
-        raise _UnusableError(f"it cannot be read: {_shorten(str(error))}") from None
+    except (UndefinedEnvironmentName, ValueError) as error:
+        raise ValueError(f"it cannot be read: {_shorten(str(error))}") from None
     if not applies:
-        raise _UnusableError("it is for another Python or another system")
+        raise ValueError("it is for another Python or another system")
     clean.marker = None
     if ".whl" in str(clean).lower():  # the path of a wheel can be a valid name
-        raise _UnusableError("it is a file, not a package of the index")
-    return _Line(clean, note)
+        raise ValueError("it is a file, not a package of the index")
+    return clean, note
 
 
 def _find_in_python(name: str, facts: ImageFacts) -> str:
@@ -520,7 +508,7 @@ def _find_in_python(name: str, facts: ImageFacts) -> str:
 
 
 def _repair(text: str) -> tuple[str, str]:
-    """Return the line that its writer meant, and why it differs."""
+    """Return the line that its writer meant, and why it differs; ValueError: it means none."""
     if match := _NO_OPERATOR.fullmatch(text):
         meant = f"{match[1]}=={match[2]}"
         return meant, f"it is read as {meant}"
@@ -529,7 +517,7 @@ def _repair(text: str) -> tuple[str, str]:
         return twisted, f"it is read as {twisted}"
     meant, note = repair_line(text)
     if note and not meant:
-        raise _UnusableError(note.partition(" is left out: ")[2] or note)
+        raise ValueError(note.partition(" is left out: ")[2] or note)
     return meant, note.partition(" is read as ")[2] and f"it is read as {meant}"
 
 
