@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from packaging.markers import Marker
+from packaging.markers import Marker, UndefinedEnvironmentName
 from packaging.specifiers import SpecifierSet
 
 from imgbuild.adopt.closure import Closure
@@ -557,7 +557,7 @@ def _applies(statement: Statement, facts: _Facts, minor: str) -> bool:
     python = facts.images[_nearest_minor(minor, facts)].version_of("python")
     try:
         return Marker(statement.marker).evaluate({**marker_environment(python), "extra": ""})
-    except (ValueError, RecursionError):  # a marker with values that cannot be compared
+    except (UndefinedEnvironmentName, ValueError, RecursionError):  # nothing can be compared
         return False
 
 

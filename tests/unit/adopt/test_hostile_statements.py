@@ -39,6 +39,7 @@ HOSTILE = {
     "epoch": "tensorflow==1!2.0\nkeras==1!2.3\ntensorflow===foobar\ntensorflow===1.x\n",
     "marker": f"tensorflow==1.12; {DEEP}\n",
     "odd markers": "tensorflow==1.12; python_version > 'x' and extra == 'a'\n",
+    "unknown marker": "tensorflow==1.12; 'x' in extras\n",
     "include": "-r requirements.txt\n-r ../requirements.txt\n-r /dev/zero\n-c \x1b[31m\n-r .\n",
     "includes": "".join(f"-r r{i}.txt\n" for i in range(5000)),
     "continued": "pip install \\\n" * 20_000,

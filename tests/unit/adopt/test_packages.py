@@ -104,6 +104,7 @@ def test_request_repairs_lines(line: str, meant: str) -> None:
         *("tensorboard==1.4", "tensorflow-addons", 'a; python_version < "3"', "a; os_name == 'nt'"),
         *('a; extra == "x"', 'a; python_version < "x.y"', "a==" + "9" * 5000, "a" * 3000, "é==1"),
         *("a;" + "(" * 1500, "\x1b[31m", "a\u202e==1", "a==1; nothing == 2", ""),
+        "a==1; 'x' in extras",
     ],
 )
 def test_request_leaves_out_lines(line: str) -> None:
