@@ -10,7 +10,7 @@ from packaging.markers import Marker, UndefinedEnvironmentName
 from packaging.specifiers import SpecifierSet
 
 from imgbuild.adopt.closure import Closure
-from imgbuild.adopt.family import FIRST_ALPHA, Family, find_family, find_signs
+from imgbuild.adopt.family import FIRST_ALPHA, RELEASE_DAYS, Family, find_family, find_signs
 from imgbuild.adopt.history import History
 from imgbuild.adopt.repository import Evidence, Repository
 from imgbuild.adopt.source_facts import SourceFacts
@@ -23,48 +23,6 @@ from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import default_image
 
-#: The day on which the first release of each minor version could be installed, in the order of
-#: versions. Source: the upload times of `tensorflow` in the Python package index, November 2026.
-RELEASE_DAYS = {
-    "1.0": date(2017, 2, 15),
-    "1.1": date(2017, 4, 21),
-    "1.2": date(2017, 6, 15),
-    "1.3": date(2017, 8, 16),
-    "1.4": date(2017, 11, 1),
-    "1.5": date(2018, 1, 26),
-    "1.6": date(2018, 3, 1),
-    "1.7": date(2018, 3, 29),
-    "1.8": date(2018, 4, 28),
-    "1.9": date(2018, 7, 10),
-    "1.10": date(2018, 8, 8),
-    "1.11": date(2018, 9, 27),
-    "1.12": date(2018, 11, 6),
-    "1.13": date(2019, 2, 26),
-    "1.14": date(2019, 6, 19),
-    "1.15": date(2019, 10, 16),
-    "2.0": date(2019, 9, 30),
-    "2.1": date(2020, 1, 8),
-    "2.2": date(2020, 5, 7),
-    "2.3": date(2020, 7, 27),
-    "2.4": date(2020, 12, 14),
-    "2.5": date(2021, 5, 13),
-    "2.6": date(2021, 8, 11),
-    "2.7": date(2021, 11, 4),
-    "2.8": date(2022, 2, 2),
-    "2.9": date(2022, 5, 16),
-    "2.10": date(2022, 9, 6),
-    "2.11": date(2022, 11, 18),
-    "2.12": date(2023, 3, 22),
-    "2.13": date(2023, 7, 5),
-    "2.14": date(2023, 9, 26),
-    "2.15": date(2023, 11, 14),
-    "2.16": date(2024, 3, 9),
-    "2.17": date(2024, 7, 11),
-    "2.18": date(2024, 10, 25),
-    "2.19": date(2025, 3, 12),
-    "2.20": date(2025, 8, 13),
-    "2.21": date(2026, 3, 6),
-}
 #: The minors for code without a date. Later ones changed the optimizers (2.11) and Keras (2.16).
 _UNDATED = {"1": "1.15", "2": "2.10"}
 #: TensorFlow's first public day; commits before it have a wrong clock.

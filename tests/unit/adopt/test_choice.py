@@ -7,14 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.adopt.choice import (
-    RELEASE_DAYS,
-    AdoptRefusalError,
-    Choice,
-    choose_image,
-    refuse_unsupported,
-)
+from imgbuild.adopt.choice import AdoptRefusalError, Choice, choose_image, refuse_unsupported
 from imgbuild.adopt.closure import Closure, Entry
+from imgbuild.adopt.family import RELEASE_DAYS
 from imgbuild.adopt.history import History
 from imgbuild.adopt.repository import Evidence, open_repository
 from imgbuild.adopt.source_facts import Import, SourceFacts
