@@ -160,19 +160,21 @@ def find_checks(text: str) -> Iterator[FoundVersion]:
 
 def find_installs(text: str) -> Iterator[tuple[int, str]]:
     """Yield the packages with a version that commands of pip and conda install."""
-    for number, line in _joined_lines(text):
-        for match in _INSTALL.finditer(line):
-            words = match[1].replace('"', " ").replace("'", " ").split()
-            yield from ((number, word) for word in words if _PINNED.fullmatch(word))
+    return (pair for pair in _installed_words(text) if _PINNED.fullmatch(pair[1]))
 
 
 def find_installed_names(text: str) -> Iterator[str]:
     """Yield the packages that commands of pip and conda install, without versions."""
-    for _, line in _joined_lines(text):
+    for _, word in _installed_words(text):
+        if named := _INSTALLED.match(word):
+            yield named[0]
+
+
+def _installed_words(text: str) -> Iterator[tuple[int, str]]:
+    for number, line in _joined_lines(text):
         for match in _INSTALL.finditer(line):
             for word in match[1].replace('"', " ").replace("'", " ").split():
-                if named := _INSTALLED.match(word):
-                    yield named[0]
+                yield number, word
 
 
 def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
