@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 from urllib.parse import unquote
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+#: A version in a text: its line, a specifier of PEP 440, and the words that state it.
+FoundVersion = tuple[int, str, str]
 #: Limits for the characters of a line, the lines of a text and the versions of a text.
 _LONGEST_LINE, _MOST_LINES, _MOST = 2000, 20_000, 50
 #: The newest minor of each major version; a larger number after the name means something else.
@@ -114,14 +115,6 @@ _INSTALLED = re.compile(r"[A-Za-z0-9][\w.-]{0,60}(?=$|[\[=<>~!;])")
 _MOST_JOINED = 100
 
 
-class FoundVersion(NamedTuple):
-    """A version in a text: a specifier of PEP 440, its line, and the words that state it."""
-
-    specifier: str
-    line: int
-    words: str
-
-
 def find_tensorflow(text: str) -> Iterator[FoundVersion]:
     """Yield the TensorFlow versions that a text names, at most 50."""
     number = 0
@@ -140,7 +133,7 @@ def find_tensorflow(text: str) -> Iterator[FoundVersion]:
             if specifier and specifier not in known:
                 known.add(specifier)
                 number += 1
-                yield FoundVersion(specifier, line, _tidy_words(match[0]))
+                yield line, specifier, _tidy_words(match[0])
         if number >= _MOST:
             return
 
@@ -151,11 +144,11 @@ def find_checks(text: str) -> Iterator[FoundVersion]:
     for line, content in _numbered_lines(text):
         for match in _CHECK.finditer(content):
             if specifier := _read_specifier(match):
-                yield FoundVersion(specifier, line, _tidy_words(match[0]))
+                yield line, specifier, _tidy_words(match[0])
         is_text = is_text and not re.match(r"(?:import|from)\s", content)
         if line <= _HEAD and (is_text or content.lstrip().startswith("#")):
-            for version in find_tensorflow(content):
-                yield version._replace(line=line)
+            for _, specifier, words in find_tensorflow(content):
+                yield line, specifier, words
 
 
 def find_installs(text: str) -> Iterator[tuple[int, str]]:
@@ -196,11 +189,11 @@ def find_python(text: str) -> Iterator[FoundVersion]:
                 specifier += ".*"
             if _is_denied(match):
                 continue
-            yield FoundVersion(specifier, line, match[0].strip())
+            yield line, specifier, match[0].strip()
             following = _NEXT_PYTHON.match(match.string, match.end())
             while following:
                 specifier = f">={following[1]}" if following[2] else f"=={following[1]}.*"
-                yield FoundVersion(specifier, line, following[0].strip(" ,/&"))
+                yield line, specifier, following[0].strip(" ,/&")
                 following = _NEXT_PYTHON.match(match.string, following.end())
 
 

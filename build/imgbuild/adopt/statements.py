@@ -205,8 +205,8 @@ def read_statements(
             current = [*own, *by_bot]
         statements += current
     for path, kind in _find_prose(repository).items():
-        for version in find_tensorflow(_prose_text(kind, repository.read_text(path))):
-            statements.append(_prose_statement(kind, path, version))
+        text = _prose_text(kind, repository.read_text(path))
+        statements += _prose_statements(kind, path, find_tensorflow(text))
     for source in sources[:_MOST_FILES]:
         statements += _read_code(repository, source)
     distance = _measure_distances(repository, entry, sources)
@@ -230,14 +230,14 @@ def read_statements(
 def _read_code(repository: Repository, source: SourceFacts) -> Iterator[Statement]:
     """Yield what the comments and assertions of a file state, or the commands of a notebook."""
     for cell, command in source.commands:
-        for version in find_tensorflow(command):
-            yield _prose_statement("code", source.path, version._replace(line=cell))
+        yield from _prose_statements("code", source.path, find_tensorflow(command), cell)
     for line, specifier in source.version_checks:
         yield Statement("check", specifier, Evidence(source.path, line))
     if not source.is_notebook:
-        for version in find_checks(repository.read_text(source.path)):
-            if not version.specifier.startswith("==0."):  # the comment is older than the code
-                yield _prose_statement("code", source.path, version)
+        checks = find_checks(repository.read_text(source.path))
+        for statement in _prose_statements("code", source.path, checks):
+            if not statement.specifier.startswith("==0."):  # the comment is older than the code
+                yield statement
 
 
 def _declared_versions(kind: str, path: str, text: str) -> list[Statement]:
@@ -253,9 +253,7 @@ def _declared_versions(kind: str, path: str, text: str) -> list[Statement]:
             elif requirement and name == "keras":
                 statements += _implied_statements(kind, evidence, line, requirement)
             elif not requirement or requirement.url or _GLUED.match(line):
-                for version in find_tensorflow(line):
-                    located = version._replace(line=number)
-                    statements.append(_prose_statement(kind, path, located))
+                statements += _prose_statements(kind, path, find_tensorflow(line), number)
             if len(statements) >= _MOST_OF_FILE:
                 return statements
     return statements
@@ -281,9 +279,13 @@ def _implied_statements(
         yield Statement(kind, specifier, evidence, words=line[:80], is_implied=True)
 
 
-def _prose_statement(kind: str, path: str, version: FoundVersion) -> Statement:
-    evidence = Evidence(path, version.line)
-    return Statement(kind, version.specifier, evidence, words=version.words[:80])
+def _prose_statements(
+    kind: str, path: str, versions: Iterable[FoundVersion], place: int | None = None
+) -> Iterator[Statement]:
+    """Yield the versions of a text, which is a file or the line or cell ``place`` of it."""
+    for line, specifier, words in versions:
+        evidence = Evidence(path, line if place is None else place)
+        yield Statement(kind, specifier, evidence, words=words[:80])
 
 
 @lru_cache(maxsize=2 * _MOST_FILES)
@@ -505,6 +507,6 @@ def read_stated_python(repository: Repository) -> tuple[Evidence, str] | None:
             continue
         versions = [*islice(find_python(repository.read_text(path)), _MOST_PYTHONS)]
         if versions:
-            newest = max(versions, key=lambda version: "3" in version.specifier[:4])
-            return Evidence(path, newest.line), newest.specifier
+            number, specifier, _ = max(versions, key=lambda version: "3" in version[1][:4])
+            return Evidence(path, number), specifier
     return None

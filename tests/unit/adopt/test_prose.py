@@ -55,7 +55,7 @@ OTHER = (
 @pytest.mark.parametrize("line", STATED)
 def test_find_tensorflow_reads_usual_forms(line: str) -> None:
     versions = [*find_tensorflow(f"# Title\n\n{line}\n")]
-    assert [(version.specifier, version.line) for version in versions] == [(STATED[line], 3)]
+    assert [version[:2] for version in versions] == [(3, STATED[line])]
 
 
 @pytest.mark.parametrize("line", OTHER)
@@ -65,7 +65,7 @@ def test_find_tensorflow_ignores_other_numbers(line: str) -> None:
 
 def test_find_tensorflow_quotes_the_words() -> None:
     (version,) = find_tensorflow("We used **TensorFlow** (v1.8) here.")
-    assert version.words == "TensorFlow (v1.8)"
+    assert version == (1, "==1.8", "TensorFlow (v1.8)")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_find_tensorflow_quotes_the_words() -> None:
     [("Python 3.6 and 2", "==3.6.*"), ("python>=3.5", ">=3.5"), ("[Python](x) 3.5+", ">=3.5")],
 )
 def test_find_python_reads_usual_forms(line: str, specifier: str) -> None:
-    assert [version.specifier for version in find_python(line)] == [specifier]
+    assert [version[1] for version in find_python(line)] == [specifier]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_find_tensorflow_takes_linear_time(unit: str) -> None:
 
 
 def test_find_python_reads_lists() -> None:
-    versions = [version.specifier for version in find_python("Python 2.7, 3.5 and Python 3.6.")]
+    versions = [specifier for _, specifier, _ in find_python("Python 2.7, 3.5 and Python 3.6.")]
     assert versions[:2] == ["==2.7.*", "==3.5.*"]
     assert "==3.6.*" in versions
-    assert ">=3.3" in [version.specifier for version in find_python("Python 2.7 or 3.3+")]
+    assert ">=3.3" in [specifier for _, specifier, _ in find_python("Python 2.7 or 3.3+")]
