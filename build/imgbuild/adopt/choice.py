@@ -82,15 +82,6 @@ class Decision(NamedTuple):
     against: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The image for a program. ``date``: packages are resolved as of this day."""
-
-    image: Image
-    date: date | None
-    decisions: tuple[Decision, ...]
-
-
 class AdoptRefusalError(InputError):
     """The program needs no image of TensorFlow, or none that exists."""
 
@@ -256,8 +247,10 @@ def choose_image(  # noqa: PLR0913 - the facts of the repository, and the user's
     date: date | None = None,
     today: date,
     python: tuple[Evidence, str] | None = None,
-) -> Choice:
-    """Return the image for a program, with the reasons.
+) -> tuple[Image, tuple[Decision, Decision, Decision]]:
+    """Return the image for a program, and the decisions about TensorFlow, Python and the date.
+
+    The value of the last one is the day as of which packages are resolved, or empty.
 
     ``tensorflow`` and ``date`` are the user's, and replace what the repository says. ``python`` is
     the Python that the repository asks for, which is compared with the image's.
@@ -278,7 +271,7 @@ def choose_image(  # noqa: PLR0913 - the facts of the repository, and the user's
     else:
         decision = _decide(facts)
     image = images[decision.value]
-    return Choice(image, day, (decision, _describe_python(image, code, python), dated))
+    return image, (decision, _describe_python(image, code, python), dated)
 
 
 def _images_by_minor(matrix: Matrix, variant: str) -> dict[str, Image]:

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from imgbuild.adopt.adoption import FILE, OWN_TAGS, Adoption, adoption_text, read_result
 from imgbuild.adopt.choice import (
     AdoptRefusalError,
-    Choice,
     Decision,
     choose_image,
     refuse_unsupported,
@@ -100,7 +99,7 @@ def decide(
         )
     history = read_history(repository.folder, tuple(find_declarations(repository)))
     statements = read_statements(repository, history, entry, closure.sources)
-    choice = choose_image(
+    image, choices = choose_image(
         closure,
         sources,
         statements,
@@ -112,15 +111,16 @@ def decide(
         today=today,
         python=read_stated_python(repository),
     )
-    base = family_base(choice.image, project)
+    base = family_base(image, project)
     requested, notes = read_requested(repository, history, entry, closure.sources)
     named = read_named_packages(repository, sources.values())
     request = request_packages(requested, closure, base, named)
     if entry.is_notebook:
         tools = [name for name in _JUPYTER if name not in map(drop_versions, request.requirements)]
         request = replace(request, requirements=(*request.requirements, *tools))
-    adoption = _make_adoption(repository, closure, choice, request, options)
-    decisions = (*choice.decisions, _explain_entry(entry, entries), *request.decisions)
+    day = choices[-1].value or None
+    adoption = _make_adoption(repository, closure, image, day, request, options)
+    decisions = (*choices, _explain_entry(entry, entries), *request.decisions)
     return DecidedProgram(
         repository,
         closure,
@@ -243,10 +243,11 @@ def _explain_entry(entry: Entry, entries: Sequence[Entry]) -> Decision:
     return Decision("entry", entry.path, reason, (entry.evidence,))
 
 
-def _make_adoption(
+def _make_adoption(  # noqa: PLR0913, PLR0917 - all that is decided
     repository: Repository,
     closure: Closure,
-    choice: Choice,
+    image: Image,
+    day: str | None,
     request: PackageRequest,
     options: AdoptOptions,
 ) -> Adoption:
@@ -255,12 +256,12 @@ def _make_adoption(
     try:
         adoption = Adoption(
             tag=options.tag or default_tag(repository.name),
-            image=choice.image.name,
+            image=image.name,
             entry=entry.path,
             module=entry.module or None,
             arguments=entry.arguments,
             python_path=closure.roots,
-            date=choice.date.isoformat() if choice.date else None,
+            date=day,
             pip=request.requirements,
             optional=request.optional,
             constraints=request.constraints,

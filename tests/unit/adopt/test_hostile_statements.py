@@ -68,7 +68,7 @@ def test_statements_survive_hostile_text(tmp_path: Path, matrix: Matrix, name: s
     assert len(notes) <= 100
     day = date(2020, 1, 1)
     known = {"train.py": SourceFacts("train.py", tensorflow={"tensorflow": (1,)})}
-    choice = choose_image(None, known, statements, History(code_date=day), matrix, today=day)
-    for decision in choice.decisions:
+    _, decisions = choose_image(None, known, statements, History(code_date=day), matrix, today=day)
+    for decision in decisions:
         assert len(decision.against) < 10
         assert all(len(text) < 2000 for text in (decision.reason, *decision.against))
