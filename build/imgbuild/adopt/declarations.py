@@ -17,7 +17,7 @@ from typing import Any
 
 from imgbuild.core.errors import InputError
 from imgbuild.core.yaml_file import LARGEST, Document, Location, parse_document
-from imgbuild.extend.conda_file import convert_entry
+from imgbuild.extend.conda_file import convert_entry, list_entries
 
 Groups = dict[str, list[tuple[int, str]]]
 
@@ -341,7 +341,7 @@ def read_conda_text(text: str) -> Groups:
 
 
 def _read_entry(document: Document, location: Location, entry: object) -> Iterator[tuple[int, str]]:
-    if isinstance(entry, str) and (requirement := convert_conda(entry)):
+    if isinstance(entry, str) and (requirement := convert_entry(entry)):
         yield document.marks[location][0], requirement
     pip_lines = entry.get("pip") if isinstance(entry, dict) else None
     for number, line in enumerate(pip_lines if isinstance(pip_lines, list) else []):
@@ -351,17 +351,5 @@ def _read_entry(document: Document, location: Location, entry: object) -> Iterat
 
 def read_conda_list(text: str) -> Groups:
     """Return what the output of ``conda list --export`` or ``--explicit`` names."""
-    lines = []
-    for number, line in enumerate(text.splitlines(), 1):
-        entry = line.strip()
-        if entry[:1] not in {"", "#", "@"} and (requirement := convert_conda(entry)):
-            lines.append((number, requirement))
-    return {"": lines[:_MOST]}
-
-
-def convert_conda(entry: str) -> str:
-    """Return pip's requirement for an entry of conda; empty if pip does not have it."""
-    try:
-        return convert_entry(entry)
-    except ValueError:
-        return ""
+    entries = [(index + 1, convert_entry(entry)) for index, entry in list_entries(text)]
+    return {"": [entry for entry in entries if entry[1]][:_MOST]}

@@ -14,7 +14,6 @@ from packaging.utils import canonicalize_name
 from imgbuild.adopt.closure import Entry
 from imgbuild.adopt.declarations import (
     Groups,
-    convert_conda,
     read_conda_list,
     read_conda_text,
     read_pipfile,
@@ -34,6 +33,7 @@ from imgbuild.adopt.prose import (
 from imgbuild.adopt.repository import Evidence, Repository
 from imgbuild.adopt.source_facts import SourceFacts
 from imgbuild.core.other_formats import is_conda_file, is_conda_list
+from imgbuild.extend.conda_file import convert_entry
 from imgbuild.locks.requirement_rules import (
     TENSORFLOW_NAMES,
     logical_lines,
@@ -423,8 +423,8 @@ def _read_installs(
     for path, kind in _find_prose(repository).items():
         if kind in {"Dockerfile", "README", "script"} and distance(path)[0] == 0:
             for number, text in find_installs(_prose_text(kind, repository.read_text(path))):
-                line = convert_conda(text) if _CONDA_PIN.fullmatch(text) else text
-                name = re.split(r"[\[=<>~!]", line)[0].lower().replace("_", "-")
+                line = convert_entry(text) if _CONDA_PIN.fullmatch(text) else text
+                name = canonicalize_name(re.split(r"[\[=<>~!]", line)[0])
                 if name not in {"", "python"}:
                     place = Evidence(path, number)
                     lines.setdefault(name, RequestedLine(line, place, constrains=True))

@@ -197,11 +197,7 @@ def _read_entries(path: Path) -> tuple[Document, list[tuple[Location, str]], dic
     lines = content.splitlines()
     if is_conda_list("\n".join(lines)):
         marks: dict[Location, tuple[int, int]] = {(i,): (i + 1, 1) for i in range(len(lines))}
-        listed = list[tuple[Location, str]]()
-        for i, line in enumerate(lines):
-            text = line.strip()
-            if text[:1] not in "#@":
-                listed.append(((i,), text))
+        listed: list[tuple[Location, str]] = [((i,), text) for i, text in list_entries(content)]
         return Document(path, marks=marks), listed, {}
     document = read_document(path)
     parsed, faults = check(document, CondaFile)
@@ -215,6 +211,14 @@ def _read_entries(path: Path) -> tuple[Document, list[tuple[Location, str]], dic
         else:
             entries.append((place, entry))
     return document, entries, parsed.variables
+
+
+def list_entries(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the entries of a list that conda exported, by the index of their lines."""
+    for index, line in enumerate(text.splitlines()):
+        entry = line.strip()
+        if entry[:1] not in "#@":
+            yield index, entry
 
 
 def _sort_entry(entry: str, packages: CondaPackages, python: str) -> str:
@@ -249,12 +253,12 @@ def _sort_entry(entry: str, packages: CondaPackages, python: str) -> str:
 
 
 def convert_entry(entry: str) -> str:
-    """Return an entry as a requirement of pip, also for ``python``; empty if only conda has it.
-
-    ValueError: it has versions that pip does not support.
-    """
+    """Return an entry as a requirement of pip, also for ``python``; empty if there is none."""
     packages = CondaPackages()
-    requirement = _sort_entry(entry, packages, "")
+    try:
+        requirement = _sort_entry(entry, packages, "")
+    except ValueError:
+        return ""
     return requirement or (f"python{packages.python}" if str(packages.python) else "")
 
 
