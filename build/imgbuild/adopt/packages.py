@@ -85,6 +85,7 @@ _UNKNOWN = (
     "no package is known for this import, and the repository names none; if it is on the package "
     "index, add its name under `pip` in imgbuild.adopt.yaml"
 )
+_OWN_PACKAGE = "it is this repository"
 #: `scipy.misc` lost imread, imresize and imsave in 1.3, and they need Pillow.
 #: Source: release notes of SciPy 1.3.0; tested by import of 1.2.3.
 _SCIPY_MISC = "<1.3"
@@ -314,7 +315,7 @@ class _Collected:
             (is_unused and name in TOOLS, "the program does not import it"),
             (is_unused and is_for_notebooks, "the program is no notebook"),
             (verdict.outcome == OTHER_TENSORFLOW, verdict.reason),
-            (name == canonicalize_name(self.closure.package_name or "-"), "it is this repository"),
+            (name == canonicalize_name(self.closure.package_name or "-"), _OWN_PACKAGE),
         )
         return next((reason for applies, reason in reasons if applies), "")
 
@@ -384,9 +385,7 @@ class _Collected:
             return NOWHERE[module] + advice
         if module.lower() in OWN_NAMES:
             return "the repository does not hold it, and a package of this name is another one"
-        if module == self.closure.package_name or module in sys.stdlib_module_names:
-            return "" if module in NEEDED_BACKPORTS else "it is a module of Python"
-        return ""
+        return _OWN_PACKAGE if module == self.closure.package_name else ""
 
     def add_companions(self) -> None:
         """Add packages that others import without requiring them."""

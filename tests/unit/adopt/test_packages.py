@@ -208,6 +208,7 @@ def test_request_looks_up_no_local_names() -> None:
     made = request((), closure(*modules, package_name="me"))
     assert made.requirements == ()
     assert {decision.subject for decision in made.decisions} >= {"utils", "caffe", "cPickle"}
+    assert reason(made, "me") == "it is this repository"
     assert "StringIO" not in [decision.subject for decision in made.decisions]
 
 
