@@ -128,14 +128,14 @@ PYTHON2_MODULES = frozenset(
     tkMessageBox tkSimpleDialog ttk urllib2 urlparse user whichdb xmlrpclib
     """.split()  # noqa: SIM905 - as above
 )
-#: Packages that bring modules of newer Pythons to older ones, by canonical name.
+#: Packages that bring modules of newer Pythons to older ones, by canonical name, beside `LEFT_OUT`
+#: and those with the name of a module of Python.
 BACKPORTS = frozenset(
     """
-    argparse backports backports-abc backports-functools-lru-cache backports-lzma
+    backports backports-abc backports-functools-lru-cache backports-lzma
     backports-shutil-get-terminal-size backports-shutil-which backports-ssl-match-hostname
-    backports-tempfile backports-weakref configparser dataclasses enum34 funcsigs functools32
-    futures importlib ipaddress ordereddict pathlib pathlib2 scandir singledispatch subprocess32
-    trollius typing unittest2
+    backports-tempfile backports-weakref funcsigs ordereddict pathlib2 scandir singledispatch
+    subprocess32 trollius unittest2
     """.split()  # noqa: SIM905 - as above
 )
 #: Parts of newer Pythons, whose backports an older Python needs. The first Python that has each.
