@@ -33,7 +33,7 @@ _WEIGHTS = {"check": -1, "Dockerfile": 1, "README": 2, "CI": 2, "script": 2, "co
 #: The time in which code is adapted to a release that is not out yet. A pin on a later release was
 #: moved after the code was written.
 _LONGEST_DELAY = timedelta(days=90)
-#: The weight of what a version of Keras implies.
+#: The weight of a statement that a version of Keras implies.
 _IMPLIED = 4
 #: Modules that need TensorFlow, beside those whose name begins with it.
 _TENSORFLOW_MODULES = {
@@ -73,7 +73,7 @@ _FEWEST_REMOVED = 3
 
 
 class Decision(NamedTuple):
-    """A decision, its evidence and its reason, and what speaks against it."""
+    """A decision, its reason and its evidence, and the facts that speak against it."""
 
     subject: str
     value: str

@@ -34,7 +34,7 @@ _LIST = re.compile(r"install_requires\s{0,9}=\s{0,9}[\[(]([^\])]{0,20000})")
 
 
 def read_setup_py(text: str) -> Groups:
-    """Return what a ``setup.py`` asks for, read from its syntax tree.
+    """Return the packages that a ``setup.py`` asks for, read from its syntax tree.
 
     Lists, sums of lists and names of constant lists are supported. Python 2 is searched for a list.
     """
@@ -72,7 +72,7 @@ def _search_setup_py(text: str) -> Groups:
 
 
 def _collect_values(tree: ast.Module) -> dict[str, list[ast.expr]]:
-    """Return what is assigned or appended to each name; arguments and keys begin with a colon."""
+    """Return the values that each name gets; names of arguments and keys begin with a colon."""
     values: dict[str, list[ast.expr]] = {}
     for node in ast.walk(tree):
         for name, value in _named_values(node):
@@ -158,7 +158,7 @@ def _parts(node: ast.expr) -> list[ast.expr]:
 def _constant_items(
     node: ast.expr, values: Mapping[str, list[ast.expr]]
 ) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the keys and values of a constant mapping, or of a name of one."""
+    """Yield the keys and values of a constant mapping, or of a name that has one."""
     nodes = values.get(node.id, []) if isinstance(node, ast.Name) else [node]
     for mapping in nodes:
         if isinstance(mapping, ast.Call | ast.Dict):
@@ -166,7 +166,7 @@ def _constant_items(
 
 
 def read_setup_cfg(text: str) -> Groups:
-    """Return what the section ``options`` of a ``setup.cfg`` asks for."""
+    """Return the packages that the section ``options`` of a ``setup.cfg`` asks for."""
     parser = configparser.RawConfigParser(strict=False)
     try:
         parser.read_string(text)
@@ -202,7 +202,7 @@ def _find_line(text: str, value: str) -> int:
 
 
 def read_pyproject(text: str) -> Groups:
-    """Return what a ``pyproject.toml`` asks for, by PEP 621, PEP 735, Poetry or Flit."""
+    """Return the packages of a ``pyproject.toml``, by PEP 621, PEP 735, Poetry or Flit."""
     document = _parse_toml(text)
     project, tool = _table(document, "project"), _table(document, "tool")
     asked: dict[str, list[object]] = {"": _list(project, "dependencies")}
@@ -258,7 +258,7 @@ def _poetry_groups(poetry: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, A
 
 
 def read_pipfile(text: str) -> Groups:
-    """Return what a ``Pipfile`` asks for."""
+    """Return the packages that a ``Pipfile`` asks for."""
     document = _parse_toml(text)
     groups = {
         "": _read_versions(text, _table(document, "packages")),
@@ -326,7 +326,7 @@ def _convert_version(text: str) -> str:
 
 
 def read_conda_text(text: str) -> Groups:
-    """Return what an ``environment.yml`` asks for, with the names that the packages have in pip."""
+    """Return the packages that an ``environment.yml`` asks for, by their names in pip."""
     if len(text.encode(errors="replace")) > LARGEST:
         return {}
     try:
@@ -350,6 +350,6 @@ def _read_entry(document: Document, location: Location, entry: object) -> Iterat
 
 
 def read_conda_list(text: str) -> Groups:
-    """Return what the output of ``conda list --export`` or ``--explicit`` names."""
+    """Return the packages in the output of ``conda list --export`` or ``--explicit``."""
     entries = [(index + 1, convert_entry(entry)) for index, entry in list_entries(text)]
     return {"": [entry for entry in entries if entry[1]][:_MOST]}

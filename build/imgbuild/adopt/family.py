@@ -111,7 +111,7 @@ def find_family(sources: Sequence[SourceFacts], day: date | None) -> Family:
 
 
 def _supports_both(source: SourceFacts) -> bool:
-    """Return whether a file compares versions, or imports ``tensorflow.contrib`` if it is there."""
+    """Return whether a file compares versions, or imports ``tensorflow.contrib`` if it exists."""
     if source.tensorflow.get("guards0"):
         return True
     optional = [imported for imported in source.imports if imported.kind == "optional"]

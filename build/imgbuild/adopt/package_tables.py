@@ -156,7 +156,7 @@ TOOLS = frozenset(
     typed-ast virtualenv wheel yapf
     """.split()  # noqa: SIM905 - as above
 )
-#: Packages that others import if they are there, for a part of what programs do with them.
+#: Packages that others import if they are installed, for some of their functions.
 USED_WITHOUT_IMPORT = frozenset(
     """
     atari-py box2d-py ffmpeg-python graphviz h5py html5lib imageio-ffmpeg lxml mujoco-py openpyxl
@@ -239,13 +239,13 @@ CEILINGS = {
     # Source: README of Sonnet 2, "Sonnet 2 has been designed and built to work with TensorFlow 2".
     "dm-sonnet": {"1": "<2", "2": ">=2"},
 }
-#: The distributions of OpenCV without windows, by the one with windows. The image has no display.
+#: The distributions of OpenCV without windows, by those with windows. The image has no display.
 HEADLESS = {
     "opencv-python": "opencv-python-headless",
     "opencv-contrib-python": "opencv-contrib-python-headless",
 }
 _OPENCV_WINDOWS = ("libgl1", "libglib2.0-0", "libsm6", "libxext6", "libxrender1")
-#: ffmpeg, and what a plugin of libcaca loads that the package does not require.
+#: ffmpeg, and libraries that a plugin of libcaca loads, but its package does not require.
 _FFMPEG = ("ffmpeg", "libglu1-mesa", "libglut3.12")
 #: The system libraries and programs that packages load, by canonical name, as Debian 12 and Ubuntu
 #: 22.04 call them. Source: the error of an import without them, or the package's documentation.
@@ -266,7 +266,7 @@ SYSTEM_PACKAGES = {
     "sounddevice": ("libportaudio2",),
     "soundfile": ("libsndfile1",),
 }
-#: What gym's and pygame's drawing needs, and only ``render()`` calls.
+#: The libraries with which gym and pygame draw. Only ``render()`` loads them.
 RENDERING = ("libgl1", "libglu1-mesa", "xvfb")
 RENDERERS = frozenset({"gym", "pygame", "pyglet"})
 #: Compilers and headers that a package without wheels needs while it is built.

@@ -58,7 +58,7 @@ from imgbuild.locks.requirement_rules import (
 )
 from imgbuild.locks.resolver import NEVER_COMPILED, index_requirement
 
-#: What a decision says of a line or an import that is not requested.
+#: The value of a decision about a line or an import that is not requested.
 LEFT = "left out"
 #: Limits: characters of a line, and lines.
 _LONGEST, _MOST_LINES = 2000, 500
@@ -218,7 +218,7 @@ class _Collected:
     def _drop_frozen(
         self, lines: list[tuple[RequestedLine, Requirement, str]]
     ) -> list[tuple[RequestedLine, Requirement, str]]:
-        """Leave out what the program does not import if the lines list a whole environment."""
+        """Leave out packages without an import if the lines list a whole environment."""
         unused = [row for row in lines if not self._is_needed(canonicalize_name(row[1].name))]
         if len(lines) <= _WHOLE_ENVIRONMENT or 2 * len(unused) < len(lines):
             return lines
@@ -370,7 +370,7 @@ class _Collected:
             self.optional.append(name)
         reasons = {
             "wanted": "imported in a function or a condition",
-            "optional": "imported if there",
+            "optional": "imported if it is installed",
         }
         self._require(name, text, evidence)
         self._decide(name, "added", reasons.get(imported.kind, "imported"), evidence)

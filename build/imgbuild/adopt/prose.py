@@ -72,7 +72,7 @@ _NAMED = (
     re.compile(rf"%tensorflow_version\s{_VERSION}"),
     re.compile(rf"\bruntime[-_]?version['\"]?\s?[:= ]\s?['\"]?{_VERSION}", re.IGNORECASE),
 )
-#: What "TensorFlow 2.0" means in a title: any release with the optimizers of 2.0.
+#: A title with "TensorFlow 2.0" means any release with the optimizers of 2.0.
 _TITLE = "<2.11,>=2.0"
 _PYTHON = re.compile(
     r"(?<![\w.@/])python(?P<blanks>[\s:()\[\]|,'\"-]{0,6})(?:version\s|ver\.?\s)?"
@@ -171,7 +171,7 @@ def _installed_words(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines, those that a backslash continues as one, by the number of the first."""
+    """Yield the lines by number; a line that a backslash continues is joined with the next one."""
     parts: list[str] = []
     for number, line in enumerate(text.splitlines()[:_MOST_LINES], 1):
         parts.append(line[:_LONGEST_LINE].removesuffix("\\"))
@@ -226,7 +226,7 @@ def _is_denied(match: re.Match[str]) -> bool:
 
 
 def _read_specifier(match: re.Match[str]) -> str:
-    """Return what a match states; empty if its number is no version of TensorFlow."""
+    """Return the specifier of a match; empty if its number is no version of TensorFlow."""
     groups = match.groupdict()
     version = match["version"].lower().replace("x", "*")
     if not _is_version(version):

@@ -430,7 +430,7 @@ def _read_modules(wheel: Path) -> frozenset[str]:
         return frozenset()
     names = set()
     for path in paths[:_MOST_FILES]:
-        # NAME.data/purelib has modules, too.
+        # NAME.data/purelib also has modules.
         place = re.sub(r"^[^/]+\.data/(purelib|platlib)/", "", path)
         first, slash, _ = place.partition("/")
         names.add(first if slash else first.partition(".")[0])

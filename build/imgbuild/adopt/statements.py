@@ -1,4 +1,4 @@
-"""Read what a repository says about its versions: requirement files, README, Dockerfile, CI."""
+"""Read the versions that a repository states: requirement files, README, Dockerfile, CI."""
 
 import posixpath
 import re
@@ -190,7 +190,7 @@ def read_statements(
     entry: Entry | None,
     sources: Sequence[SourceFacts] = (),
 ) -> tuple[Statement, ...]:
-    """Return what files say about the TensorFlow version, the nearest to the entry first.
+    """Return the statements about the TensorFlow version, the nearest to the entry first.
 
     If a bot changed a file last, the statement of the version before it is returned, and the bot's
     also. ``sources`` are the program's files, whose comments, assertions and commands are read.
@@ -228,7 +228,7 @@ def read_statements(
 
 
 def _read_code(repository: Repository, source: SourceFacts) -> Iterator[Statement]:
-    """Yield what the comments and assertions of a file state, or the commands of a notebook."""
+    """Yield the statements of a file's comments and assertions, or of a notebook's commands."""
     for cell, command in source.commands:
         yield from _prose_statements("code", source.path, find_tensorflow(command), cell)
     for line, specifier in source.version_checks:
@@ -299,7 +299,7 @@ def _read_groups(kind: str, text: str) -> Groups:
 
 
 def _read_text(repository: Repository, path: str) -> str:
-    """Return a text; one in UTF-16, as PowerShell redirects it, without its zeros and mark."""
+    """Return the text of a file; UTF-16, as PowerShell redirects it, loses its zeros and mark."""
     text = repository.read_text(path)
     return text.lstrip("ÿþ\ufeff").replace("\0", "") if "\0" in text else text
 
@@ -318,7 +318,7 @@ def _find_prose(repository: Repository) -> dict[str, str]:
 
 
 def _prose_text(kind: str, text: str) -> str:
-    """Return the text of a file; of a Dockerfile, with the values of its arguments."""
+    """Return the text of a file; in a Dockerfile, values replace the arguments."""
     if kind != "Dockerfile":
         return text
     values: dict[str, str] = {}
@@ -334,7 +334,7 @@ def _measure_distances(
 ) -> Callable[[str], tuple[int, int]]:
     """Return how to measure the distance of a file.
 
-    Files that a README names are near, and those above one of the program's files.
+    Files that a README names are near, and so are files in a folder above the program's files.
     """
     home = entry.path if entry else ""
     named = set()

@@ -1,4 +1,4 @@
-"""The choice of TensorFlow and its image, and what is refused."""
+"""The choice of TensorFlow and its image, and refusals."""
 
 from collections.abc import Callable
 from dataclasses import replace

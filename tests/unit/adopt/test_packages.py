@@ -1,4 +1,4 @@
-"""The request for a program's packages: lines of its files, imports, and what they need."""
+"""The request for packages: lines of files, imports, and packages that these need."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -190,7 +190,7 @@ def test_resolve_falls_back_to_newer_releases(index: Index) -> None:
 
 
 def test_resolve_keeps_pins_that_fit(index: Index) -> None:
-    """Of two pins that uv names, only one has to go."""
+    """If uv names two pins, only one of them has to go."""
     index.publish("app", "1.0", "tool>=2")
     index.publish("app", "0.9", "tool")
     index.publish("tool", "1.0")
