@@ -134,7 +134,7 @@ def _constant_strings(
             stack += reversed(values.get(node.id, []))
         else:
             stack += reversed(_parts(node))
-    return strings
+    return strings[:_MOST]
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
@@ -188,7 +188,7 @@ def _locate_groups(text: str, asked: Mapping[str, Iterable[object]]) -> Groups:
         lines = []
         for requirement in [*requirements][:_MOST]:
             line = str(requirement).strip()
-            if line and not line.startswith("#"):
+            if line:
                 lines.append((_find_line(text, line), line))
         groups[group] = lines
     return groups

@@ -48,6 +48,11 @@ def test_setup_py_joins_constant_lists() -> None:
     }
 
 
+def test_setup_py_reads_alternatives() -> None:
+    text = 'A = []\nA.extend(["a"])\nsetup(install_requires=A if A else ["b"])\n'
+    assert read_setup_py(text)[""] == [(2, "a"), (3, "b")]
+
+
 def test_setup_py_reads_keyword_mappings() -> None:
     text = 'import setuptools\nargs = dict(install_requires=["a", "b"])\nsetuptools.setup(**args)\n'
     assert read_setup_py(text)[""] == [(2, "a"), (2, "b")]
@@ -105,6 +110,28 @@ def test_pyproject_converts_versions_of_poetry() -> None:
         ],
         "dev": [(10, "pytest==5.*")],
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "requirement"),
+    [
+        ('"^0.3"', "a>=0.3,<0.4"),
+        ('"^0"', "a>=0,<1"),
+        ('"~1"', "a>=1,<2"),
+        ('"^1 | ^2"', "a>=1,<2"),
+        ('{version = "1", markers = "os_name == \'nt\'"}', "a==1 ; os_name == 'nt'"),
+        ('{version = "1", python = "<3|>4"}', "a==1"),
+        ('{path = "lib/a"}', "a @ lib/a"),
+        ('{url = "https://example.invalid/a.whl"}', "a @ https://example.invalid/a.whl"),
+    ],
+)
+def test_pyproject_converts_a_value_of_poetry(value: str, requirement: str) -> None:
+    text = f"[tool.poetry.dependencies]\na = {value}\n"
+    assert read_pyproject(text) == {"": [(2, requirement)]}
+
+
+def test_pyproject_reads_flit() -> None:
+    assert read_pyproject('[tool.flit.metadata]\nrequires = ["a>=1"]\n') == {"": [(2, "a>=1")]}
 
 
 def test_pipfile_reads_packages_and_python() -> None:
@@ -165,6 +192,10 @@ HOSTILE = {
     "digits": "dependencies:\n  - numpy=" + "9" * 5000 + "\n",
     "types": "dependencies: {pip: 1}\n",
     "tagged": "dependencies: !!python/object/apply:os.system ['id']\n",
+    "many packages": "[packages]\n" + "".join(f"a{i} = '1'\n" for i in range(1500)),
+    "many entries": "dependencies:\n" + "- numpy\n" * 1500,
+    "many strings": "setup(install_requires=[" + "'a'," * 1500 + "])",
+    "long string": 'setup(install_requires="""' + "a\n" * 1500 + '""")',
     "section": "[options\ninstall_requires = a\n",
     "table": 'tool = 1\nproject = "x"\n[packages]\nrequires = 2\n',
 }
