@@ -77,6 +77,9 @@ PLAIN = source()
         (BRIDGE, "==2.4", "2.4"),
         (BRIDGE, "==1.13.1", "1.13"),
         (PLAIN, "==1.4", "1.10"),
+        (source(session=4, tf_keras=2), "==2.3", "2.3"),
+        (source(session=5, tf_keras=2), "==2.3", "1.15"),
+        (TAPE, ">=2.2.1,<2.3", "2.2"),
     ],
 )
 def test_choice_follows_statement_in_family(
@@ -91,6 +94,7 @@ def test_choice_follows_statement_in_family(
         (SESSION, "2019-03-01", "1.13"),
         (SESSION, "2017-07-01", "1.10"),
         (SESSION, "2022-03-01", "1.15"),
+        (TAPE, "2018-10-01", "1.11"),
         (TAPE, "2021-09-01", "2.6"),
         (KERAS2, "2018-10-01", "1.11"),
         (KERAS2, "2019-08-01", "1.14"),
@@ -107,7 +111,16 @@ def test_choice_without_statement_follows_date(
 
 
 @pytest.mark.parametrize(
-    ("code", "minor"), [(SESSION, "1.15"), (BRIDGE, "1.15"), (TAPE, "2.10"), (KERAS2, "2.10")]
+    ("code", "minor"),
+    [
+        (SESSION, "1.15"),
+        (BRIDGE, "1.15"),
+        (TAPE, "2.10"),
+        (KERAS2, "2.10"),
+        (source(keras=5), "1.15"),
+        (source(session=2, tape=2), "1.15"),
+        (source(session=2, tape=3), "2.10"),
+    ],
 )
 def test_choice_without_statement_and_date(choose: Choose, code: SourceFacts, minor: str) -> None:
     image, decisions = choose(code)
@@ -141,6 +154,11 @@ def test_statement_of_other_program_comes_last(choose: Choose) -> None:
     assert choose(SESSION, other)[0].minor == "1.14"
 
 
+def test_statement_implied_by_keras_comes_last(choose: Choose) -> None:
+    implied = said("==2.3", "requirements", is_implied=True)
+    assert choose(TAPE, implied, said("==2.1"))[0].minor == "2.1"
+
+
 def test_statement_of_bot_is_reported_alone(choose: Choose) -> None:
     bot = said("==1.15.2", "requirements", by_bot=True)
     image, decisions = choose(SESSION, said("==1.11", "requirements"), bot)
@@ -161,6 +179,7 @@ def test_pin_newer_than_the_code_is_not_followed(choose: Choose) -> None:
     image, decisions = choose(TAPE, moved, said("==2.1"), day="2020-02-23")
     assert image.minor == "2.1"
     assert "2020-02-23" in decisions[0].against[0]
+    assert choose(TAPE, said("==2.2", "requirements"), day="2020-04-01")[0].minor == "2.2"
     assert choose(TAPE, said("==2.0.0rc0", "requirements"), day="2019-09-20")[0].minor == "2.0"
 
 
@@ -286,6 +305,12 @@ def test_other_frameworks_are_refused_by_name(tmp_path: Path) -> None:
     assert refused(tmp_path) == "no-tensorflow"
 
 
+@pytest.mark.parametrize(("module", "kind"), [("torch.nn", "no-tensorflow"), ("sklearn", "")])
+def test_program_of_other_framework(tmp_path: Path, module: str, kind: str) -> None:
+    code = SourceFacts("net.py", imports=(Import(module, 0, (), 4, "required"),))
+    assert refused(tmp_path, code, source("a.py"), entry=code) == kind
+
+
 def test_keras_with_theano_is_refused(tmp_path: Path) -> None:
     keras = Import("keras.models", 0, (), 2, "required")
     theano = Import("theano.tensor", 0, (), 3, "required")
@@ -314,6 +339,8 @@ def test_tensorflow_0_leftovers_are_accepted(tmp_path: Path) -> None:
 def test_choice_takes_the_newest_of_a_ci_file(choose: Choose) -> None:
     tested = [said(f"=={minor}.*", "CI") for minor in ("2.2", "2.4", "2.3")]
     assert choose(TAPE, *tested, day="2022-01-05")[0].minor == "2.4"
+    other = tested[1]._replace(evidence=Evidence("tox.ini", 3))
+    assert choose(TAPE, tested[0], other, day="2022-01-05")[0].minor == "2.2"
 
 
 def test_choice_obeys_checks_of_the_code(choose: Choose) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Literal
 
 import pytest
@@ -14,6 +15,7 @@ from imgbuild.adopt.packages import (
     PackageRequest,
     adapt_base,
     find_distribution,
+    first_day,
     request_packages,
     system_packages,
 )
@@ -104,7 +106,7 @@ def test_request_repairs_lines(line: str, meant: str) -> None:
         *("tensorboard==1.4", "tensorflow-addons", 'a; python_version < "3"', "a; os_name == 'nt'"),
         *('a; extra == "x"', 'a; python_version < "x.y"', "a==" + "9" * 5000, "a" * 3000, "é==1"),
         *("a;" + "(" * 1500, "\x1b[31m", "a\u202e==1", "a==1; nothing == 2", ""),
-        "a==1; 'x' in extras",
+        *("a==1; 'x' in extras", "torch_cpu.whl"),
     ],
 )
 def test_request_leaves_out_lines(line: str) -> None:
@@ -118,6 +120,12 @@ def test_request_leaves_out_lines(line: str) -> None:
         assert decision.reason
         assert decision.subject.isprintable()
         assert len(decision.subject) <= 101
+
+
+def test_request_has_a_limit_of_lines() -> None:
+    made = request(["a b c"] * 501)
+    assert made.decisions[0].reason == "only 500 lines are read"
+    assert len(made.decisions) == 501
 
 
 def test_request_names_no_logins() -> None:
@@ -193,6 +201,10 @@ def test_request_constraints_follow_imports() -> None:
         for text in ("tqdm==4.19.5", "rsa==3.4.2", "numpy==1.2")
     ]
     assert request_packages(lines, closure("tqdm"), BASE).requirements == ("tqdm==4.19.5",)
+    opencv = [lines[0]._replace(text="opencv-contrib-python==4.1.2")]
+    assert request_packages(opencv, closure("cv2"), BASE).requirements == (
+        "opencv-contrib-python-headless==4.1.2",
+    )
 
 
 def test_request_notebook_tools_are_for_notebooks() -> None:
@@ -250,6 +262,8 @@ def test_request_bounds_scipy_misc() -> None:
     assert made.constraints == ("scipy<1.3",)
     pinned = request(["scipy==1.4.1", "Pillow==5.0"], closure("scipy", source=old))
     assert pinned.requirements == ("scipy", "Pillow==5.0")
+    kept = request(["scipy==1.2.1"], closure("scipy", source=old))
+    assert kept.requirements == ("scipy==1.2.1", "pillow")
     newer = request((), closure("scipy", source=old), replace(BASE, python="3.8.18"))
     assert newer.constraints == ()
     assert any(decision.against for decision in newer.decisions)
@@ -286,6 +300,18 @@ def test_tables_contain_valid_names() -> None:
         assert Requirement(name).name == name
     assert {canonicalize_name(name) for name in KNOWN_PACKAGES} == KNOWN_PACKAGES
     assert OWN_NAMES.isdisjoint(DISTRIBUTIONS)
+
+
+def test_first_days_follow_floors_and_wheels() -> None:
+    newer, wheels = replace(BASE, python="3.8.18"), date(2020, 1, 15)
+    assert first_day("scipy", BASE) == date(2018, 5, 6)
+    assert [first_day(name, newer) for name in ("scipy", "pillow", "tqdm")] == [
+        wheels,
+        wheels,
+        None,
+    ]
+    least = replace(BASE, packages={"numpy": "1.18.0"})
+    assert adapt_base(least).bounds["scipy"] == ">=1.1"
 
 
 def test_bounds_of_images_of_the_matrix(images: dict[str, Image]) -> None:

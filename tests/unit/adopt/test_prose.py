@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from imgbuild.adopt.prose import find_python, find_tensorflow
+from imgbuild.adopt.prose import find_checks, find_installs, find_python, find_tensorflow
 
 STATED = {
     "TensorFlow 1.12": "==1.12",
@@ -31,6 +31,7 @@ STATED = {
     "%tensorflow_version 1.x": "==1.*",
     "# A model in TensorFlow 2.0": "<2.11,>=2.0",
     "- tensorflow 2.0": "==2.0",
+    "tensorflow ~= 2": ">=2",
     "TensorFlow 1.4, 1.8 or 1.12": "<=1.12.99,>=1.4",
     "version 1.8 of TensorFlow": "==1.8",
     "tensorflow 1.12.0 (not tested with 2.0)": "==1.12.0",
@@ -48,6 +49,7 @@ OTHER = (
     "We will port to TensorFlow 2.0",
     "arXiv 1609.04802, TensorFlow 1609.04802",
     "TensorFlow 1.99",
+    "TensorFlow 2.45",
     "github.com/someone/tf-1.8x4",
 )
 
@@ -61,6 +63,24 @@ def test_find_tensorflow_reads_usual_forms(line: str) -> None:
 @pytest.mark.parametrize("line", OTHER)
 def test_find_tensorflow_ignores_other_numbers(line: str) -> None:
     assert [*find_tensorflow(line)] == []
+
+
+def test_find_tensorflow_is_limited() -> None:
+    assert len([*find_tensorflow("TensorFlow 1.4\n" * 80)]) == 50
+
+
+def test_find_checks_reads_the_head_alone() -> None:
+    comment = "# TensorFlow 1.4\n"
+    assert [line for line, _, _ in find_checks("#\n" * 59 + comment * 2)] == [60]
+
+
+def test_find_installs_joins_few_lines() -> None:
+    text = "pip install \\\n" + "a==1 \\\n" * 150
+    assert [*find_installs(text)] == [(1, "a==1")] * 99
+
+
+def test_find_python_ignores_denied_versions() -> None:
+    assert [*find_python("It does not run with Python 3.5.")] == []
 
 
 def test_find_tensorflow_quotes_the_words() -> None:

@@ -101,6 +101,18 @@ def test_statements_of_other_programs_are_not_near(make: Make) -> None:
     assert [statement.is_near for statement in statements] == [False, False]
 
 
+def test_statements_of_documentation_are_not_near(make: Make) -> None:
+    repository = make({"docs/requirements.txt": "tensorflow==2.9\n"})
+    (statement,) = read_statements(repository, History(), entry("train.py"))
+    assert not statement.is_near
+
+
+def test_statements_of_utf_16_files(tmp_path: Path) -> None:
+    text = "six\ntensorflow==1.12\n"
+    (tmp_path / "requirements.txt").write_bytes(text.encode("utf-16"))
+    assert stated(open_repository(tmp_path)) == ["requirements requirements.txt:2 ==1.12"]
+
+
 def test_statements_above_the_programs_files_are_near(make: Make) -> None:
     repository = make({"lib/setup.py": "setup(install_requires=['tensorflow==2.0'])"})
     sources = (SourceFacts("bin/train.py"), SourceFacts("lib/model/net.py"))
@@ -124,7 +136,8 @@ def test_statement_keeps_its_marker(make: Make) -> None:
 
 def test_statements_of_the_programs_own_files(make: Make) -> None:
     code = (
-        "# Tested with TensorFlow 1.12\nimport tensorflow as tf\nassert tf.__version__ == '1.8'\n"
+        "# Tested with TensorFlow 1.12\n# TensorFlow 0.12\n"
+        "import tensorflow as tf\nassert tf.__version__ == '1.8'\n"
     )
     repository = make({"train.py": code})
     sources = (
@@ -135,7 +148,7 @@ def test_statements_of_the_programs_own_files(make: Make) -> None:
     assert [(str(item.evidence), item.specifier) for item in statements] == [
         ("a.ipynb:2", "==1.15"),
         ("train.py:1", "==1.12"),
-        ("train.py:3", "==1.8"),
+        ("train.py:4", "==1.8"),
         ("train.py:9", ">=1.7"),
     ]
 
@@ -182,9 +195,27 @@ def test_declarations_of_the_root_are_within_limits(make: Make) -> None:
     assert len(kinds) == 300
 
 
+def test_declarations_are_parsed_within_limits(make: Make) -> None:
+    large, fitting = "#" * 100_001, "#" * 100_000
+    repository = make({"setup.py": large, **{f"d{i:02}/setup.py": fitting for i in range(12)}})
+    assert sorted(find_declarations(repository)) == [f"d{i:02}/setup.py" for i in range(10)]
+    assert any(note.startswith("setup.py: not read") for note in repository.notes)
+
+
 def test_requested_lines_are_of_the_nearest_file(make: Make) -> None:
     texts = {"requirements.txt": "numpy\n", "lab/requirements.txt": "scipy\n", "lab/run.py": ""}
     assert requested(make(texts), "lab/run.py") == ["lab/requirements.txt:1 scipy"]
+
+
+def test_requested_lines_prefer_folders_above(make: Make) -> None:
+    texts = {"setup.py": "setup(install_requires=['a'])", "lab/x/requirements.txt": "b\n"}
+    assert requested(make(texts), "lab/run.py") == ["setup.py:1 a"]
+
+
+def test_requested_lines_have_a_limit_of_includes(make: Make) -> None:
+    texts = {f"r{number}.txt": f"a{number}\n" for number in range(60)}
+    included = "".join(f"-r {name}\n" for name in texts)
+    assert len(requested(make({**texts, "requirements.txt": included}))) == 49
 
 
 def test_requested_lines_follow_includes(make: Make) -> None:
@@ -231,7 +262,13 @@ def test_requested_lines_prefer_the_program_to_tools(make: Make) -> None:
         "requirements-gpu.txt": "tensorflow-gpu\n",
         "requirements.txt": "numpy\n",
     }
-    assert requested(make(texts)) == ["requirements.txt:1 numpy"]
+    lines, notes = read_requested(make(texts), History(), None)
+    assert [line.text for line in lines] == ["numpy"]
+    assert notes == ("requirements.txt is used, not requirements-gpu.txt",)
+
+
+def test_requested_lines_are_not_of_tools(make: Make) -> None:
+    assert requested(make({"requirements-dev.txt": "pytest\n"})) == []
 
 
 def test_requested_lines_skip_extras_and_python(make: Make) -> None:
@@ -267,4 +304,5 @@ def test_stated_python_has_an_order(make: Make, texts: dict[str, str], specifier
 
 
 def test_stated_python_may_be_missing(make: Make) -> None:
-    assert read_stated_python(make({"README.md": "Monty Python\n"})) is None
+    texts = {"README.md": "Monty Python\n", "docs/README.md": "Python 3.5\n"}
+    assert read_stated_python(make(texts)) is None
