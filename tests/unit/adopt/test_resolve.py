@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
+from imgbuild.adopt import resolve
 from imgbuild.adopt.packages import PackageRequest
 from imgbuild.adopt.resolve import Resolution, find_missing_modules, resolve_as_of
 from imgbuild.core.errors import CheckFailedError, InputError, MachineError
@@ -316,6 +317,13 @@ def test_resolve_ignores_prereleases(index: Index) -> None:
     index.publish("app", "2.0rc1")
     index.publish_source("app", "1.9")
     assert versions(index.resolve("app")) == {"app": "1.9"}
+
+
+def test_resolve_ends_after_its_tries(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve, "MOST_TRIES", 1)
+    index.publish("app", "1.0")
+    with pytest.raises(CheckFailedError, match="After 1 tries"):
+        index.resolve("app==9.9")
 
 
 def test_resolve_keeps_other_files(index: Index) -> None:
