@@ -197,7 +197,7 @@ def read_statements(
     """
     statements: list[Statement] = []
     for path, kind in find_declarations(repository).items():
-        current = _declared_versions(kind, path, _read_text(repository, path))
+        current = _declared_versions(kind, path, repository.read_text(path))
         if path in history.bot_files:
             own = _declared_versions(kind, path, history.bot_files[path])
             known = {statement.specifier for statement in own}
@@ -296,12 +296,6 @@ def _read_groups(kind: str, text: str) -> Groups:
     if is_conda_list(text):
         return read_conda_list(text)
     return {"": [*islice(logical_lines(text), _MOST_LINES)]}
-
-
-def _read_text(repository: Repository, path: str) -> str:
-    """Return the text of a file; UTF-16, as PowerShell redirects it, loses its zeros and mark."""
-    text = repository.read_text(path)
-    return text.lstrip("ÿþ\ufeff").replace("\0", "") if "\0" in text else text
 
 
 def _find_prose(repository: Repository) -> dict[str, str]:
@@ -438,7 +432,7 @@ def read_named_packages(repository: Repository, sources: Iterable[SourceFacts]) 
     """
     names: set[str] = set()
     for path, kind in find_declarations(repository).items():
-        for lines in _read_groups(kind, _read_text(repository, path)).values():
+        for lines in _read_groups(kind, repository.read_text(path)).values():
             requirements = [parse_line(repair_line(line)[0]) for _, line in lines]
             names |= {item.name for item in requirements if item and not item.url}
     for path, kind in _find_prose(repository).items():
@@ -457,7 +451,7 @@ def _read_requests(
     known, pending, count = {path}, [(path, False)], 0
     while pending and count < _MOST_LINES:
         here, constrains = pending.pop(0)
-        text = _read_text(repository, here)
+        text = repository.read_text(here)
         if here in history.bot_files:
             text = history.bot_files[here]
             notes.append(f"{here}: a bot changed it last; the version before is used")
@@ -495,7 +489,7 @@ def read_stated_python(repository: Repository) -> tuple[Evidence, str] | None:
     Files that ask for packages come first, then ``runtime.txt`` and ``.python-version``, then text.
     """
     for path, kind in find_declarations(repository).items():
-        for number, line in _read_groups(kind, _read_text(repository, path)).get("", []):
+        for number, line in _read_groups(kind, repository.read_text(path)).get("", []):
             requirement = parse_line(line)
             if requirement and requirement.name == "python" and requirement.specifier:
                 return Evidence(path, number), str(requirement.specifier)
