@@ -49,7 +49,7 @@ from imgbuild.core.project import Project
 from imgbuild.core.sources import Source
 from imgbuild.core.user_folders import cache_dir
 from imgbuild.dockerfile.labels import EXTENDS
-from imgbuild.engine.client import Engine
+from imgbuild.engine.discovery import docker_client
 from imgbuild.extend.distributions import distributions_context, find_distributions
 from imgbuild.extend.extended import build_extension, extension_dockerfile, requested_names
 from imgbuild.extend.extension import Extension, check_use, parse_extension
@@ -361,7 +361,7 @@ def _start(
             generated = work / "notebook.py"
             generated.write_text("\n\n".join(cells), encoding="utf-8")
         return start_program(
-            docker_client(context.engine),
+            docker_client(context.engine.host),
             image_id,
             program.repository.folder,
             closure,
@@ -372,10 +372,6 @@ def _start(
             network=trial.network,
             on_line=show_first,
         )
-
-
-def docker_client(engine: Engine) -> tuple[str, ...]:
-    return ("docker", "-H", engine.host) if engine.host else ("docker",)
 
 
 def _find_remedy(start: Start, program: DecidedProgram) -> Remedy | None:

@@ -274,25 +274,19 @@ def _require_mpi(image: "Image") -> None:
     )
 
 
-def _docker_client(host: str | None) -> tuple[str, ...]:
-    """Return the docker command; without a host in the settings, docker itself finds the engine."""
-    if host:
-        return ("docker", "-H", host)
-    return ("docker",)
-
-
 def _execute(job: "TrainingJob", planned: "Image | None", project: Project) -> int:
     """Run the job to its end; return the exit code of the program.
 
     ``planned`` is the job's image if it is in the matrix.
     """
     from imgbuild.core.process import find_program
+    from imgbuild.engine.discovery import docker_client
     from imgbuild.net.signing import read_trust
     from imgbuild.training.docker_run import run_job
 
     settings = project.settings
     image = planned.name if planned else job.image
-    client = _docker_client(settings.engine.host)
+    client = docker_client(settings.engine.host)
     if find_program(client[0]) is None:
         raise MachineError(
             "--exec: there is no docker client on PATH. Install it (Debian: docker-cli)."
@@ -329,6 +323,7 @@ def _check_image(reference: str, planned: "Image | None", project: Project) -> s
 
 
 def _text(form: JobFormat, job: "TrainingJob", project: Project) -> str:
+    from imgbuild.engine.discovery import docker_client
     from imgbuild.training.batch_script import batch_text
     from imgbuild.training.compose_file import compose_text
     from imgbuild.training.devcontainer import devcontainer_text
@@ -336,7 +331,7 @@ def _text(form: JobFormat, job: "TrainingJob", project: Project) -> str:
     from imgbuild.training.kubeflow import mpijob_text, tfjob_text
 
     if form == "docker":
-        client = _docker_client(project.settings.engine.host)
+        client = docker_client(project.settings.engine.host)
         return docker_script(job, client)
     texts = {
         "compose": compose_text,

@@ -80,9 +80,14 @@ def resolve_host(settings: EngineSettings) -> str | None:
     return host
 
 
+def docker_client(host: str | None) -> tuple[str, ...]:
+    """Return the Docker client with the option for an engine; None: the client finds it."""
+    return ("docker", "-H", host) if host else ("docker",)
+
+
 def docker_command(host: str | None) -> str:
-    """Return the Docker client's command for an engine: ``docker``, or ``docker -H HOST``."""
-    return f"docker -H {host}" if host and host != DEFAULT_HOST else "docker"
+    """Return the Docker client's command for messages: ``docker``, or ``docker -H HOST``."""
+    return " ".join(docker_client(None if host == DEFAULT_HOST else host))
 
 
 def _host_of_context() -> str | None:
