@@ -1,6 +1,5 @@
 """Decide on the image, the packages and the program of a repository."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -28,6 +27,7 @@ from imgbuild.adopt.statements import (
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
 from imgbuild.core.scalars import refusal_reason
+from imgbuild.core.text import slug
 from imgbuild.core.yaml_file import LARGEST
 from imgbuild.extend.base_image import BaseImage, family_base
 from imgbuild.matrix.images import Image, all_images
@@ -284,5 +284,5 @@ def _make_adoption(  # noqa: PLR0913, PLR0917 - all that is decided
 
 def default_tag(folder: str) -> str:
     """Return the tag of a repository's image: ``adopted/FOLDER:1``."""
-    name = re.sub(r"[^a-z0-9]+", "-", folder.lower())[:_LONGEST_NAME].strip("-") or "program"
+    name = slug(folder, "program")[:_LONGEST_NAME].rstrip("-")
     return f"{OWN_TAGS}{name}:1"

@@ -1,6 +1,5 @@
 """``imgbuild extend``: add packages, files and settings to an image."""
 
-import re
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -11,7 +10,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
 from imgbuild.core.errors import ImgbuildError, InputError
 from imgbuild.core.project import Project
-from imgbuild.core.text import clock_time, count_text, size_text
+from imgbuild.core.text import clock_time, count_text, size_text, slug
 from imgbuild.core.user_folders import state_dir
 from imgbuild.matrix.selection import Selection
 
@@ -155,7 +154,7 @@ def _split_words(selection: Selection) -> tuple[Selection, tuple[str, ...]]:
 
 def _name_result(folder: Path) -> str:
     """Turn the name of a folder into the last part of a repository name."""
-    return re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-") or "image"
+    return slug(folder.name, "image")
 
 
 def _parse_variables(texts: "Iterable[str]") -> dict[str, str]:

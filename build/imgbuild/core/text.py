@@ -75,6 +75,11 @@ def printable(text: str) -> str:
     return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+def slug(text: str, default: str) -> str:
+    """Return a text as a part of a repository name: small letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or default
+
+
 def ranges(some: Iterable[str], every: Sequence[str]) -> str:
     """Return ``some`` items in the order of ``every``; three or more in a row become ``a to c``."""
     selected, parts = {*some}, []
