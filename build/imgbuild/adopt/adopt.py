@@ -25,7 +25,7 @@ from imgbuild.adopt.adoption import (
     write_adoption,
 )
 from imgbuild.adopt.choice import Decision
-from imgbuild.adopt.decide import DecidedProgram
+from imgbuild.adopt.decide import AdoptOptions, DecidedProgram
 from imgbuild.adopt.packages import adapt_base
 from imgbuild.adopt.python_code import read_notebook
 from imgbuild.adopt.remedies import Remedy, find_remedy
@@ -78,34 +78,14 @@ class Adopted:
     program: DecidedProgram
     start: Start
     missing: tuple[tuple[str, str], ...] = ()
-    left_out: tuple[tuple[str, str], ...] = ()
     remedies: tuple[str, ...] = ()
     suites: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
     times: dict[str, float] = field(default_factory=dict)
     is_unchanged: bool = False
 
     @property
     def exit_code(self) -> int:
         return 1 if self.missing or self.start.outcome == "fails" else 0
-
-
-@dataclass(frozen=True)
-class TrialOptions:
-    """How a program is tried.
-
-    - ``seconds``: how long it may run after its imports
-    - ``network``: whether it may use the network
-    - ``jobs``: number of suites that run in parallel
-    - ``again``: try it even if nothing has changed
-    - ``names_tag``: the user has named the tag, which may replace any image
-    """
-
-    seconds: float
-    network: bool = False
-    jobs: int = 2
-    again: bool = False
-    names_tag: bool = False
 
 
 class _RetryError(Exception):
@@ -117,7 +97,7 @@ class _RetryError(Exception):
 
 
 def adopt_program(
-    program: DecidedProgram, project: Project, trial: TrialOptions, log: Log
+    program: DecidedProgram, project: Project, options: AdoptOptions, log: Log
 ) -> Adopted:
     """Build, start, test and tag; write the decisions and the lock into the repository.
 
@@ -127,22 +107,22 @@ def adopt_program(
     """
     require_docker_client()
     folder = program.repository.folder
-    options = BuildOptions(jobs=trial.jobs)
+    build_options = BuildOptions(jobs=options.jobs)
     require_plain(folder / FILE)
     require_plain(folder / LOCK, LARGEST_TEXT)
-    provide_image(program.image, project, options, log)
+    provide_image(program.image, project, build_options, log)
     with ExitStack() as stack:
-        context = stack.enter_context(open_context(project, (program.image,), options, log))
+        context = stack.enter_context(open_context(project, (program.image,), build_options, log))
         stored = context.need_own(program.image)
         program = replace(program, base=replace(program.base, id=stored.id))
-        _check_replaced(program, context, is_named=trial.names_tag)
-        if not trial.again and (known := _recall_result(program, context)):
+        _check_replaced(program, context, is_named=options.tag is not None)
+        if program.is_recalled and (known := _recall_result(program, context)):
             return known
         require_disk_space([], context.engine)
         sites = Sites(program.image.matrix.upstream_urls, project.settings)
         reader = MetadataReader(project, program.image.matrix, sites, log, stored.id)
         metadata = stack.enter_context(reader)
-        adopted = _build_until_it_starts(program, context, metadata, trial)
+        adopted = _build_until_it_starts(program, context, metadata, options)
     _keep_result(adopted, context)
     return adopted
 
@@ -191,13 +171,13 @@ def _build_until_it_starts(
     program: DecidedProgram,
     context: BuildContext,
     metadata: MetadataReader,
-    trial: TrialOptions,
+    options: AdoptOptions,
 ) -> Adopted:
     remedies: list[str] = []
     while True:
         may_retry = len(remedies) < MOST_REMEDIES
         try:
-            adopted = _build_once(program, context, metadata, trial, may_retry=may_retry)
+            adopted = _build_once(program, context, metadata, options, may_retry=may_retry)
         except _RetryError as error:
             remedies.append(error.remedy.reason)
             context.log(f"The program fails; the remedy: {error.remedy.reason}. Trying again.")
@@ -210,7 +190,7 @@ def _build_once(
     program: DecidedProgram,
     context: BuildContext,
     metadata: MetadataReader,
-    trial: TrialOptions,
+    options: AdoptOptions,
     *,
     may_retry: bool,
 ) -> Adopted:
@@ -230,8 +210,8 @@ def _build_once(
             distributions = find_distributions(lock, (), base, metadata, with_uv=with_uv)
             files = distributions_context(distributions, metadata.sites)
             downloads = ContentStore(cache_dir() / "downloads")
-            for module in find_missing_modules(program.request.modules, lock, downloads.find):
-                name = program.request.modules[module]
+            for module in find_missing_modules(program.modules, lock, downloads.find):
+                name = program.modules[module]
                 context.log(f"{name} has no module {module}: correct `pip` in {FILE}.")
     extension = make_extension(program)
     check_apt(extension.apt, base)
@@ -241,7 +221,7 @@ def _build_once(
     def use(image_id: str) -> None:
         times["build"] = time.monotonic() - started
         with _measure("start", times):
-            start = _start(program, resolution, image_id, context, trial)
+            start = _start(program, resolution, image_id, context, options)
         remedy = _find_remedy(start, program) if may_retry else None
         if remedy:
             raise _RetryError(remedy)
@@ -259,17 +239,16 @@ def _build_once(
         use=use,
     )
     times["test"] = time.monotonic() - started - times["build"] - times["start"]
-    if trial.again or read_adoption(folder) != program.adoption:  # else keep the file's comments
+    # An unchanged file keeps its comments.
+    if not program.is_recalled or read_adoption(folder) != program.adoption:
         write_adoption(folder, program.adoption, program.decisions)
-    optional = {str(canonicalize_name(name)) for name in program.request.optional}
+    optional = {str(canonicalize_name(name)) for name in program.adoption.optional}
     missing = [row for row in resolution.left_out if row[0] not in optional]
     return Adopted(
         program,
         starts[0],
         missing=tuple(missing),
-        left_out=resolution.left_out,
         suites=tuple(suite.suite for suite in report.suites) if report else (),
-        notes=resolution.notes,
         times={**times, "bytes": float(size)},
     )
 
@@ -340,7 +319,7 @@ def _start(
     resolution: Resolution,
     image_id: str,
     context: BuildContext,
-    trial: TrialOptions,
+    options: AdoptOptions,
 ) -> Start:
     adoption, shown = program.adoption, list[str]()
     closure = replace(program.closure, roots=adoption.python_path)
@@ -368,8 +347,8 @@ def _start(
             generated=generated,
             arguments=adoption.arguments,
             packages=versions,
-            seconds=trial.seconds,
-            network=trial.network,
+            seconds=options.seconds,
+            network=options.network,
             on_line=show_first,
         )
 
@@ -381,14 +360,14 @@ def _find_remedy(start: Start, program: DecidedProgram) -> Remedy | None:
     remedy = find_remedy(start, image_facts(adapt_base(program.base)), local_modules=local)
     if remedy is None:
         return None
-    new = {*remedy.pip} - {*program.request.requirements} | {*remedy.apt} - {*program.adoption.apt}
+    new = {*remedy.pip} - {*program.adoption.pip} | {*remedy.apt} - {*program.adoption.apt}
     return remedy if new else None
 
 
 def _apply(remedy: Remedy, program: DecidedProgram) -> DecidedProgram:
     """Add the packages of a remedy; a requirement replaces another one of the same package."""
     mended = {_name(text): text for text in remedy.pip}
-    kept = [text for text in program.request.requirements if _name(text) not in mended]
+    kept = [text for text in program.adoption.pip if _name(text) not in mended]
     requirements = (*kept, *mended.values())
     apt = tuple(sorted({*program.adoption.apt, *remedy.apt}))
     update = {"pip": requirements, "apt": apt}
@@ -396,7 +375,6 @@ def _apply(remedy: Remedy, program: DecidedProgram) -> DecidedProgram:
     return replace(
         program,
         adoption=program.adoption.model_copy(update=update),
-        request=replace(program.request, requirements=requirements, apt=apt),
         decisions=(*program.decisions, Decision("remedy", what, remedy.reason)),
     )
 

@@ -1,7 +1,7 @@
 """Decide on the image, the packages and the program of a repository."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 from pydantic import ValidationError
@@ -45,13 +45,22 @@ _JUPYTER = ("jupyterlab", "ipykernel")
 
 @dataclass(frozen=True)
 class AdoptOptions:
-    """The user's choices, which replace what the repository says."""
+    """The user's choices, which replace what the repository says, and how the program is tried.
+
+    - ``tag``: if it is given, it may replace any image
+    - ``seconds``: how long the program may run after its imports
+    - ``network``: whether the program may use the network
+    - ``jobs``: number of suites that run in parallel
+    """
 
     tensorflow: str | None = None
     gpu: bool = False
     entry: str | None = None
     day: date | None = None
     tag: str | None = None
+    seconds: float = 20.0
+    network: bool = False
+    jobs: int = 2
 
     @property
     def changes_decisions(self) -> bool:
@@ -61,15 +70,30 @@ class AdoptOptions:
 
 @dataclass(frozen=True)
 class DecidedProgram:
-    """A program of a repository, its image and its packages, with the reasons."""
+    """A program of a repository, its image and its packages, with the reasons.
+
+    - ``modules``: the distribution of each imported module
+    - ``is_recalled``: the decisions were saved, so there are no reasons
+    """
 
     repository: Repository
     closure: Closure
     base: BaseImage
     adoption: Adoption
-    request: PackageRequest
-    decisions: tuple[Decision, ...]
+    decisions: tuple[Decision, ...] = ()
     notes: tuple[str, ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict)
+    is_recalled: bool = False
+
+    @property
+    def request(self) -> PackageRequest:
+        """The packages of the decisions."""
+        return PackageRequest(
+            requirements=self.adoption.pip,
+            optional=self.adoption.optional,
+            constraints=self.adoption.constraints,
+            overrides=self.adoption.overrides,
+        )
 
     @property
     def image(self) -> Image:
@@ -126,7 +150,6 @@ def decide(
         closure,
         base,
         adoption,
-        request,
         decisions,
         (
             *repository.notes,
@@ -134,6 +157,7 @@ def decide(
             *notes,
             *_describe_missing(repository, closure),
         ),
+        request.modules,
     )
 
 
@@ -158,17 +182,9 @@ def recall(
         raise InputError(f"{FILE} names no program. Decide anew with --refresh.")
     entry = replace(entry, arguments=saved.arguments, module=saved.module or "")
     closure = replace(find_closure(repository, sources, entry), roots=saved.python_path)
-    request = PackageRequest(
-        requirements=saved.pip,
-        optional=saved.optional,
-        constraints=saved.constraints,
-        overrides=saved.overrides,
-        apt=saved.apt,
-        build_apt=saved.build_apt,
-    )
     adoption = saved.model_copy(update={"tag": tag}) if tag else saved
     base = family_base(images[0], project)
-    return DecidedProgram(repository, closure, base, adoption, request, ())
+    return DecidedProgram(repository, closure, base, adoption, is_recalled=True)
 
 
 def _check_tag(repository: Repository, saved: str, tag: str | None) -> None:

@@ -57,7 +57,7 @@ def adopt(
 
     Example: imgbuild adopt ~/churn
     """
-    from imgbuild.adopt.adopt import TrialOptions, adopt_program, print_dockerfile
+    from imgbuild.adopt.adopt import adopt_program, print_dockerfile
     from imgbuild.adopt.adoption import read_adoption
     from imgbuild.adopt.choice import AdoptRefusalError
     from imgbuild.adopt.decide import AdoptOptions, decide, recall
@@ -66,7 +66,8 @@ def adopt(
 
     seconds = options.seconds("--time-limit", time_limit) or 0
     named = parse_extension({"tag": tag}).tag if tag else None
-    chosen = AdoptOptions(tensorflow, gpu, entry, _parse_day(day), named)
+    day_of_code = _parse_day(day)
+    chosen = AdoptOptions(tensorflow, gpu, entry, day_of_code, named, seconds, network, jobs)
     repository = open_repository(folder)
     source = ctx.get_parameter_source("checkout")
     if source is None or source.name == "DEFAULT":
@@ -85,12 +86,11 @@ def adopt(
     if not as_json:
         # The result of --print is the Dockerfile alone.
         say = info if print_only else echo
-        _show_decisions(program, say, recalled=saved is not None)
+        _show_decisions(program, say)
     if print_only:
         echo(print_dockerfile(program, checkout, info))
         return
-    trial = TrialOptions(seconds, network, jobs, again=saved is None, names_tag=tag is not None)
-    adopted = adopt_program(program, checkout, trial, info)
+    adopted = adopt_program(program, checkout, chosen, info)
     if as_json:
         print_json(_describe(adopted))
     else:
@@ -128,15 +128,13 @@ def _parse_day(text: str | None) -> date | None:
     raise InputError(f"--date {text}: give a day, for example 2019-12-31.")
 
 
-def _show_decisions(
-    program: "DecidedProgram", say: "Callable[[str], None]", *, recalled: bool
-) -> None:
+def _show_decisions(program: "DecidedProgram", say: "Callable[[str], None]") -> None:
     """Print what was decided, and why."""
     from imgbuild.adopt.adopt import program_command
     from imgbuild.adopt.adoption import FILE, explain_decision
 
     adoption = program.adoption
-    if recalled:
+    if program.is_recalled:
         info(f"Using the decisions in {FILE}; --refresh decides anew.")
         say(f"TensorFlow {program.image.minor} ({adoption.image}); program: {adoption.entry}")
         return

@@ -10,7 +10,6 @@ from imgbuild.adopt.adopt import Adopted, make_extension, program_command, run_c
 from imgbuild.adopt.adoption import Adoption
 from imgbuild.adopt.closure import Closure, Entry
 from imgbuild.adopt.decide import DecidedProgram, default_tag
-from imgbuild.adopt.packages import PackageRequest
 from imgbuild.adopt.program_container import WORK
 from imgbuild.adopt.remedies import Remedy
 from imgbuild.adopt.repository import Evidence, open_repository
@@ -38,8 +37,6 @@ def program(tmp_path: Path, images: dict[str, Image]) -> DecidedProgram:
         Closure(Entry("src/train.py", Evidence("src/train.py")), ()),
         family_base(images["tf-2.2-cpu-debian"], Project(ROOT)),
         adoption,
-        PackageRequest(("scipy", "tqdm")),
-        (),
     )
 
 
@@ -67,8 +64,7 @@ def test_run_command_mounts_a_package_by_its_name(program: DecidedProgram) -> No
 
 def test_remedy_replaces_the_same_package(program: DecidedProgram) -> None:
     mended = adopt._apply(Remedy(("SciPy<1.3", "Pillow"), ("libsm6",), "why"), program)
-    assert mended.request.requirements == ("tqdm", "SciPy<1.3", "Pillow")
-    assert mended.adoption.pip == mended.request.requirements
+    assert mended.adoption.pip == ("tqdm", "SciPy<1.3", "Pillow")
     assert mended.adoption.apt == ("libglib2.0-0", "libsm6")
 
 
