@@ -297,10 +297,9 @@ def _with_resolution(program: DecidedProgram, resolution: Resolution) -> Decided
 
 def make_extension(program: DecidedProgram) -> Extension:
     """Return what is added to the image: packages, and the variables that the program needs."""
-    adoption, closure = program.adoption, program.closure
-    roots = program_roots(replace(closure, roots=adoption.python_path))
+    adoption = program.adoption
     variables = {"MPLBACKEND": "Agg"}
-    if roots:
+    if roots := program_roots(program.closure):
         variables["PYTHONPATH"] = ":".join(roots)
     extension = parse_extension(
         {
@@ -321,8 +320,7 @@ def _start(
     context: BuildContext,
     options: AdoptOptions,
 ) -> Start:
-    adoption, shown = program.adoption, list[str]()
-    closure = replace(program.closure, roots=adoption.python_path)
+    closure, shown = program.closure, list[str]()
     versions = {**program.base.packages}
     if resolution.lock:
         versions |= resolution.lock.versions
@@ -345,7 +343,6 @@ def _start(
             program.repository.folder,
             closure,
             generated=generated,
-            arguments=adoption.arguments,
             packages=versions,
             seconds=options.seconds,
             network=options.network,

@@ -30,6 +30,8 @@ KILLED = 137
 #: threads for each processor.
 MEMORY_BYTES, SHARED_BYTES, PROCESSES = 8 << 30, 1 << 30, 1024 + 16 * (os.cpu_count() or 1)
 _ENGINE_SECONDS, _GRACE_SECONDS = 60, 10
+#: Seconds that the imports of a program may take.
+IMPORT_SECONDS = 120.0
 #: The exit codes of `docker start` for faults of the engine: 125, 126 and 127.
 _ENGINE_FAULTS = range(125, 128)
 #: Limits of output: bytes that are kept, characters of a line, and lines that are passed on.
@@ -66,10 +68,7 @@ class Program:
     replaced: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     network: bool = False
-    gpus: str = ""
-    memory_bytes: int = MEMORY_BYTES
-    seconds: float = 60.0
-    import_seconds: float = 120.0
+    seconds: float = 20.0
 
     def settings(self) -> str:
         """Return the settings of `run_entry`."""
@@ -81,7 +80,7 @@ class Program:
             "roots": self.roots,
             "code": [WORK, PACKAGES],
             "seconds": self.seconds,
-            "import_seconds": self.import_seconds,
+            "import_seconds": IMPORT_SECONDS,
         }
         return json.dumps(settings)
 
@@ -115,7 +114,7 @@ def run_container(program: Program, on_line: Callable[[str], None] | None = None
         if not created.ok:
             raise MachineError(f"The program's container was not created: {created.last()}.")
         archive = _copy_code(program, name)
-        limit = program.seconds + program.import_seconds + _ENGINE_SECONDS
+        limit = program.seconds + IMPORT_SECONDS + _ENGINE_SECONDS
         reading = _Reading(mark, on_line)
         command = [*program.client, "start", "--attach", name]
         with start(command, errors=-1, leader_first=True, grace=_GRACE_SECONDS) as process:
@@ -135,14 +134,12 @@ def _create_command(program: Program, name: str, mark: str) -> list[str]:
     """
     own = ("--rm", "--pull", "never", "--name", name, "--user", program.user, "--workdir", WORK)
     limits = (
-        *("--memory", str(program.memory_bytes), "--memory-swap", str(program.memory_bytes)),
+        *("--memory", str(MEMORY_BYTES), "--memory-swap", str(MEMORY_BYTES)),
         *("--pids-limit", str(PROCESSES), "--shm-size", str(SHARED_BYTES), "--log-driver", "none"),
         *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
     )
     network = ("--network", "none", "--hostname", "adopt", "--add-host", "adopt:127.0.0.1")
     words = [*program.client, "create", *own, *limits, *(() if program.network else network)]
-    if program.gpus:
-        words += ["--gpus", program.gpus]
     for variable, value in program.variables.items():
         words += ["--env", f"{variable}={value}"]
     runner = f"{RUNNER}/{PROGRAM.name}"

@@ -31,14 +31,11 @@ from imgbuild.adopt.program_container import (
     ProgramRun,
     run_container,
 )
-from imgbuild.core.errors import InputError
 from imgbuild.core.files import read_user_file
 from imgbuild.core.process import TIMED_OUT
 from imgbuild.core.text import printable
 from imgbuild.training.training_job import MPI_USER
 
-#: Seconds that a program may run after its imports, and that its imports may take.
-RUN_SECONDS, IMPORT_SECONDS = 60.0, 120.0
 #: The first W&B that knows the mode "offline". Source: its change log, 0.10.13.
 _WANDB_OFFLINE = Version("0.10.13")
 _LARGEST_PROGRAM = 16 << 20
@@ -96,14 +93,9 @@ def start_program(  # noqa: PLR0913 - the program, its image and its limits
     closure: Closure,
     *,
     generated: Path | None = None,
-    arguments: Sequence[str] | None = None,
-    variables: Mapping[str, str] | None = None,
     packages: Mapping[str, str] | None = None,
-    seconds: float = RUN_SECONDS,
-    import_seconds: float = IMPORT_SECONDS,
+    seconds: float = 20.0,
     network: bool = False,
-    gpus: str = "",
-    user: str = "",
     on_line: Callable[[str], None] | None = None,
 ) -> Start:
     """Run a program in a container with a copy of its repository, and tell how far it gets.
@@ -114,13 +106,12 @@ def start_program(  # noqa: PLR0913 - the program, its image and its limits
     - ``client``: the Docker client with the options that select its engine
     - ``generated``: a file with the code of a notebook, which runs in the notebook's folder
     - ``packages``: versions of the image's packages, by canonical name
+    - ``seconds``: the time limit after its imports
     - ``on_line``: called with each line of output and errors
 
-    InputError: the program's path leaves the repository.
     MachineError: the engine cannot run the container.
     """
     entry = closure.entry
-    _check_paths(closure)
     own_folder = posixpath.dirname(entry.path)
     path, replaced = entry.path, {}
     if generated:
@@ -131,18 +122,16 @@ def start_program(  # noqa: PLR0913 - the program, its image and its limits
         image=image,
         repository=folder,
         path=f"{WORK}/{path}",
-        user=user or _choose_user(),
+        user=_choose_user(),
         folder=_in_container(own_folder if generated else ""),
-        arguments=tuple(entry.arguments if arguments is None else arguments),
+        arguments=entry.arguments,
         module=entry.module,
         roots=program_roots(closure),
         package_name=closure.package_name if closure.package_name.isidentifier() else "",
         replaced=replaced,
-        variables={**program_variables(packages or {}), **(variables or {})},
+        variables=program_variables(packages or {}),
         network=network,
-        gpus=gpus,
         seconds=seconds,
-        import_seconds=import_seconds,
     )
     ran = run_container(program, on_line)
     start = classify(ran, program)
@@ -186,13 +175,6 @@ def program_roots(closure: Closure) -> tuple[str, ...]:
 
 def _in_container(folder: str) -> str:
     return f"{WORK}/{folder}" if folder not in {"", "."} else WORK
-
-
-def _check_paths(closure: Closure) -> None:
-    for path in (closure.entry.path, *closure.roots):
-        normal = posixpath.normpath(path or ".")
-        if normal.startswith(("/", "..")) or ":" in path or not path.isprintable():
-            raise InputError(f"{path!r} is not a path in the repository. Name another program.")
 
 
 def _choose_user() -> str:

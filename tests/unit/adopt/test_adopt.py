@@ -34,7 +34,7 @@ def program(tmp_path: Path, images: dict[str, Image]) -> DecidedProgram:
     )
     return DecidedProgram(
         open_repository(tmp_path),
-        Closure(Entry("src/train.py", Evidence("src/train.py")), ()),
+        Closure(Entry("src/train.py", Evidence("src/train.py")), (), roots=("", "src")),
         family_base(images["tf-2.2-cpu-debian"], Project(ROOT)),
         adoption,
     )

@@ -100,9 +100,8 @@ def test_container_gets_the_code_and_the_runner(tmp_path: Path) -> None:
 
 def test_network_is_given_if_asked(tmp_path: Path) -> None:
     client = Client(tmp_path, report(event="ended", code=0))
-    run_container(client.program(network=True, gpus="all"))
+    run_container(client.program(network=True))
     assert "--network" not in client.notes[0]
-    assert "--gpus all" in client.notes[0]
 
 
 def test_lines_are_passed_on_without_reports(tmp_path: Path) -> None:
