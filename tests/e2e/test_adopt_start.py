@@ -77,8 +77,10 @@ def starter(base: Bases, checkout: Checkout, tmp_path: Path) -> Starter:
 
 
 def test_program_runs_alone_on_a_copy(starter: Starter) -> None:
-    start = starter.start({"main.py": SURROUNDINGS})
-    assert (start.outcome, start.first_line) == ("finished", "alone 2.2.3")
+    lines: list[str] = []
+    start = starter.start({"main.py": SURROUNDINGS}, lines=lines)
+    assert start.outcome == "finished"
+    assert "alone 2.2.3" in lines
     assert [path.name for path in starter.folder.iterdir()] == ["main.py"]
 
 
@@ -89,8 +91,7 @@ def test_program_that_trains_is_running(starter: Starter) -> None:
     start = starter.start({"main.py": text}, seconds=2, lines=lines)
     assert start.outcome == "running"
     assert start.place in {"main.py:4", "main.py:5"}
-    assert start.import_seconds
-    assert start.first_line == lines[0] == "step 0"
+    assert "step 0" in lines
 
 
 def test_program_stops_for_data_and_arguments(starter: Starter) -> None:
@@ -125,8 +126,9 @@ def test_program_is_a_package_with_its_own_folder(starter: Starter) -> None:
         "part.py": "",
         "lib/other.py": "",
     }
-    start = starter.start(files, "run/main.py", roots=("lib",), package_name="mine")
-    assert (start.outcome, start.folder, start.first_line) == ("finished", "run", "names")
+    lines: list[str] = []
+    start = starter.start(files, "run/main.py", roots=("lib",), package_name="mine", lines=lines)
+    assert (start.outcome, start.folder, lines[-1]) == ("finished", "run", "names")
 
 
 STARTER = """\

@@ -457,7 +457,7 @@ def _recall_result(program: DecidedProgram, context: BuildContext) -> Adopted | 
         stored = context.engine.inspect(program.adoption.tag)
         if kept["key"] != _result_key(program) or not stored or stored.id != kept["image"]:
             return None
-        start = Start(**{**kept["start"], "last_lines": (), "not_copied": ()})
+        start = Start(**kept["start"])
         missing = tuple((str(name), str(why)) for name, why in kept["missing"])
         return Adopted(program, start, missing=missing, is_unchanged=True)
     except (OSError, ValueError, KeyError, TypeError):
@@ -465,14 +465,13 @@ def _recall_result(program: DecidedProgram, context: BuildContext) -> Adopted | 
 
 
 def _keep_result(adopted: Adopted, context: BuildContext) -> None:
-    program, start = adopted.program, adopted.start
+    program = adopted.program
     stored = context.engine.inspect(program.adoption.tag)
-    known = {name: value for name, value in vars(start).items() if isinstance(value, str | float)}
     result = {
         "key": _result_key(program),
         "tag": program.adoption.tag,
         "image": stored.id if stored else "",
-        "start": known,
+        "start": vars(adopted.start),
         "missing": adopted.missing,
     }
     write_text(result_path(program.repository.folder), json.dumps(result))

@@ -31,7 +31,6 @@ class Failure(NamedTuple):
     message: str
     frames: tuple[Frame, ...] = ()
     module: str = ""
-    name: str = ""
     filename: str = ""
     number: int = 0
     code: int | str | None = None
@@ -76,7 +75,6 @@ def read_failure(report: Mapping[str, Any]) -> Failure:
         message=_text(report.get("message")),
         frames=tuple(frame for frame in frames if frame),
         module=_text(report.get("module")),
-        name=_text(report.get("name")),
         filename=_text(report.get("filename")),
         number=number if isinstance(number, int) else 0,
         code=code if isinstance(code, int | str) else None,
@@ -124,10 +122,8 @@ def parse_traceback(text: str) -> Failure | None:
             frames[-1] = frames[-1]._replace(source=frames[-1].source or line.strip()[:200])
         elif match := _ERROR_LINE.fullmatch(line[:_LONGEST]):
             message = match[3] or ""
-            named = _MODULE.search(message)
             bases = _KNOWN_BASES.get(match[2], ())
-            name = named[1] if named else ""
-            return Failure((match[2], *bases), message, tuple(frames), match[1][:-1], name)
+            return Failure((match[2], *bases), message, tuple(frames), match[1][:-1])
     return None
 
 

@@ -39,8 +39,6 @@ _TAIL, _LINE, _LINES = 1 << 16, 2000, 20_000
 #: Limits of reports: bytes of all together, and bytes of the end of a chunk that may begin one.
 _REPORT_BYTES, _PENDING = 4 << 20, 1 << 13
 _CHUNK = 1 << 16
-#: The first characters of lines of errors that are no progress.
-_NOT_OWN = (" ", "WARNING:")
 
 
 @dataclass(frozen=True)
@@ -96,8 +94,6 @@ class ProgramRun:
     output: str = ""
     errors: str = ""
     code: int = 0
-    first_line: str = ""
-    first_output: float | None = None
     names: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
 
@@ -219,18 +215,14 @@ def _read_output(process: Process, reading: "_Reading", seconds: float) -> None:
 
 
 class _Reading:
-    """What is read of a program's output: its last part, its lines, and the runner's reports."""
+    """Read a program's output: pass on its lines, and keep its last part and the reports."""
 
     def __init__(self, mark: str, on_line: Callable[[str], None] | None) -> None:
         self.ended = False
-        self._begin = time.monotonic()
         self._reports = _Reports(mark)
-        self._output, self._errors = _Lines(self._pass_on_output), _Lines(self._pass_on_error)
+        self._output, self._errors = _Lines(self._pass_on), _Lines(self._pass_on)
         self._on_line = on_line
         self._passed = 0
-        self._first_output: tuple[float, str] | None = None
-        self._has_traceback = False
-        self._first_error: tuple[float, str] | None = None
 
     def take_output(self, data: bytes) -> None:
         self._output.take(data)
@@ -239,34 +231,8 @@ class _Reading:
         self._errors.take(self._reports.take(data))
 
     def finish(self, code: int) -> ProgramRun:
-        self._output.end()
-        self._errors.end()
-        # Warnings are errors, so prefer what the program prints.
-        seconds, line = self._first_output or self._first_error or (None, "")
-        tails = (bytes(lines.tail).decode(errors="replace") for lines in self._both)
-        output, errors = tails
-        return ProgramRun(tuple(self._reports.reports), output, errors, code, line, seconds)
-
-    @property
-    def _both(self) -> "tuple[_Lines, _Lines]":
-        return self._output, self._errors
-
-    def _pass_on_output(self, line: str) -> None:
-        self._first_output = self._first_output or (self._seconds, line)
-        self._pass_on(line)
-
-    def _pass_on_error(self, line: str) -> None:
-        """Pass on a line of errors. Before the imports are done, it is not the program's own."""
-        self._has_traceback |= line.startswith("Traceback (")
-        is_own = self._reports.has_imports and not line.startswith(_NOT_OWN)
-        is_own = is_own and not self._has_traceback
-        if is_own and self._first_error is None:
-            self._first_error = (self._seconds, line)
-        self._pass_on(line)
-
-    @property
-    def _seconds(self) -> float:
-        return round(time.monotonic() - self._begin, 3)
+        output, errors = self._output.end(), self._errors.end()
+        return ProgramRun(tuple(self._reports.reports), output, errors, code)
 
     def _pass_on(self, line: str) -> None:
         if self._on_line and self._passed < _LINES:
@@ -291,9 +257,10 @@ class _Lines:
         if len(self._rest) > _LINE:
             self._rest = self._rest[:_LINE]
 
-    def end(self) -> None:
-        rest, self._rest = self._rest, b""
-        self._say(rest)
+    def end(self) -> str:
+        """Pass on an unfinished line, and return the last part."""
+        self._say(self._rest)
+        return self.tail.decode(errors="replace")
 
     def _say(self, line: bytes) -> None:
         text = printable(line[:_LINE].decode(errors="replace")).rstrip()
@@ -306,7 +273,6 @@ class _Reports:
 
     def __init__(self, mark: str) -> None:
         self.reports: list[Mapping[str, Any]] = []
-        self.has_imports = False
         self._begin = b"\x1e" + mark.encode()
         self._pending = b""
         self._pieces = bytearray()
@@ -343,4 +309,3 @@ class _Reports:
             return
         if isinstance(report, dict) and len(self.reports) < 100:
             self.reports.append(report)
-            self.has_imports |= report.get("event") == "imports"

@@ -41,8 +41,6 @@ TEXT_LENGTH, FRAMES, CHILD_BYTES = 2000, 40, 1 << 20
 LARGEST_FILE = 4 << 30
 #: Seconds to wait for a stack, and between two looks at a program that still imports.
 STACK_SECONDS, RETRY_SECONDS = 3.0, 5.0
-#: The count of processes that the kernel killed for memory, in cgroup v2 and v1.
-OOM_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 
 
 def supervise(mark: str, settings_path: str) -> int:
@@ -84,17 +82,19 @@ def watch(
     pipe = _ChildPipe(reading)
     last = begin + settings["import_seconds"]
     limit, done = last, False
+
+    def tell(report: Report) -> None:
+        emit(mark, dict(report, seconds=round(time.monotonic() - begin, 3)))
+
     while True:
         for report in pipe.reports(min(0.1, max(0.0, limit - time.monotonic()))):
             if report.get("event") == "imports" and not done:
                 done, limit = True, time.monotonic() + settings["seconds"]
-            emit(mark, dict(report, seconds=round(time.monotonic() - begin, 3)))
+            tell(report)
         if process.poll() is not None:
             for report in pipe.reports(0.0):
-                emit(mark, dict(report, seconds=round(time.monotonic() - begin, 3)))
-            ended = {"event": "ended", "code": process.returncode, "oom": count_oom_kills() > 0}
-            ended["stack"] = pipe.stack()
-            emit(mark, dict(ended, seconds=round(time.monotonic() - begin, 3)))
+                tell(report)
+            tell({"event": "ended", "code": process.returncode, "stack": pipe.stack()})
             return
         if time.monotonic() < limit:
             continue
@@ -103,8 +103,7 @@ def watch(
         if importing and time.monotonic() + RETRY_SECONDS < last:
             limit = time.monotonic() + RETRY_SECONDS
             continue
-        report = {"event": "limit", "importing": importing, "imports": done, "stack": stack}
-        emit(mark, dict(report, seconds=round(time.monotonic() - begin, 3)))
+        tell({"event": "limit", "importing": importing, "imports": done, "stack": stack})
         return
 
 
@@ -213,18 +212,6 @@ def is_importing(stack: Sequence[Sequence[Any]], folders: Sequence[str]) -> bool
 def is_below(path: str, folders: Sequence[str]) -> bool:
     below = tuple(folder.rstrip("/") + "/" for folder in folders)
     return not os.path.isabs(path) or path.startswith(below)
-
-
-def count_oom_kills() -> int:
-    for path in OOM_FILES:
-        try:
-            with open(path) as file:
-                words = file.read().split()
-        except OSError:
-            continue
-        if "oom_kill" in words[:-1]:
-            return int(words[words.index("oom_kill") + 1])
-    return 0
 
 
 def run(descriptor: int, settings_path: str) -> None:
@@ -411,7 +398,7 @@ def describe_error(error: BaseException, here: str) -> Report:
     report["classes"] = [kind.__name__ for kind in type(error).__mro__[:12]]
     report["module"] = str(type(error).__module__)
     report["message"] = text_of(error)
-    for name in ("name", "filename", "filename2", "errno", "code"):
+    for name in ("filename", "errno", "code"):
         value = getattr(error, name, None)
         if isinstance(value, (str, int)):
             report[name] = value[:TEXT_LENGTH] if isinstance(value, str) else value

@@ -57,8 +57,6 @@ class Start:
     - ``line``: the last line of its error
     - ``place``: the file and line of the repository at which it ended, if known
     - ``folder``: the folder of the repository that it ran in; empty text: the repository
-    - ``first_output``: seconds until ``first_line``, the first line of its output
-    - ``last_lines``: the end of its output and errors
     - ``cause``: the line of the exception that led to the error
     - ``source``: the line of code at ``place``
     - ``package``: the package whose code raised the error, if it was not the repository's
@@ -72,14 +70,9 @@ class Start:
     missing_module: str = ""
     missing_library: str = ""
     seconds: float = 0.0
-    first_output: float | None = None
-    exit_code: int | None = None
     asked: str = ""
     missing_program: str = ""
     folder: str = ""
-    import_seconds: float | None = None
-    first_line: str = ""
-    last_lines: tuple[str, ...] = ()
     not_copied: tuple[str, ...] = ()
     cause: str = ""
     source: str = ""
@@ -195,28 +188,23 @@ def classify(ran: ProgramRun, program: Program) -> Start:
     events = {str(report.get("event")): report for report in ran.reports}
     ended, limit = events.get("ended"), events.get("limit")
     code = _number(ended, "code") if ended else None
-    last_lines = _last_lines(ran)
     base = Start(
         "fails",
+        line="".join(_last_lines(ran)[-1:]),
         seconds=_number(ended or limit, "seconds") or 0.0,
-        import_seconds=_number(events.get("imports"), "seconds"),
-        first_output=ran.first_output,
-        first_line=ran.first_line,
-        last_lines=last_lines,
         folder=program.folder.removeprefix(WORK).strip("/"),
         not_copied=ran.notes,
-        line=last_lines[-1] if last_lines else "",
-        exit_code=None if code is None else int(code if code >= 0 else 128 - code),
     )
     if limit:
         return _classify_limit(base, limit, program)
     if not ended:  # the supervisor itself was killed
         reasons = {KILLED: "memory", TIMED_OUT: "imports not finished"}
-        return replace(base, reason=reasons.get(ran.code, "other"), exit_code=ran.code)
+        return replace(base, reason=reasons.get(ran.code, "other"))
     if code == 0:
         return replace(base, outcome="finished", line="")
     if code is not None and code < 0:
         return _classify_signal(base, ended, int(-code), program)
+    base = replace(base, line=base.line or f"exit code {code}")
     return _classify_error(base, events.get("error"), ran, program)
 
 
@@ -251,7 +239,7 @@ def _classify_error(
         # A program that prints its error and ends.
         printed = parse_traceback(ran.errors) or parse_traceback(ran.output)
         text = failure.code if failure and isinstance(failure.code, str) else ""
-        asked = judge_text(text or "\n".join(base.last_lines[-_LAST_LINES:]))
+        asked = judge_text(text or "\n".join(_last_lines(ran)[-_LAST_LINES:]))
         if printed:
             failure, verdict, is_exit = printed, judge_failure(printed), False
         elif asked:
@@ -263,7 +251,7 @@ def _classify_error(
         base,
         outcome=verdict.outcome,
         reason=verdict.reason,
-        line=_clean(line or f"exit code {base.exit_code}"),
+        line=_clean(line or base.line),
         place=find_place(frames, program),
         source=_clean(_find_own(frames, program).source),
         package=_find_package(frames),
