@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from imgbuild.adopt.closure import Closure, Entry
+from imgbuild.adopt.failures import Start
 from imgbuild.adopt.repository import Evidence
-from imgbuild.adopt.start import Start, start_program
+from imgbuild.adopt.start import start_program
 from support.checkout import ROOT, Bases, Checkout
 from support.waiting import wait_for
 
 NAME = "tf-2.2-cpu-debian"
 SECONDS = 120
-#: What a program may see and do, as asserts of its own.
+#: A program that checks its surroundings.
 SURROUNDINGS = """\
 import getpass, os, socket, tempfile
 import tensorflow as tf

@@ -26,11 +26,12 @@ from imgbuild.adopt.adoption import (
 )
 from imgbuild.adopt.choice import Decision
 from imgbuild.adopt.decide import AdoptOptions, DecidedProgram
+from imgbuild.adopt.failures import Start
 from imgbuild.adopt.packages import adapt_base
 from imgbuild.adopt.python_code import read_notebook
 from imgbuild.adopt.remedies import Remedy, find_remedy
 from imgbuild.adopt.resolve import Resolution, find_missing_modules, resolve_as_of
-from imgbuild.adopt.start import Start, program_roots, start_program
+from imgbuild.adopt.start import program_roots, start_program
 from imgbuild.build.context import BuildContext, BuildOptions, open_context
 from imgbuild.build.prepare import provide_archive_base, require_disk_space
 from imgbuild.build.pull import open_source

@@ -6,6 +6,7 @@ The facts of an exception are from the image, so they are hostile input: every v
 import errno
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 #: The most characters of a text that is searched or shown.
@@ -50,15 +51,38 @@ class Failure(NamedTuple):
         return f"{name}: {text}" if text else name
 
 
-class Verdict(NamedTuple):
-    """What ended a program; see `imgbuild.adopt.start.Start`."""
+@dataclass(frozen=True)
+class Start:
+    """How far a program got.
 
-    outcome: Literal["stops", "fails"]
-    reason: str
+    - ``outcome``: finished, running (at the time limit), stops (for data or arguments) or fails
+    - ``reason``: of one that stops: data, arguments, input, network or gpu. Of one that fails:
+      missing module, missing library, missing program, binary mismatch, renamed attribute,
+      undefined name, syntax, memory, display, crash, imports not finished, or other
+    - ``asked``: the file, argument or address that a program stops for
+    - ``line``: the last line of its error
+    - ``place``: the file and line of the repository at which it ended, if known
+    - ``folder``: the folder of the repository that it ran in; empty text: the repository
+    - ``cause``: the line of the exception that led to the error
+    - ``source``: the line of code at ``place``
+    - ``package``: the package whose code raised the error, if it was not the repository's
+    - ``not_copied``: files of the repository that it did not have, and why
+    """
+
+    outcome: Literal["finished", "running", "stops", "fails"]
+    reason: str = ""
     asked: str = ""
     missing_module: str = ""
     missing_library: str = ""
     missing_program: str = ""
+    line: str = ""
+    place: str = ""
+    seconds: float = 0.0
+    folder: str = ""
+    not_copied: tuple[str, ...] = ()
+    cause: str = ""
+    source: str = ""
+    package: str = ""
 
 
 def read_failure(report: Mapping[str, Any]) -> Failure:
@@ -203,7 +227,7 @@ _DATA_NOUNS = re.compile(
     r"corpus|embedding|resource|\.(?:txt|json|csv|npy|npz|pkl|h5|hdf5|pb|mat|zip|yml|yaml)\b|/",
     re.IGNORECASE,
 )
-#: The same, of packages: their texts also say what is wrong with code.
+#: The same in texts of packages, which also describe faults of code.
 _FILE_PHRASES = re.compile(
     r"no such file|does not exist|do not exist|doesn't exist|unable to open|failed to open|"
     r"failed to find|cannot open|can't open|could not open|can't load|no matching files|"
@@ -255,115 +279,115 @@ _OF_PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python")
 _OF_IMAGE = ("/opt/", "/usr/", "/lib/", "/etc/", "/proc/", "/sys/", "/dev/")
 
 
-def judge_failure(failure: Failure) -> Verdict:
-    """Return what ended a program: the first rule that knows it."""
+def judge_failure(failure: Failure) -> Start:
+    """Return why a program ended: the answer of the first rule that knows its exception."""
     for rule in _RULES:
         if verdict := rule(failure):
             return verdict
-    return Verdict("fails", "other")
+    return Start("fails", "other")
 
 
-def _find_library(failure: Failure) -> Verdict | None:
+def _find_library(failure: Failure) -> Start | None:
     for _, text in _texts(failure):
         if match := _LIBRARY.search(text):
             if match[1].startswith("libcuda.so"):
-                return Verdict("stops", "gpu", match[1], missing_library=match[1])
-            return Verdict("fails", "missing library", missing_library=match[1])
+                return Start("stops", "gpu", match[1], missing_library=match[1])
+            return Start("fails", "missing library", missing_library=match[1])
         for phrase, library in _LIBRARY_TEXTS.items():
             if phrase in text:
-                return Verdict("fails", "missing library", missing_library=library)
+                return Start("fails", "missing library", missing_library=library)
     return None
 
 
-def _find_module(failure: Failure) -> Verdict | None:
+def _find_module(failure: Failure) -> Start | None:
     """Return the missing module, also of an exception that repeats Python's in other words."""
     is_import = "ImportError" in failure.classes
     for kind, text in _texts(failure):
         match = _MODULE.search(text)
         if match and (is_import or kind in {"ImportError", "ModuleNotFoundError"}):
             module = match[1].rstrip(".")
-            return Verdict("fails", "missing module", missing_module=module)
+            return Start("fails", "missing module", missing_module=module)
     match = _MODULE.search(failure.message)
     if match:
-        return Verdict("fails", "missing module", missing_module=match[1].rstrip("."))
+        return Start("fails", "missing module", missing_module=match[1].rstrip("."))
     return None
 
 
-def _find_program(failure: Failure) -> Verdict | None:
+def _find_program(failure: Failure) -> Start | None:
     """Return the missing program of a `subprocess`, which has no folder in its name."""
     functions = {frame.function for frame in failure.frames}
     name = failure.filename
     if "_execute_child" in functions and "OSError" in failure.classes and name:
-        return Verdict("fails", "missing program", name, missing_program=name.rpartition("/")[2])
+        return Start("fails", "missing program", name, missing_program=name.rpartition("/")[2])
     if failure.classes[:1] == ("ExecutableNotFound",) or '"dot" not found in path' in (
         failure.message
     ):
-        return Verdict("fails", "missing program", "dot", missing_program="dot")
+        return Start("fails", "missing program", "dot", missing_program="dot")
     if "Could not find ffmpeg" in failure.message or failure.classes[:1] == ("NoBackendError",):
-        return Verdict("fails", "missing program", "ffmpeg", missing_program="ffmpeg")
+        return Start("fails", "missing program", "ffmpeg", missing_program="ffmpeg")
     return None
 
 
-def _find_mismatch(failure: Failure) -> Verdict | None:
+def _find_mismatch(failure: Failure) -> Start | None:
     for _, text in _texts(failure):
         if _MISMATCH.search(text):
-            return Verdict("fails", "binary mismatch")
+            return Start("fails", "binary mismatch")
     return None
 
 
-def _find_code_fault(failure: Failure) -> Verdict | None:
+def _find_code_fault(failure: Failure) -> Start | None:
     """Return the class of a fault of the code, or of an interface that changed."""
     classes = {*failure.classes}
     for reason, names, pattern in _CODE_FAULTS:
         if classes & names and (pattern is None or pattern.search(failure.message)):
-            return Verdict("fails", reason)
+            return Start("fails", reason)
     return None
 
 
-def _find_usage(failure: Failure) -> Verdict | None:
-    """Return that a parser of arguments ended the program. What it asked for is in the output."""
+def _find_usage(failure: Failure) -> Start | None:
+    """Tell whether a parser of arguments ended the program; its request is in the output."""
     classes = {*failure.classes}
     if "SystemExit" not in classes:
         return None
     paths = [frame.path for frame in failure.frames[-4:]]
     parsed = any(part in path for path in paths for part in _PARSERS)
     if classes & {"FireExit", "DocoptExit"} or (failure.code in {1, 2} and parsed):
-        return Verdict("stops", "arguments")
+        return Start("stops", "arguments")
     return None
 
 
-def _find_arguments(failure: Failure) -> Verdict | None:
+def _find_arguments(failure: Failure) -> Start | None:
     """Return the arguments, input or variable that the program asks for."""
     classes = {*failure.classes}
     last = failure.frames[-1] if failure.frames else Frame("", 0, "")
     if "EOFError" in classes and "reading a line" in failure.message:
-        return Verdict("stops", "input", failure.line)
+        return Start("stops", "input", failure.line)
     if "KeyError" in classes and last.path.endswith("/os.py"):
-        return Verdict("stops", "arguments", f"variable {failure.message}")
+        return Start("stops", "arguments", f"variable {failure.message}")
     if classes & _ARGUMENT_CLASSES:
-        return Verdict("stops", "arguments", failure.line)
+        return Start("stops", "arguments", failure.line)
     if "sys.argv" in last.source and classes & {"IndexError", "ValueError", "AssertionError"}:
-        return Verdict("stops", "arguments", last.source)
+        return Start("stops", "arguments", last.source)
     return None
 
 
-def _find_network(failure: Failure) -> Verdict | None:
+def _find_network(failure: Failure) -> Start | None:
     for kind, text in _texts(failure):
         if kind in _NETWORK_CLASSES or _NETWORK.search(text):
             texts = [text for _, text in _texts(failure)]
-            return Verdict("stops", "network", _find_address(" ".join(texts)) or failure.line)
+            return Start("stops", "network", _find_address(" ".join(texts)) or failure.line)
     if {*failure.classes} & _NETWORK_CLASSES:
-        return Verdict("stops", "network", failure.line)
+        return Start("stops", "network", failure.line)
     return None
 
 
-def _find_gpu(failure: Failure) -> Verdict | None:
+def _find_gpu(failure: Failure) -> Start | None:
     if _NO_GPU.search(failure.message):
-        return Verdict("stops", "gpu", failure.line)
+        return Start("stops", "gpu", failure.line)
     return None
 
 
-def _find_missing_file(failure: Failure) -> Verdict | None:
+def _find_missing_file(failure: Failure) -> Start | None:
     """Return the file that the system does not have, or may not write."""
     classes = {*failure.classes}
     missing = {"FileNotFoundError", "NotADirectoryError", "PermissionError", "IsADirectoryError"}
@@ -372,38 +396,38 @@ def _find_missing_file(failure: Failure) -> Verdict | None:
     asked = failure.filename or _find_path(failure.message)
     if asked.startswith(_OF_IMAGE) and "PermissionError" not in classes:
         return None
-    return Verdict("stops", "data", asked or failure.line)
+    return Start("stops", "data", asked or failure.line)
 
 
-def _find_request(failure: Failure) -> Verdict | None:
-    """Return what the text of an exception asks for."""
+def _find_request(failure: Failure) -> Start | None:
+    """Return the data or arguments that the text of an exception asks for."""
     classes = {*failure.classes[:1]}
     last = failure.frames[-1] if failure.frames else Frame("", 0, "")
     if "AssertionError" in classes and not failure.message and _EXISTENCE.search(last.source):
-        return Verdict("stops", "data", last.source)
+        return Start("stops", "data", last.source)
     bases = {"OSError", "LookupError"} & {*failure.classes[1:]}
     is_own = not any(part in last.path for part in _OF_PACKAGES)
     if is_own and any(name == "FileNotFoundError" for name, _ in failure.causes):
-        return Verdict("stops", "data", _find_path(failure.message) or failure.line)
+        return Start("stops", "data", _find_path(failure.message) or failure.line)
     if not (classes & _TEXTUAL or bases or failure.module == "__main__"):
         return None
     text = failure.message
     if is_own:
         return judge_text(text)
     if _EMPTY.search(text) or (_FILE_PHRASES.search(text) and _DATA_NOUNS.search(text)):
-        return Verdict("stops", "data", _find_path(text) or _one_line(text))
+        return Start("stops", "data", _find_path(text) or _one_line(text))
     return None
 
 
-def judge_text(text: str) -> Verdict | None:
-    """Return what a program's own message asks for: arguments or data."""
+def judge_text(text: str) -> Start | None:
+    """Return the arguments, data or address that a program's own message asks for."""
     text = text[:_LONGEST]
     if _NETWORK.search(text):
-        return Verdict("stops", "network", _find_address(text) or _one_line(text))
+        return Start("stops", "network", _find_address(text) or _one_line(text))
     if _ARGUMENTS.search(text):
-        return Verdict("stops", "arguments", _one_line(text))
+        return Start("stops", "arguments", _one_line(text))
     if _EMPTY.search(text) or (_DATA_PHRASES.search(text) and _DATA_NOUNS.search(text)):
-        return Verdict("stops", "data", _find_path(text) or _one_line(text))
+        return Start("stops", "data", _find_path(text) or _one_line(text))
     return None
 
 
@@ -433,7 +457,7 @@ def _texts(failure: Failure) -> Iterator[tuple[str, str]]:
     yield from failure.causes
 
 
-_RULES: Sequence[Callable[[Failure], Verdict | None]] = (
+_RULES: Sequence[Callable[[Failure], Start | None]] = (
     _find_library,
     _find_module,
     _find_mismatch,

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
+from imgbuild.adopt.failures import Start
 from imgbuild.adopt.package_tables import DISTRIBUTIONS, KNOWN_PACKAGES
-from imgbuild.adopt.start import Start
 from imgbuild.locks.requirement_rules import (
     PASSES,
     TENSORFLOW_NAMES,

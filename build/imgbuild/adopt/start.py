@@ -5,16 +5,16 @@ import posixpath
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
 from imgbuild.adopt.closure import Closure
 from imgbuild.adopt.failures import (
     Frame,
-    Verdict,
+    Start,
     judge_failure,
     judge_text,
     parse_traceback,
@@ -43,40 +43,6 @@ _LARGEST_PROGRAM = 16 << 20
 _LARGEST_NUMBER = 1 << 31
 #: Lines at the end of a program's output that say why it ends by itself.
 _LAST_LINES = 6
-
-
-@dataclass(frozen=True)
-class Start:
-    """How far a program got.
-
-    - ``outcome``: finished, running (at the time limit), stops (for data or arguments) or fails
-    - ``reason``: of one that stops: data, arguments, input, network or gpu. Of one that fails:
-      missing module, missing library, missing program, binary mismatch, renamed attribute,
-      undefined name, syntax, memory, display, crash, imports not finished, or other
-    - ``asked``: the file, argument or address that a program stops for
-    - ``line``: the last line of its error
-    - ``place``: the file and line of the repository at which it ended, if known
-    - ``folder``: the folder of the repository that it ran in; empty text: the repository
-    - ``cause``: the line of the exception that led to the error
-    - ``source``: the line of code at ``place``
-    - ``package``: the package whose code raised the error, if it was not the repository's
-    - ``not_copied``: files of the repository that it did not have, and why
-    """
-
-    outcome: Literal["finished", "running", "stops", "fails"]
-    reason: str = ""
-    line: str = ""
-    place: str = ""
-    missing_module: str = ""
-    missing_library: str = ""
-    seconds: float = 0.0
-    asked: str = ""
-    missing_program: str = ""
-    folder: str = ""
-    not_copied: tuple[str, ...] = ()
-    cause: str = ""
-    source: str = ""
-    package: str = ""
 
 
 def start_program(  # noqa: PLR0913 - the program, its image and its limits
@@ -234,7 +200,7 @@ def _classify_error(
 ) -> Start:
     failure = read_failure(report) if report else None
     is_exit = failure is None or "SystemExit" in failure.classes
-    verdict = judge_failure(failure) if failure else Verdict("fails", "other")
+    verdict = judge_failure(failure) if failure else Start("fails", "other")
     if is_exit and verdict.reason == "other":
         # A program that prints its error and ends.
         printed = parse_traceback(ran.errors) or parse_traceback(ran.output)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from imgbuild.adopt.adopt import Adopted
     from imgbuild.adopt.choice import Decision
     from imgbuild.adopt.decide import DecidedProgram
-    from imgbuild.adopt.start import Start
+    from imgbuild.adopt.failures import Start
 
 
 def adopt(

@@ -1,4 +1,4 @@
-"""What adopt adds to an image, and the commands that it prints."""
+"""The extension that adopt builds, and the commands that it prints."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +10,10 @@ from imgbuild.adopt.adopt import Adopted, make_extension, program_command, run_c
 from imgbuild.adopt.adoption import Adoption
 from imgbuild.adopt.closure import Closure, Entry
 from imgbuild.adopt.decide import DecidedProgram, default_tag
+from imgbuild.adopt.failures import Start
 from imgbuild.adopt.program_container import WORK
 from imgbuild.adopt.remedies import Remedy
 from imgbuild.adopt.repository import Evidence, open_repository
-from imgbuild.adopt.start import Start
 from imgbuild.core.project import Project
 from imgbuild.extend.base_image import family_base
 from imgbuild.matrix.images import Image

@@ -1,4 +1,4 @@
-"""What ended a program: by its exception, or by its output."""
+"""Why a program ended, by its exception or its output."""
 
 import time
 
@@ -7,7 +7,7 @@ import pytest
 from imgbuild.adopt.failures import (
     Failure,
     Frame,
-    Verdict,
+    Start,
     judge_failure,
     judge_text,
     parse_traceback,
@@ -286,11 +286,12 @@ def test_judge_text_knows_printed_requests() -> None:
 def test_own_exception_for_a_missing_file_stops() -> None:
     cause = ("FileNotFoundError", "[Errno 2] No such file or directory: 'data/words.txt'")
     own = failure("OwnError/Exception: Unable to locate file data/words.txt.", causes=(cause,))
-    assert judge_failure(own) == Verdict("stops", "data", "data/words.txt")
+    assert judge_failure(own) == Start("stops", "data", "data/words.txt")
 
 
 def test_missing_folder_by_its_option_stops() -> None:
     own = failure("Exception: input_dir does not exist", Frame(f"{WORK}/main.py", 3, ""))
-    assert judge_failure(own)[:2] == ("stops", "data")
+    verdict = judge_failure(own)
+    assert (verdict.outcome, verdict.reason) == ("stops", "data")
     other = failure("Exception: the direction does not exist", Frame(f"{WORK}/main.py", 3, ""))
     assert judge_failure(other).outcome == "fails"

@@ -1,4 +1,4 @@
-"""What cures a failure, within what an image allows."""
+"""Packages that cure a failure, within the bounds of an image."""
 
 import time
 
@@ -7,8 +7,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from imgbuild.adopt import remedies
+from imgbuild.adopt.failures import Start
 from imgbuild.adopt.remedies import find_remedy
-from imgbuild.adopt.start import Start
 from imgbuild.locks.requirement_rules import ImageFacts
 
 PACKAGES = {

@@ -9,9 +9,10 @@ import pytest
 
 from imgbuild.adopt import start as module
 from imgbuild.adopt.closure import Closure, Entry
+from imgbuild.adopt.failures import Start
 from imgbuild.adopt.program_container import WORK, Program, ProgramRun
 from imgbuild.adopt.repository import Evidence
-from imgbuild.adopt.start import Start, classify, program_variables, start_program
+from imgbuild.adopt.start import classify, program_variables, start_program
 
 PROGRAM = Program(("docker",), "image:1", Path(), f"{WORK}/src/main.py", "1000:1000")
 ENTRY = Entry("src/main.py", Evidence("README.md", 3), ("--x", "1"))
