@@ -113,11 +113,11 @@ def test_program_stops_for_data_and_arguments(starter: Starter) -> None:
 def test_program_fails_with_class_and_place(starter: Starter) -> None:
     files = {"main.py": "import part\n", "part.py": "import json\n\nimport imgbuild_none\n"}
     start = starter.start(files)
-    assert (start.outcome, start.missing_module) == ("fails", "imgbuild_none")
+    assert (start.outcome, start.missing) == ("fails", "imgbuild_none")
     assert start.place == "part.py:3"
     library = "import ctypes\nctypes.CDLL('libimgbuild-none.so.1')\n"
     start = starter.start({"main.py": library})
-    assert start.missing_library == "libimgbuild-none.so.1"
+    assert start.missing == "libimgbuild-none.so.1"
 
 
 def test_program_is_a_package_with_its_own_folder(starter: Starter) -> None:

@@ -60,6 +60,7 @@ class Start:
       missing module, missing library, missing program, binary mismatch, renamed attribute,
       undefined name, syntax, memory, display, crash, imports not finished, or other
     - ``asked``: the file, argument or address that a program stops for
+    - ``missing``: the missing module, library or program, as the reason says
     - ``line``: the last line of its error
     - ``place``: the file and line of the repository at which it ended, if known
     - ``folder``: the folder of the repository that it ran in; empty text: the repository
@@ -72,9 +73,7 @@ class Start:
     outcome: Literal["finished", "running", "stops", "fails"]
     reason: str = ""
     asked: str = ""
-    missing_module: str = ""
-    missing_library: str = ""
-    missing_program: str = ""
+    missing: str = ""
     line: str = ""
     place: str = ""
     seconds: float = 0.0
@@ -291,11 +290,11 @@ def _find_library(failure: Failure) -> Start | None:
     for _, text in _texts(failure):
         if match := _LIBRARY.search(text):
             if match[1].startswith("libcuda.so"):
-                return Start("stops", "gpu", match[1], missing_library=match[1])
-            return Start("fails", "missing library", missing_library=match[1])
+                return Start("stops", "gpu", match[1])
+            return Start("fails", "missing library", missing=match[1])
         for phrase, library in _LIBRARY_TEXTS.items():
             if phrase in text:
-                return Start("fails", "missing library", missing_library=library)
+                return Start("fails", "missing library", missing=library)
     return None
 
 
@@ -306,10 +305,10 @@ def _find_module(failure: Failure) -> Start | None:
         match = _MODULE.search(text)
         if match and (is_import or kind in {"ImportError", "ModuleNotFoundError"}):
             module = match[1].rstrip(".")
-            return Start("fails", "missing module", missing_module=module)
+            return Start("fails", "missing module", missing=module)
     match = _MODULE.search(failure.message)
     if match:
-        return Start("fails", "missing module", missing_module=match[1].rstrip("."))
+        return Start("fails", "missing module", missing=match[1].rstrip("."))
     return None
 
 
@@ -318,13 +317,13 @@ def _find_program(failure: Failure) -> Start | None:
     functions = {frame.function for frame in failure.frames}
     name = failure.filename
     if "_execute_child" in functions and "OSError" in failure.classes and name:
-        return Start("fails", "missing program", name, missing_program=name.rpartition("/")[2])
+        return Start("fails", "missing program", name, missing=name.rpartition("/")[2])
     if failure.classes[:1] == ("ExecutableNotFound",) or '"dot" not found in path' in (
         failure.message
     ):
-        return Start("fails", "missing program", "dot", missing_program="dot")
+        return Start("fails", "missing program", "dot", missing="dot")
     if "Could not find ffmpeg" in failure.message or failure.classes[:1] == ("NoBackendError",):
-        return Start("fails", "missing program", "ffmpeg", missing_program="ffmpeg")
+        return Start("fails", "missing program", "ffmpeg", missing="ffmpeg")
     return None
 
 

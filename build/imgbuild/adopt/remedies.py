@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
@@ -605,7 +605,6 @@ def find_remedy(
     image: ImageFacts,
     *,
     local_modules: Collection[str] = (),
-    distributions: Mapping[str, str] = DISTRIBUTIONS,
 ) -> Remedy | None:
     """Return packages that may mend a failure; None if its cause is not known.
 
@@ -615,15 +614,15 @@ def find_remedy(
     """
     if start.outcome != "fails":
         return None
-    if start.missing_library:
-        return _find_library(start.missing_library, start.package)
-    if start.missing_program:
-        return _find_program(start.missing_program)
+    if start.reason == "missing library":
+        return _find_library(start.missing, start.package)
+    if start.reason == "missing program":
+        return _find_program(start.missing)
     for cure in (*_CURES, *_HOPELESS):
         if cure.fits(start):
             return _fit(cure.pip, cure.reason, image)
-    if start.missing_module:
-        return _find_distribution(start.missing_module, image, local_modules, distributions)
+    if start.reason == "missing module":
+        return _find_distribution(start.missing, image, local_modules)
     return None
 
 
@@ -653,7 +652,6 @@ def _find_distribution(
     module: str,
     image: ImageFacts,
     local_modules: Collection[str],
-    distributions: Mapping[str, str],
 ) -> Remedy | None:
     """Return the distribution of a missing module, unless the module is somebody else's."""
     top = module.partition(".")[0]
@@ -662,7 +660,7 @@ def _find_distribution(
     for names, reason in _NOT_PACKAGES:
         if top in names:
             return Remedy((), (), f"{top} {reason}")
-    name = distributions.get(module) or distributions.get(top) or top
+    name = DISTRIBUTIONS.get(module) or DISTRIBUTIONS.get(top) or top
     canonical = str(canonicalize_name(name))
     if name == top and top.isidentifier() and canonical not in KNOWN_PACKAGES:
         return Remedy((), (), f"no package is known for the module {top}")

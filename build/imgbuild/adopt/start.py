@@ -222,9 +222,7 @@ def _classify_error(
         source=_clean(_find_own(frames, program).source),
         package=_find_package(frames),
         asked=_clean(_shorten(verdict.asked or (line if verdict.outcome == "stops" else ""))),
-        missing_module=_clean(verdict.missing_module),
-        missing_library=_clean(verdict.missing_library),
-        missing_program=_clean(verdict.missing_program),
+        missing=_clean(verdict.missing),
         cause=_clean(causes[0] if causes else ""),
     )
 

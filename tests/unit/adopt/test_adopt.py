@@ -69,7 +69,7 @@ def test_remedy_replaces_the_same_package(program: DecidedProgram) -> None:
 
 
 def test_remedy_is_tried_once(program: DecidedProgram) -> None:
-    start = Start("fails", reason="missing module", missing_module="tabulate")
+    start = Start("fails", reason="missing module", missing="tabulate")
     remedy = adopt._find_remedy(start, program)
     assert remedy
     assert adopt._find_remedy(start, adopt._apply(remedy, program)) is None

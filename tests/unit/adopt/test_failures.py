@@ -54,8 +54,7 @@ def failure(line: str, *frames: Frame, **facts: object) -> Failure:
 def test_missing_parts_have_names(line: str, reason: str, missing: str) -> None:
     verdict = judge_failure(failure(line))
     assert (verdict.outcome, verdict.reason) == ("fails", reason)
-    parts = (verdict.missing_module, verdict.missing_library, verdict.missing_program)
-    assert missing in parts
+    assert verdict.missing == missing
 
 
 @pytest.mark.parametrize(
@@ -143,7 +142,7 @@ def test_missing_program_is_no_missing_data() -> None:
     frame = Frame("/usr/lib/python3/subprocess.py", 1, "_execute_child")
     line = "FileNotFoundError/OSError: [Errno 2] No such file or directory: 'ffmpeg'"
     verdict = judge_failure(failure(line, frame, filename="ffmpeg", number=2))
-    assert (verdict.reason, verdict.missing_program) == ("missing program", "ffmpeg")
+    assert (verdict.reason, verdict.missing) == ("missing program", "ffmpeg")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +214,7 @@ def test_missing_gpu_stops_a_program() -> None:
 def test_causes_tell_what_an_exception_hides() -> None:
     cause = ("ModuleNotFoundError", "No module named 'Box2D'")
     verdict = judge_failure(failure("Error/Exception: cannot make it", causes=(cause,)))
-    assert verdict.missing_module == "Box2D"
+    assert verdict.missing == "Box2D"
 
 
 TRACEBACK = f"""\
@@ -243,7 +242,7 @@ def test_parse_traceback_reads_the_last() -> None:
     read = parse_traceback(f"{TRACEBACK.replace('pandas', 'other')}\n{TRACEBACK}")
     assert read
     assert read.frames[-1] == Frame(f"{WORK}/part.py", 7, "work", "import pandas")
-    assert judge_failure(read).missing_module == "pandas"
+    assert judge_failure(read).missing == "pandas"
     assert parse_traceback("no traceback") is None
     assert parse_traceback("Traceback (most recent call last):\n  File") is None
 

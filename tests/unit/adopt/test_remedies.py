@@ -47,7 +47,9 @@ def fails(line: str = "", **facts: str) -> Start:
     ],
 )
 def test_missing_module_names_its_distribution(module: str, pip: str) -> None:
-    start = fails(f"ModuleNotFoundError: No module named '{module}'", missing_module=module)
+    start = fails(
+        f"ModuleNotFoundError: No module named '{module}'", reason="missing module", missing=module
+    )
     remedy = find_remedy(start, IMAGE)
     assert remedy
     (line,) = remedy.pip
@@ -57,18 +59,13 @@ def test_missing_module_names_its_distribution(module: str, pip: str) -> None:
 @pytest.mark.parametrize("module", ["utils", "own.part", "ConfigParser", "yaml.none", "caffe"])
 def test_missing_module_is_not_guessed(module: str) -> None:
     """The repository's own, Python 2's, one of the image's package, and one on no index."""
-    start = fails(f"ModuleNotFoundError: No module named '{module}'", missing_module=module)
+    start = fails(
+        f"ModuleNotFoundError: No module named '{module}'", reason="missing module", missing=module
+    )
     remedy = find_remedy(start, IMAGE, local_modules={"utils", "own"})
     assert remedy
     assert remedy.pip == remedy.apt == ()
     assert remedy.reason
-
-
-def test_missing_module_uses_the_given_names() -> None:
-    start = fails("No module named 'retro'", missing_module="retro")
-    remedy = find_remedy(start, IMAGE, distributions={"retro": "gym-retro"})
-    assert remedy
-    assert remedy.pip == ("gym-retro",)
 
 
 @pytest.mark.parametrize(
@@ -86,34 +83,34 @@ def test_missing_module_uses_the_given_names() -> None:
     ],
 )
 def test_missing_library_names_its_package(library: str, apt: str) -> None:
-    remedy = find_remedy(fails(missing_library=library), IMAGE)
+    remedy = find_remedy(fails(reason="missing library", missing=library), IMAGE)
     assert remedy
     assert (remedy.pip, remedy.apt) == ((), (apt,))
 
 
 def test_opencv_needs_no_display() -> None:
-    start = fails(missing_library="libGL.so.1", package="cv2")
+    start = fails(reason="missing library", missing="libGL.so.1", package="cv2")
     remedy = find_remedy(start, IMAGE)
     assert remedy
     assert (remedy.pip, remedy.apt) == (("opencv-python-headless",), ("libglib2.0-0",))
-    start = fails(missing_library="libgthread-2.0.so.0", package="cv2")
+    start = fails(reason="missing library", missing="libgthread-2.0.so.0", package="cv2")
     remedy = find_remedy(start, IMAGE)
     assert remedy
     assert (remedy.pip, remedy.apt) == ((), ("libglib2.0-0",))
 
 
 def test_library_of_another_number_has_no_package() -> None:
-    remedy = find_remedy(fails(missing_library="libpng12.so.0"), IMAGE)
+    remedy = find_remedy(fails(reason="missing library", missing="libpng12.so.0"), IMAGE)
     assert remedy
     assert remedy.apt == ()
-    assert find_remedy(fails(missing_library="libunknown.so.1"), IMAGE) is None
+    assert find_remedy(fails(reason="missing library", missing="libunknown.so.1"), IMAGE) is None
 
 
 def test_missing_program_names_its_package() -> None:
-    remedy = find_remedy(fails(missing_program="ffmpeg"), IMAGE)
+    remedy = find_remedy(fails(reason="missing program", missing="ffmpeg"), IMAGE)
     assert remedy
     assert remedy.apt == ("ffmpeg",)
-    assert find_remedy(fails(missing_program="unknown"), IMAGE) is None
+    assert find_remedy(fails(reason="missing program", missing="unknown"), IMAGE) is None
 
 
 @pytest.mark.parametrize(
@@ -242,13 +239,13 @@ def test_companion_that_never_fits_is_refused() -> None:
 
 @pytest.mark.parametrize("outcome", ["finished", "running", "stops"])
 def test_only_failures_have_remedies(outcome: str) -> None:
-    start = Start(outcome, missing_module="tqdm")  # type: ignore[arg-type]
+    start = Start(outcome, reason="missing module", missing="tqdm")  # type: ignore[arg-type]
     assert find_remedy(start, IMAGE) is None
 
 
 def test_unknown_failures_have_no_remedy() -> None:
     assert find_remedy(fails("ValueError: bad"), IMAGE) is None
-    assert find_remedy(fails(missing_module="bad name;"), IMAGE) is None
+    assert find_remedy(fails(reason="missing module", missing="bad name;"), IMAGE) is None
 
 
 def test_causes_are_searched() -> None:

@@ -72,7 +72,7 @@ def test_classify_names_module_and_place() -> None:
     ]
     report = error("ModuleNotFoundError/ImportError", "No module named 'pandas'", *frames)
     start = judge(report, ended(1))
-    assert (start.outcome, start.missing_module) == ("fails", "pandas")
+    assert (start.outcome, start.missing) == ("fails", "pandas")
     assert start.place == "part.py:7"
     assert start.source == "import pandas"
     assert start.package == ""
@@ -101,7 +101,7 @@ def test_classify_exits_by_what_is_printed() -> None:
     text = "Traceback (most recent call last):\n  File 'a.py', line 1\n".replace("'", '"')
     text += "ImportError: No module named x\n"
     start = judge(code, ended(1), errors=text)
-    assert (start.outcome, start.missing_module) == ("fails", "x")
+    assert (start.outcome, start.missing) == ("fails", "x")
     message = error("SystemExit", "give a config", code="usage: main.py CONFIG")
     assert judge(message, ended(1)).reason == "arguments"
     silent = judge(ended(3))
