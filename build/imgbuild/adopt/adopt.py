@@ -223,7 +223,9 @@ def _build_once(
         times["build"] = time.monotonic() - started
         with _measure("start", times):
             start = _start(program, resolution, image_id, context, options)
-        remedy = _find_remedy(start, program) if may_retry else None
+        for note in start.not_copied:
+            context.log(f"not copied for the trial: {note}")
+        remedy = _find_remedy(start, program, context.log) if may_retry else None
         if remedy:
             raise _RetryError(remedy)
         starts.append(start)
@@ -351,13 +353,15 @@ def _start(
         )
 
 
-def _find_remedy(start: Start, program: DecidedProgram) -> Remedy | None:
-    """Return a remedy with packages that were not tried yet."""
+def _find_remedy(start: Start, program: DecidedProgram, log: Log) -> Remedy | None:
+    """Return a remedy with packages that were not tried yet; say why no package helps."""
     local = {Path(source.path).parts[0] for source in program.closure.sources}
     local |= {Path(source.path).stem for source in program.closure.sources}
     remedy = find_remedy(start, image_facts(adapt_base(program.base)), local_modules=local)
     if remedy is None:
         return None
+    if not remedy.pip and not remedy.apt:
+        log(f"No package fixes this failure: {remedy.reason}.")
     new = {*remedy.pip} - {*program.adoption.pip} | {*remedy.apt} - {*program.adoption.apt}
     return remedy if new else None
 

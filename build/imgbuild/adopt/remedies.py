@@ -19,9 +19,9 @@ from imgbuild.locks.requirement_rules import (
 
 
 class Remedy(NamedTuple):
-    """Packages that may mend a failure, and why.
+    """Packages that may fix a failure, and why.
 
-    Without packages, it is a cause that packages cannot mend, and ``reason`` says why.
+    Without packages, ``reason`` says why no package fixes it.
     """
 
     pip: tuple[str, ...]
@@ -395,7 +395,7 @@ _CURES = (
         "TensorFlow Addons fits one TensorFlow",
     ),
 )
-#: Causes that no package mends.
+#: Causes that no package fixes.
 _HOPELESS = (
     # Of Python 3.10, "Removed".
     _cure(
@@ -606,9 +606,9 @@ def find_remedy(
     *,
     local_modules: Collection[str] = (),
 ) -> Remedy | None:
-    """Return packages that may mend a failure; None if its cause is not known.
+    """Return packages that may fix a failure; None if its cause is not known.
 
-    ``image`` are the facts of the image on which packages are added: its own packages stay as they
+    ``image`` are the facts of the image to which packages are added: its own packages stay as they
     are, or in their bounds. ``local_modules`` are the repository's own top-level modules, which no
     package replaces.
     """

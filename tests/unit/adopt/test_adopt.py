@@ -70,9 +70,16 @@ def test_remedy_replaces_the_same_package(program: DecidedProgram) -> None:
 
 def test_remedy_is_tried_once(program: DecidedProgram) -> None:
     start = Start("fails", reason="missing module", missing="tabulate")
-    remedy = adopt._find_remedy(start, program)
+    remedy = adopt._find_remedy(start, program, print)
     assert remedy
-    assert adopt._find_remedy(start, adopt._apply(remedy, program)) is None
+    assert adopt._find_remedy(start, adopt._apply(remedy, program), print) is None
+
+
+def test_failure_without_remedy_has_a_reason(program: DecidedProgram) -> None:
+    lines: list[str] = []
+    start = Start("fails", line="AttributeError: module 'time' has no attribute 'clock'")
+    assert adopt._find_remedy(start, program, lines.append) is None
+    assert "older Python" in lines[0]
 
 
 def test_changed_files_change_the_key(program: DecidedProgram) -> None:
