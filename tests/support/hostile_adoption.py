@@ -64,7 +64,7 @@ def check_harmless(case: str, tmp_path: Path, project: Project, matrix: Matrix) 
 
 
 def _in_child(folder: Path, state: Path, project: Project, matrix: Matrix) -> dict[str, Any]:
-    """Return what a process of its own finds out about a repository."""
+    """Adopt a repository in a process of its own, and return the result."""
     context = multiprocessing.get_context("fork")
     reading, writing = context.Pipe(duplex=False)
     process = context.Process(target=_examine, args=(writing, folder, state, project, matrix))

@@ -21,7 +21,7 @@ _DEEP = 3000
 
 
 def adopt_file(**changes: object) -> str:
-    """Return the text of an imgbuild.adopt.yaml; JSON is YAML, too."""
+    """Return the text of an imgbuild.adopt.yaml. JSON is also YAML."""
     return json.dumps({**ADOPTED, **changes})
 
 
@@ -409,7 +409,7 @@ PATTERNS: Mapping[str, Mapping[str, Text]] = {
     for name, text in _PROSE.items()
 }
 
-#: What a stranger may have decided for whoever clones the repository.
+#: Decisions of a stranger for everybody who clones the repository.
 DECISIONS: Mapping[str, Mapping[str, Text]] = {
     "no change": {FILE: adopt_file()},
     "tag of the matrix": {FILE: adopt_file(tag="imgbuild/tensorflow:2.2-cpu")},

@@ -62,7 +62,7 @@ from imgbuild.net.sites import Sites
 from imgbuild.suites.container import require_docker_client
 
 Log = Callable[[str], None]
-#: How often a failure with a known remedy is mended.
+#: Limit for the remedies of one program.
 MOST_REMEDIES = 3
 
 
@@ -71,7 +71,7 @@ class Adopted:
     """The image of a program, and how far the program got in it.
 
     - ``missing``: packages that the program needs and that cannot be had, and why
-    - ``remedies``: what was changed after the program failed
+    - ``remedies``: the changes after the program failed, and their reasons
     - ``times``: seconds of each phase
     - ``is_unchanged``: nothing was done, because nothing has changed since the last time
     """
@@ -299,7 +299,7 @@ def _with_resolution(program: DecidedProgram, resolution: Resolution) -> Decided
 
 
 def make_extension(program: DecidedProgram) -> Extension:
-    """Return what is added to the image: packages, and the variables that the program needs."""
+    """Return the extension of the image: Debian packages and the program's variables."""
     adoption = program.adoption
     variables = {"MPLBACKEND": "Agg"}
     if roots := program_roots(program.closure):

@@ -1,4 +1,4 @@
-"""Read and write ``imgbuild.adopt.yaml``: what `imgbuild adopt` decided for a repository."""
+"""Read and write ``imgbuild.adopt.yaml``, the decisions of `imgbuild adopt`."""
 
 import json
 import os
@@ -118,7 +118,7 @@ class Adoption(Section):
 
 
 def read_adoption(folder: Path) -> Adoption | None:
-    """Return the decisions that stand in a folder, or None.
+    """Return the decisions in a folder's file; None if there is no file.
 
     InputError: the file is damaged; the message lists each fault with its position.
     """
@@ -173,7 +173,7 @@ def read_result(folder: Path) -> Mapping[str, Any]:
 
 
 def adoption_text(adoption: Adoption, decisions: Iterable[Decision]) -> str:
-    """Return the text of the file; JSON's strings and lists are YAML, too."""
+    """Return the text of the file. JSON's strings and lists are also YAML."""
     lines = [_HEADER.rstrip()]
     reasons: dict[str, list[str]] = {}
     for decision in islice(decisions, _MOST_REASONS):

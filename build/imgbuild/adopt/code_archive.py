@@ -13,7 +13,7 @@ from typing import IO, Self
 
 from imgbuild.core.text import size_text
 
-#: Limits of what is copied: files and folders, depth, bytes of a file and of all, seconds.
+#: Limits of a copy: files and folders, depth, bytes of a file and of all, seconds.
 ENTRIES, DEPTH, FILE_BYTES, ALL_BYTES, SECONDS = 50_000, 20, 1 << 30, 4 << 30, 300
 #: Folders that no program reads, and that can be large.
 LEFT_OUT = frozenset(
@@ -26,7 +26,8 @@ _NOTES = 20
 class CodeArchive:
     """A tar stream of a repository's files below ``target``, which everybody may write to.
 
-    ``names`` are the paths in it, relative to the repository. ``notes`` say what was left out.
+    ``names`` are the paths in it, relative to the repository. ``notes`` name files that are left
+    out.
     """
 
     def __init__(self, stream: IO[bytes], target: str) -> None:
@@ -78,12 +79,12 @@ class CodeArchive:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Write the end of the archive; after an error, ignore those of closing it."""
+        """Write the end of the archive. After an error, ignore further errors of the stream."""
         with suppress(*((OSError, ValueError) if kind else ())):
             self._archive.close()
 
     def _add_entries(self, descriptor: int, path: str, depth: int) -> None:
-        """Add what is in an open folder, so that no link on the way can lead elsewhere."""
+        """Add the entries of an open folder, so that no link on the way can lead elsewhere."""
         with os.scandir(descriptor) as entries:
             names = sorted(entry.name for entry in islice(entries, ENTRIES))
         if "pyvenv.cfg" in names and depth:

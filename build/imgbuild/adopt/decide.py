@@ -45,7 +45,7 @@ _JUPYTER = ("jupyterlab", "ipykernel")
 
 @dataclass(frozen=True)
 class AdoptOptions:
-    """The user's choices, which replace what the repository says, and how the program is tried.
+    """The user's choices, which override the repository, and the limits of the trial.
 
     - ``tag``: if it is given, it may replace any image
     - ``seconds``: how long the program may run after its imports

@@ -53,7 +53,7 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True)
 class Start:
-    """How far a program got.
+    """The progress of a program until its end or its time limit.
 
     - ``outcome``: finished, running (at the time limit), stops (for data or arguments) or fails
     - ``reason``: of one that stops: data, arguments, input, network or gpu. Of one that fails:

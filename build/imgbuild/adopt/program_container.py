@@ -85,7 +85,7 @@ class Program:
 
 @dataclass(frozen=True)
 class ProgramRun:
-    """How a program ran: the runner's reports, the end of its output, and the exit code.
+    """The runner's reports, the end of the program's output, and the exit code.
 
     ``names`` are the files and folders of the repository that it had.
     """

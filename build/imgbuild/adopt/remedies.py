@@ -77,8 +77,8 @@ _TENSORFLOW_1 = (
 #: The first that fits counts. Sources: the release notes of each package, by the version that is
 #: named in the reason, unless a comment names another.
 _CURES = (
-    # Of SciPy 1.3.0, "Backwards incompatible changes", and the wheels of 1.2.3 and 1.3.0. The
-    # functions for images need Pillow.
+    # Release notes of SciPy 1.3.0, "Backwards incompatible changes", and the wheels of 1.2.3 and
+    # 1.3.0. The functions for images need Pillow.
     _cure(
         _attribute("scipy.misc", "im(?:read|save|resize|rotate|show|filter)|toimage|fromimage")
         + r"|cannot import name '(?:imresize|imrotate|toimage|bytescale)'"
@@ -99,7 +99,7 @@ _CURES = (
         "scipy<1.3",
         "SciPy 1.3 has no scipy.interpolate.spline",
     ),
-    # Of SciPy 1.12.0 and of 1.10.0.
+    # Release notes of SciPy 1.12.0 and of 1.10.0.
     _cure(
         _attribute("scipy.misc", "face|ascent|electrocardiogram|central_diff_weights|derivative"),
         "scipy<1.10",
@@ -121,13 +121,13 @@ _CURES = (
         "numpy<1.24",
         "NumPy 1.24 has no np.bool, np.object, np.int and np.float",
     ),
-    # Of NumPy 1.16.3, "Unpickling while loading requires explicit opt-in".
+    # Release notes of NumPy 1.16.3, "Unpickling while loading requires explicit opt-in".
     _cure(
         r"Object arrays cannot be loaded when allow_pickle=False",
         "numpy<1.16.3",
         "NumPy 1.16.3 does not load object arrays without allow_pickle=True",
     ),
-    # Of h5py 3.0: strings are read as str. Source: tensorflow/tensorflow issue 44467.
+    # Release notes of h5py 3.0: strings are read as str. Source: tensorflow/tensorflow issue 44467.
     _cure(
         r"'str' object has no attribute 'decode'",
         "h5py<3",
@@ -153,20 +153,20 @@ _CURES = (
     ),
     # Source: openai/gym issue 2674.
     _cure(_attribute("gym.wrappers", "Monitor|monitoring"), "gym<0.23", "gym 0.23 has no Monitor"),
-    # Of gym 0.26.0: `step` returns five values, and `reset` two.
+    # Release notes of gym 0.26.0: `step` returns five values, and `reset` two.
     _cure(
         r"too many values to unpack \(expected 4\)",
         "gym<0.26",
         "gym 0.26 returns five values from step",
         source=r"\.step\(",
     ),
-    # Of gym 0.24.0: environments have no method `seed`; 0.26 drops it.
+    # Release notes of gym 0.24.0: environments have no method `seed`; 0.26 drops it.
     _cure(
         r"'\w{1,60}(?:Env|Wrapper|TimeLimit|OrderEnforcing)' object has no attribute 'seed'",
         "gym<0.26",
         "gym 0.26 has no seed",
     ),
-    # Of scikit-learn 0.21 ("deprecated, will be removed in 0.23") and 0.23.
+    # Release notes of scikit-learn 0.21 ("deprecated, will be removed in 0.23") and 0.23.
     _cure(
         _attribute("sklearn.externals", "joblib|six|funcsigs")
         + "|"
@@ -176,7 +176,7 @@ _CURES = (
         "scikit-learn<0.23",
         "scikit-learn 0.23 has no sklearn.externals.joblib and no other copies of packages",
     ),
-    # Of scikit-learn 0.18 ("this module will be removed in 0.20").
+    # Release notes of scikit-learn 0.18 ("this module will be removed in 0.20").
     _cure(
         r"No module named 'sklearn\.(?:cross_validation|grid_search|learning_curve|lda|qda)'|"
         + _attribute("sklearn", "cross_validation|grid_search|learning_curve"),
@@ -227,13 +227,13 @@ _CURES = (
         "keras",
         "this Keras needs an older TensorFlow",
     ),
-    # Of Keras 2.2.3: its applications are in keras_applications.
+    # Release notes of Keras 2.2.3: its applications are in keras_applications.
     _cure(
         r"cannot import name '_obtain_input_shape'",
         "keras<2.2.3",
         "Keras 2.2.3 has no _obtain_input_shape",
     ),
-    # Of the wheels of 2.3.1 and 2.4.3, and of TensorFlow's Keras, which later releases are.
+    # Source: the wheels of Keras 2.3.1 and 2.4.3. Later releases are TensorFlow's Keras.
     _cure(
         r"No module named 'keras\.(?:engine\.topology|layers\.(?:normalization|core|convolutional|"
         r"recurrent|merge|advanced_activations|embeddings|pooling|wrappers|noise)|"
@@ -244,7 +244,7 @@ _CURES = (
         "keras<2.4",
         "Keras 2.4 has no modules for several backends",
     ),
-    # `Graph.node`: of NetworkX 2.4, "Remove deprecated code from 1.x".
+    # `Graph.node`: release notes of NetworkX 2.4, "Remove deprecated code from 1.x".
     _cure(
         r"'(?:Multi)?(?:Di)?Graph' object has no attribute '(?:node|nodes_iter|edges_iter)'|"
         + _attribute(
@@ -255,7 +255,7 @@ _CURES = (
         "networkx<2.4",
         "NetworkX 2.4 has no Graph.node and no connected_component_subgraphs",
     ),
-    # Of NetworkX 3.0, "Deprecations".
+    # Release notes of NetworkX 3.0, "Deprecations".
     _cure(
         _attribute(
             "networkx",
@@ -265,7 +265,7 @@ _CURES = (
         "networkx<3",
         "NetworkX 3 has no matrices and no pickles",
     ),
-    # Of librosa 0.10 (0.9 warns): most arguments are by keyword.
+    # Release notes of librosa 0.10 (0.9 warns): most arguments are by keyword.
     _cure(
         r"\b(?:mel|melspectrogram|mfcc|stft|istft|resample|time_stretch|pitch_shift|chroma_stft|"
         r"load|power_to_db|cqt|griffinlim)\(\) takes (?:from )?\d (?:to \d )?positional arguments?",
@@ -284,13 +284,13 @@ _CURES = (
         "librosa 0.7 has no librosa.feature.rmse",
     ),
     _cure(_attribute("librosa.display", "waveplot"), "librosa<0.9", "librosa 0.9 has no waveplot"),
-    # Of Numba 0.49 and 0.50; librosa before 0.7.2 imports it.
+    # Release notes of Numba 0.49 and 0.50; librosa before 0.7.2 imports it.
     _cure(
         r"No module named 'numba\.(?:decorators|targets|jitclass)'",
         "numba<0.50",
         "Numba 0.50 has no numba.decorators",
     ),
-    # Of PyYAML 6.0.
+    # Release notes of PyYAML 6.0.
     _cure(
         r"load\(\) missing 1 required positional argument: 'Loader'",
         "PyYAML<6",
@@ -397,13 +397,13 @@ _CURES = (
 )
 #: Causes that no package fixes.
 _HOPELESS = (
-    # Of Python 3.10, "Removed".
+    # Release notes of Python 3.10, "Removed".
     _cure(
         _attribute("collections", _ABSTRACT),
         "",
         "Python 3.10 has no collections.Iterable. Choose an image with an older Python",
     ),
-    # Of Python 3.8, 3.9, 3.11 and 3.12, "Removed".
+    # Release notes of Python 3.8, 3.9, 3.11 and 3.12, "Removed".
     _cure(
         _attribute("fractions", "gcd")
         + "|"
@@ -670,7 +670,7 @@ def _find_distribution(
 
 
 def _fit(requirements: tuple[str, ...], reason: str, image: ImageFacts) -> Remedy | None:
-    """Return the requirements within what the image allows; none if it refuses the first.
+    """Return the requirements within the image's bounds; none if it refuses the first.
 
     If the image fulfils the first already, the cause is another.
     """

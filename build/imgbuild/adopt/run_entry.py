@@ -78,7 +78,7 @@ def read_settings(path: str) -> Report:
 def watch(
     process: "subprocess.Popen[bytes]", reading: int, mark: str, settings: Report, begin: float
 ) -> None:
-    """Report what the child sends, how it ends, or where it is at the limit of its time."""
+    """Pass on the child's reports, and report its end or its stack at the limit of its time."""
     pipe = _ChildPipe(reading)
     last = begin + settings["import_seconds"]
     limit, done = last, False
@@ -230,7 +230,7 @@ def run(descriptor: int, settings_path: str) -> None:
     prepare_paths(settings, here)
     try:
         code, main = load_program(settings, send)
-        exec(code, main.__dict__)  # noqa: S102 - this is what the container is for
+        exec(code, main.__dict__)  # noqa: S102 - the container exists for this
     except SystemExit as error:
         if error.code not in (None, 0):
             send(describe_error(error, here))

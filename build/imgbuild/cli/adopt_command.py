@@ -129,7 +129,7 @@ def _parse_day(text: str | None) -> date | None:
 
 
 def _show_decisions(program: "DecidedProgram", say: "Callable[[str], None]") -> None:
-    """Print what was decided, and why."""
+    """Print the decisions and their reasons."""
     from imgbuild.adopt.adopt import program_command
     from imgbuild.adopt.adoption import FILE, explain_decision
 

@@ -1,4 +1,4 @@
-"""The container of a program, with a client that notes its words; and what is read of output."""
+"""The container of a program and its output, with a client that notes its words."""
 
 import json
 import os

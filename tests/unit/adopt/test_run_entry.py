@@ -361,4 +361,4 @@ def test_stop_ends_the_program(runner: Runner) -> None:
         assert process.stdout.readline() == b"begin\n"
         process.terminate()
         assert process.wait(10) == 128 + signal.SIGTERM
-        assert process.stdout.read() == b""  # its child has ended, too
+        assert process.stdout.read() == b""  # its child has also ended

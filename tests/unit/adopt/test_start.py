@@ -1,4 +1,4 @@
-"""How far a program got, by what its container reported; and how it is started."""
+"""The outcome of a program by the reports of its container, and the start of the container."""
 
 import json
 from collections.abc import Callable, Mapping
