@@ -58,10 +58,15 @@ def _module(value: str) -> str:
     return value
 
 
+def parse_day(text: str) -> date:
+    """Return the day of a text such as 2019-12-31; ValueError: it is none."""
+    if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII):
+        raise ValueError(f"{text!r} is not a day, for example 2019-12-31")
+    return date.fromisoformat(text)
+
+
 def _day(value: str) -> str:
-    if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.ASCII):
-        raise ValueError(f"{value!r} is not a day, for example 2019-12-31")
-    date.fromisoformat(value)
+    parse_day(value)
     return value
 
 

@@ -21,6 +21,7 @@ LEFT_OUT = frozenset(
 )
 #: Notes about files that were not copied.
 _NOTES = 20
+_TOO_MANY = "there are more files than are copied"
 
 
 class CodeArchive:
@@ -39,7 +40,6 @@ class CodeArchive:
         )
         self._bytes = 0
         self._end = time.monotonic() + SECONDS
-        self._is_full = False
 
     def add_folder(self, path: str) -> None:
         """Add an empty folder by its absolute path."""
@@ -92,7 +92,8 @@ class CodeArchive:
             return
         for name in names:
             if len(self.names) >= ENTRIES or time.monotonic() > self._end:
-                self._note_once("there are more files than are copied")
+                if _TOO_MANY not in self.notes:
+                    self.notes.append(_TOO_MANY)
                 return
             if name not in LEFT_OUT:
                 own = f"{path}/{name}" if path else name
@@ -151,11 +152,6 @@ class CodeArchive:
 
     def _note(self, text: str) -> None:
         if len(self.notes) < _NOTES:
-            self.notes.append(text)
-
-    def _note_once(self, text: str) -> None:
-        if not self._is_full:
-            self._is_full = True
             self.notes.append(text)
 
 

@@ -112,7 +112,9 @@ def decide(
     """
     sources = read_sources(repository)
     entries = find_entries(repository, sources)
-    entry = _choose_entry(entries, options.entry, repository)
+    entry = entries[0] if entries else None
+    if options.entry is not None:
+        entry = _find_entry(entries, options.entry, repository)
     closure = find_closure(repository, sources, entry) if entry else None
     refuse_unsupported(repository, closure, sources)
     if entry is None or closure is None:
@@ -177,9 +179,7 @@ def recall(
             "Correct it, or decide anew with --refresh."
         )
     sources = read_sources(repository)
-    entry = _choose_entry(find_entries(repository, sources), saved.entry, repository)
-    if entry is None:
-        raise InputError(f"{FILE} names no program. Decide anew with --refresh.")
+    entry = _find_entry(find_entries(repository, sources), saved.entry, repository)
     entry = replace(entry, arguments=saved.arguments, module=saved.module or "")
     closure = replace(find_closure(repository, sources, entry), roots=saved.python_path)
     adoption = saved.model_copy(update={"tag": tag}) if tag else saved
@@ -201,15 +201,8 @@ def _check_tag(repository: Repository, saved: str, tag: str | None) -> None:
     )
 
 
-def _choose_entry(
-    entries: Sequence[Entry], wanted: str | None, repository: Repository
-) -> Entry | None:
-    """Return the program that the user names, or the first one.
-
-    InputError: the repository has no such file.
-    """
-    if wanted is None:
-        return entries[0] if entries else None
+def _find_entry(entries: Sequence[Entry], wanted: str, repository: Repository) -> Entry:
+    """Return the program that the user names; InputError: the repository has no such file."""
     wanted = wanted.removeprefix("./")
     for entry in entries:
         if entry.path == wanted:

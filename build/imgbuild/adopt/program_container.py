@@ -6,7 +6,7 @@ import re
 import secrets
 import selectors
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from imgbuild.core.errors import MachineError
 from imgbuild.core.files import parse_json
 from imgbuild.core.process import TIMED_OUT, Process, run, start
 from imgbuild.core.text import printable
+from imgbuild.training.docker_run import remove_container
 
 #: The folders of the code, of the runner, and of links by which the code is a package.
 WORK, RUNNER, PACKAGES = "/work", "/imgbuild-adopt", "/packages"
@@ -105,7 +106,7 @@ def run_container(program: Program, on_line: Callable[[str], None] | None = None
     """
     name, mark = f"imgbuild-adopt-{secrets.token_hex(6)}", secrets.token_hex(8)
     with ExitStack() as stack:
-        stack.callback(_remove_container, program.client, name)
+        stack.callback(remove_container, program.client, name)
         created = run(_create_command(program, name, mark), timeout=_ENGINE_SECONDS)
         if not created.ok:
             raise MachineError(f"The program's container was not created: {created.last()}.")
@@ -141,10 +142,6 @@ def _create_command(program: Program, name: str, mark: str) -> list[str]:
     runner = f"{RUNNER}/{PROGRAM.name}"
     supervise = (runner, "supervise", mark, f"{RUNNER}/settings.json")
     return [*words, "--entrypoint", "python", program.image, *supervise]
-
-
-def _remove_container(client: Sequence[str], name: str) -> None:
-    run([*client, "rm", "--force", "--volumes", name], timeout=_ENGINE_SECONDS)
 
 
 def _copy_code(program: Program, name: str) -> CodeArchive:

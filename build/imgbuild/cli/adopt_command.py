@@ -1,9 +1,7 @@
 """``imgbuild adopt``: bring an old repository to a running program in an image."""
 
-import re
 import shlex
-from contextlib import suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ from imgbuild.core.project import INSTALLED, Project
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import date
 
     from imgbuild.adopt.adopt import Adopted
     from imgbuild.adopt.choice import Decision
@@ -119,13 +118,13 @@ def _refuse_own_checkout(checkout: Project, folder: Path) -> Project:
     )
 
 
-def _parse_day(text: str | None) -> date | None:
-    if text is None:
-        return None
-    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
-        with suppress(ValueError):
-            return date.fromisoformat(text)
-    raise InputError(f"--date {text}: give a day, for example 2019-12-31.")
+def _parse_day(text: str | None) -> "date | None":
+    from imgbuild.adopt.adoption import parse_day
+
+    try:
+        return None if text is None else parse_day(text)
+    except ValueError:
+        raise InputError(f"--date {text}: give a day, for example 2019-12-31.") from None
 
 
 def _show_decisions(program: "DecidedProgram", say: "Callable[[str], None]") -> None:

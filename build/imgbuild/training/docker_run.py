@@ -71,12 +71,12 @@ def run_job(job: TrainingJob, client: Line, log: Callable[[str], None], image: s
         errors = stack.enter_context(_watch_errors(missing))
         begin = partial(start, leader_first=True, grace=SAVE_SECONDS + _ENGINE_SECONDS)
         if job.tensorboard:
-            stack.callback(_remove_container, client, _board_name(job))
+            stack.callback(remove_container, client, _board_name(job))
             board = chain(*_board_command(job, client))
             stack.enter_context(begin([*board], output=_ERRORS, errors=_ERRORS))
             address = _board_address(job, client)
             log(f"TensorBoard: http://{address}/")
-        stack.callback(_remove_container, client, job.name)
+        stack.callback(remove_container, client, job.name)
         train = chain(*_training_command(job, client))
         training = stack.enter_context(begin([*train], output=_OUTPUT, errors=errors))
         code = training.wait()
@@ -198,7 +198,8 @@ def _board_address(job: TrainingJob, client: Line) -> str:
     return answer.output.split()[0]
 
 
-def _remove_container(client: Line, name: str) -> None:
+def remove_container(client: Line, name: str) -> None:
+    """Remove a container and its anonymous volumes, if it is there."""
     run([*client, "rm", "--force", "--volumes", name], timeout=_ENGINE_SECONDS)
 
 
