@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from imgbuild.adopt import adopt
 from imgbuild.adopt.adopt import Adopted, make_extension, program_command, run_command
-from imgbuild.adopt.adoption import Adoption
+from imgbuild.adopt.adoption import FILE, LOCK, Adoption
 from imgbuild.adopt.closure import Closure, Entry
-from imgbuild.adopt.decide import DecidedProgram, default_tag
+from imgbuild.adopt.decide import AdoptOptions, DecidedProgram, default_tag
 from imgbuild.adopt.failures import Start
 from imgbuild.adopt.program_container import WORK
 from imgbuild.adopt.remedies import Remedy
@@ -18,6 +20,10 @@ from imgbuild.core.project import Project
 from imgbuild.extend.base_image import family_base
 from imgbuild.matrix.images import Image
 from support.project_copy import ROOT
+
+if TYPE_CHECKING:
+    from imgbuild.build.context import BuildContext
+    from imgbuild.build.source_metadata import MetadataReader
 
 
 @pytest.fixture
@@ -54,6 +60,9 @@ def test_command_starts_file_module_or_jupyterlab(program: DecidedProgram) -> No
     assert program_command(module)[:3] == ("python", "-m", "churn.train")
     notebook = adoption.model_copy(update={"entry": "a.ipynb"})
     assert program_command(notebook)[:2] == ("jupyter", "lab")
+    assert "--port 8888" in run_command(replace(program, adoption=notebook))
+    hyphen = adoption.model_copy(update={"entry": "-c.py"})
+    assert program_command(hyphen)[:2] == ("python", "./-c.py")
     assert run_command(program).endswith("-- python src/train.py --data 'a b'")
 
 
@@ -87,6 +96,52 @@ def test_changed_files_change_the_key(program: DecidedProgram) -> None:
     assert adopt._result_key(program) == before
     (program.repository.folder / "train.py").write_text("import tensorflow as tf\n")
     assert adopt._result_key(program) != before
+
+
+def test_lock_changes_the_key_and_reasons_do_not(program: DecidedProgram) -> None:
+    folder = program.repository.folder
+    (folder / FILE).write_text("")
+    program = replace(program, repository=open_repository(folder))
+    before = adopt._result_key(program)
+    (folder / FILE).write_text("# another reason\n")
+    assert adopt._result_key(program) == before
+    (folder / LOCK).write_text("tqdm==4.60.0\n")
+    assert adopt._result_key(program) != before
+
+
+def test_result_is_recalled_for_its_image(
+    program: DecidedProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    stored = SimpleNamespace(id="sha256:made")
+    engine = SimpleNamespace(inspect=lambda _: stored)
+    context = cast("BuildContext", SimpleNamespace(engine=engine))
+    start = Start("stops", "data", "data/x.csv", not_copied=("big.h5",), seconds=1.5)
+    missing = (("armworld", "not on the index"),)
+    adopt._keep_result(Adopted(program, start, missing=missing), context)
+    known = adopt._recall_result(program, context)
+    assert known
+    assert (known.start.asked, known.missing, known.is_unchanged) == ("data/x.csv", missing, True)
+    stored.id = "sha256:other"
+    assert adopt._recall_result(program, context) is None
+
+
+def test_remedies_have_a_limit(program: DecidedProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[bool] = []
+
+    def build(program: DecidedProgram, *_: object, may_retry: bool) -> Adopted:
+        tries.append(may_retry)
+        if may_retry:
+            raise adopt._RetryError(Remedy((f"x{len(tries)}",), (), "why"))
+        return Adopted(program, Start("fails"))
+
+    monkeypatch.setattr(adopt, "_build_once", build)
+    context = cast("BuildContext", SimpleNamespace(log=print))
+    reader = cast("MetadataReader", None)
+    made = adopt._build_until_it_starts(program, context, reader, AdoptOptions())
+    assert tries == [True, True, True, False]
+    assert made.program.adoption.pip[-3:] == ("x1", "x2", "x3")
+    assert made.remedies == ("why",) * 3
 
 
 @pytest.mark.parametrize(

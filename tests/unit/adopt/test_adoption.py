@@ -8,6 +8,7 @@ from imgbuild.adopt.adoption import FILE, Adoption, read_adoption, write_adoptio
 from imgbuild.adopt.choice import Decision
 from imgbuild.adopt.repository import Evidence
 from imgbuild.core.errors import InputError
+from imgbuild.core.yaml_file import LARGEST
 
 ADOPTION = Adoption(
     tag="adopted/churn:1",
@@ -82,3 +83,15 @@ def test_only_regular_files_are_used(tmp_path: Path, kind: str) -> None:
         read_adoption(tmp_path)
     with pytest.raises(InputError, match="not a regular file"):
         write_adoption(tmp_path, ADOPTION, ())
+
+
+def test_large_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("#" * (LARGEST + 1))
+    with pytest.raises(InputError, match="limit for this file"):
+        write_adoption(tmp_path, ADOPTION, ())
+
+
+def test_reasons_are_short(tmp_path: Path) -> None:
+    decision = Decision("tqdm", "added", "x" * 10_000)
+    text = write_adoption(tmp_path, ADOPTION, (decision,)).read_text()
+    assert max(map(len, text.splitlines())) < 500

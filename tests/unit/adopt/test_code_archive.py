@@ -133,3 +133,21 @@ def test_archive_notes_unreadable_files(tmp_path: Path, monkeypatch: pytest.Monk
         made._add_entries(descriptor, "", 0)
     os.close(descriptor)
     assert made.notes == ["a: Permission denied", "file: Permission denied"]
+
+
+def test_archive_ends_at_its_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "main.py").write_text("")
+    monkeypatch.setattr(code_archive, "SECONDS", -1)
+    _, made, _ = archive(tmp_path)
+    assert made.names == set()
+    assert "more files" in made.notes[0]
+
+
+def test_archive_ends_with_its_stream(tmp_path: Path) -> None:
+    class Closed(io.BytesIO):
+        def write(self, _: object) -> int:
+            raise BrokenPipeError
+
+    (tmp_path / "large").write_bytes(b"x" * 100_000)
+    with pytest.raises(BrokenPipeError), CodeArchive(Closed(), "/work") as made:
+        made.add_repository(str(tmp_path), {})

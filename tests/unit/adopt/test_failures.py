@@ -286,6 +286,8 @@ def test_own_exception_for_a_missing_file_stops() -> None:
     cause = ("FileNotFoundError", "[Errno 2] No such file or directory: 'data/words.txt'")
     own = failure("OwnError/Exception: Unable to locate file data/words.txt.", causes=(cause,))
     assert judge_failure(own) == Start("stops", "data", "data/words.txt")
+    frames = (Frame(f"{SITE}/package/part.py", 1, "f"),)
+    assert judge_failure(own._replace(frames=frames)).outcome == "fails"
 
 
 def test_missing_folder_by_its_option_stops() -> None:

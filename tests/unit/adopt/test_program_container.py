@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from imgbuild.adopt import program_container
 from imgbuild.adopt.program_container import (
+    MEMORY_BYTES,
     PROGRAM,
     WORK,
     Program,
@@ -17,13 +19,14 @@ from imgbuild.adopt.program_container import (
     run_container,
 )
 from imgbuild.core.errors import MachineError
+from imgbuild.core.process import TIMED_OUT
 
 CLIENT = """\
 #!/bin/sh
 echo "$@" >> {folder}/notes
 case $1 in
     create) {create} ;;
-    cp) cat > {folder}/archive.tar ;;
+    cp) cat > {folder}/archive.tar; {copy} ;;
     start) {start} ;;
 esac
 """
@@ -32,10 +35,10 @@ esac
 class Client:
     """A docker client that runs nothing. ``start`` are shell commands with the mark as $MARK."""
 
-    def __init__(self, folder: Path, start: str, create: str = "true") -> None:
+    def __init__(self, folder: Path, start: str, create: str = "true", copy: str = "true") -> None:
         self.folder = folder
         find = f"MARK=$(sed -n 's/.* supervise \\([0-9a-f]*\\) .*/\\1/p' {folder}/notes); "
-        text = CLIENT.format(folder=folder, create=create, start=find + start)
+        text = CLIENT.format(folder=folder, create=create, copy=copy, start=find + start)
         (folder / "docker").write_text(text)
         (folder / "docker").chmod(0o755)
 
@@ -71,7 +74,7 @@ def test_container_has_limits_and_is_removed(tmp_path: Path) -> None:
         "--security-opt no-new-privileges",
         "--user 1000:1000",
         "--pids-limit",
-        "--memory-swap",
+        f"--memory-swap {MEMORY_BYTES}",
         "--log-driver none",
         "--env A=b c",
     ):
@@ -130,11 +133,28 @@ def test_engine_faults_are_errors(tmp_path: Path) -> None:
     (other := tmp_path / "other").mkdir()
     with pytest.raises(MachineError, match="no space"):
         run_container(Client(other, "echo 'no space' >&2; exit 125").program())
+    (full := tmp_path / "full").mkdir()
+    with pytest.raises(MachineError, match="copy of the program: full disk"):
+        run_container(Client(full, "true", copy="echo 'full disk' >&2; exit 1").program())
     (missing := tmp_path / "missing").mkdir()
     client = Client(missing, "true")
     with pytest.raises(MachineError, match="cannot be read"):
         run_container(client.program(repository=missing / "none"))
     assert client.notes[-1].startswith("rm --force")
+
+
+def test_exit_code_of_a_program_is_no_engine_fault(tmp_path: Path) -> None:
+    client = Client(tmp_path, report(event="ended", code=126) + "; exit 126")
+    assert run_container(client.program()).code == 126
+
+
+def test_container_that_does_not_end_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program_container, "IMPORT_SECONDS", 0)
+    monkeypatch.setattr(program_container, "_ENGINE_SECONDS", 2)
+    ran = run_container(Client(tmp_path, "echo line; sleep 60").program(seconds=0))
+    assert (ran.code, ran.output) == (TIMED_OUT, "line\n")
 
 
 def test_interrupt_removes_the_container(tmp_path: Path) -> None:
@@ -165,6 +185,10 @@ def test_reports_ignore_what_never_ends() -> None:
     reports = _Reports("abcd")
     reports.take(b"\x1eabcd." + b"x" * 100_000)
     assert len(reports._pending) <= 1 << 13
+    for _ in range(1000):
+        reports.take(b"\x1eabcd+" + b"x" * 8000 + b"\x1e")
+    assert len(reports._pieces) < 5 << 20
+    reports.take(b"\x1eabcd.\x1e")
     for _ in range(300):
         reports.take(b'\x1eabcd.{"a": 1}\x1e')
     assert len(reports.reports) == 100

@@ -56,6 +56,13 @@ def test_missing_module_names_its_distribution(module: str, pip: str) -> None:
     assert str(Requirement(line)) == str(Requirement(pip))
 
 
+def test_own_module_is_not_replaced() -> None:
+    start = fails(reason="missing module", missing="tqdm.auto")
+    remedy = find_remedy(start, IMAGE, local_modules={"tqdm"})
+    assert remedy
+    assert remedy.pip == ()
+
+
 @pytest.mark.parametrize("module", ["utils", "own.part", "ConfigParser", "yaml.none", "caffe"])
 def test_missing_module_is_not_guessed(module: str) -> None:
     """The repository's own, Python 2's, one of the image's package, and one on no index."""

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -116,6 +117,19 @@ def test_recall_refuses_tag_of_stranger(
     assert tag in ran.stderr
 
 
+def test_recall_accepts_own_tag(tmp_path: Path, project: Project, matrix: Matrix) -> None:
+    assert _recall(_folder(tmp_path), project, matrix) == ADOPTED["tag"]
+
+
+def test_recall_refuses_entry_that_is_no_program(
+    tmp_path: Path, project: Project, matrix: Matrix
+) -> None:
+    folder = _folder(tmp_path, entry="notes.txt")
+    (folder / "notes.txt").write_text("")
+    with pytest.raises(InputError, match="no such Python file"):
+        _recall(folder, project, matrix)
+
+
 def test_recall_accepts_tag_chosen_here(
     tmp_path: Path, project: Project, matrix: Matrix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +169,9 @@ def test_adopt_keeps_images_of_others(
         _replaces(program, {}, is_named=False)
     assert _replaces(program, {}, is_named=True)
     assert _replaces(program, {EXTENDS: "x"}, is_named=False)
+    other = replace(program, adoption=program.adoption.model_copy(update={"tag": "me/x:1"}))
+    with pytest.raises(InputError, match="--tag"):
+        _replaces(other, {EXTENDS: "x"}, is_named=False)
     result_path(repository.folder).parent.mkdir(parents=True)
     result_path(repository.folder).write_text(json.dumps({"image": "sha256:old"}))
     assert _replaces(program, {}, is_named=False) == []

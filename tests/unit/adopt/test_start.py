@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from imgbuild.adopt import start as module
 from imgbuild.adopt.closure import Closure, Entry
 from imgbuild.adopt.failures import Start
-from imgbuild.adopt.program_container import WORK, Program, ProgramRun
+from imgbuild.adopt.program_container import HOME, WORK, Program, ProgramRun
 from imgbuild.adopt.repository import Evidence
 from imgbuild.adopt.start import classify, program_variables, start_program
 
@@ -77,6 +78,13 @@ def test_classify_names_module_and_place() -> None:
     assert start.source == "import pandas"
     assert start.package == ""
     assert start.line == "ModuleNotFoundError: No module named 'pandas'"
+
+
+def test_classify_finds_the_place_in_own_files() -> None:
+    frames = [["/packages/mine/part.py", 7, "f", ""], ["<string>", 1, "g", ""]]
+    program = replace(PROGRAM, package_name="mine")
+    ran = ProgramRun((error("ValueError", "bad", *frames), ended(1)))
+    assert classify(ran, program).place == "part.py:7"
 
 
 def test_classify_shows_paths_of_the_repository() -> None:
@@ -202,6 +210,10 @@ def test_start_tries_the_programs_folder(monkeypatch: pytest.MonkeyPatch) -> Non
     start = start_program(["docker"], "image:1", Path("x"), Closure(ENTRY, ()))
     assert [program.folder for program in made.programs] == [WORK, f"{WORK}/src"]
     assert (start.outcome, start.folder) == ("finished", "src")
+    made = Containers(ProgramRun((report, ended(1)), names=names))
+    monkeypatch.setattr(module, "run_container", made.run)
+    as_module = Closure(replace(ENTRY, module="src.main"), ())
+    assert start_program(["docker"], "image:1", Path("x"), as_module).outcome == "stops"
 
 
 @pytest.mark.parametrize("asked", ["none.json", "/data/x", "../none", ""])
@@ -231,3 +243,4 @@ def test_variables_fit_old_wandb() -> None:
     assert program_variables({"wandb": "0.12.1"})["WANDB_MODE"] == "offline"
     assert program_variables({"wandb": "?"})["WANDB_MODE"] == "offline"
     assert program_variables({})["MPLBACKEND"] == "Agg"
+    assert program_variables({})["HOME"] == HOME
