@@ -138,6 +138,8 @@ def _judge_version(test: ast.expr) -> bool | None:
     if last_name(left) != "version_info":
         return None
     major = _major(test.comparators[0])
+    if major is None:
+        return None
     operator = type(test.ops[0])
     # 3 is compared with 2 or 3; another bound is on the minor version.
     answers = {ast.Eq: 3, ast.GtE: 3, ast.NotEq: 2, ast.Gt: 2}

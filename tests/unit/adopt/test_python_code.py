@@ -209,6 +209,12 @@ def test_source_imports_that_never_run_are_optional(condition: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("condition", ["< (3, 7)", ">= (3, 6)"])
+def test_source_imports_for_a_minor_python_are_wanted(condition: str) -> None:
+    facts = _read(f"if sys.version_info {condition}:\n    import a\nelse:\n    import b\n")
+    assert [each.kind for each in facts.imports] == ["wanted", "wanted"]
+
+
 def test_source_dynamic_imports_are_wanted() -> None:
     facts = _read("""
         import importlib
