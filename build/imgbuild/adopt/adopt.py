@@ -29,7 +29,7 @@ from imgbuild.adopt.decide import AdoptOptions, DecidedProgram
 from imgbuild.adopt.failures import Start
 from imgbuild.adopt.packages import adapt_base
 from imgbuild.adopt.python_code import read_notebook
-from imgbuild.adopt.remedies import Remedy, find_remedy
+from imgbuild.adopt.remedies import Remedy, find_build_remedy, find_remedy
 from imgbuild.adopt.resolve import Resolution, find_missing_modules, resolve_as_of
 from imgbuild.adopt.start import program_roots, start_program
 from imgbuild.build.context import BuildContext, BuildOptions, open_context
@@ -51,6 +51,7 @@ from imgbuild.core.sources import Source
 from imgbuild.core.user_folders import cache_dir
 from imgbuild.dockerfile.labels import EXTENDS
 from imgbuild.engine.discovery import docker_client
+from imgbuild.engine.failure import BuildFailedError
 from imgbuild.extend.distributions import distributions_context, find_distributions
 from imgbuild.extend.extended import build_extension, extension_dockerfile, requested_names
 from imgbuild.extend.extension import Extension, check_use, parse_extension
@@ -62,8 +63,10 @@ from imgbuild.net.sites import Sites
 from imgbuild.suites.container import require_docker_client
 
 Log = Callable[[str], None]
-#: Limit for the remedies of one program.
-MOST_REMEDIES = 3
+#: Limits for the remedies of one program: after a failure of the program, and of a compilation.
+MOST_REMEDIES, MOST_COMPILATIONS = 3, 8
+#: Characters of a build's output that are searched.
+_LARGEST_LOG = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Adopted:
 
 
 class _RetryError(Exception):
-    """The program failed, and a remedy is known."""
+    """The program failed, or a package could not be compiled, and a remedy is known."""
 
     def __init__(self, remedy: Remedy) -> None:
         super().__init__(remedy.reason)
@@ -174,7 +177,7 @@ def _build_until_it_starts(
     metadata: MetadataReader,
     options: AdoptOptions,
 ) -> Adopted:
-    remedies: list[str] = []
+    remedies, compilations = list[str](), 0
     while True:
         may_retry = len(remedies) < MOST_REMEDIES
         try:
@@ -183,6 +186,13 @@ def _build_until_it_starts(
             remedies.append(error.remedy.reason)
             context.log(f"The program fails; the remedy: {error.remedy.reason}. Trying again.")
             program = _apply(error.remedy, program)
+        except BuildFailedError as error:
+            remedy = _find_build_remedy(error, program)
+            if remedy is None or compilations == MOST_COMPILATIONS:
+                raise
+            compilations += 1
+            context.log(f"{remedy.reason[:1].upper()}{remedy.reason[1:]}. Trying again.")
+            program = _apply(remedy, program)
         else:
             return replace(adopted, remedies=tuple(remedies))
 
@@ -366,14 +376,28 @@ def _find_remedy(start: Start, program: DecidedProgram, log: Log) -> Remedy | No
     return remedy if new else None
 
 
+def _find_build_remedy(error: BuildFailedError, program: DecidedProgram) -> Remedy | None:
+    """Return what may help after a build step failed, unless it was tried already."""
+    output = error.log.read_text(encoding="utf-8", errors="replace")[-_LARGEST_LOG:]
+    remedy = find_build_remedy(output, program.adoption.build_apt)
+    if remedy and {*remedy.wheels_only} & {*program.adoption.wheels_only}:
+        return None
+    return remedy
+
+
 def _apply(remedy: Remedy, program: DecidedProgram) -> DecidedProgram:
     """Add the packages of a remedy; a requirement replaces another one of the same package."""
     mended = {_name(text): text for text in remedy.pip}
     kept = [text for text in program.adoption.pip if _name(text) not in mended]
     requirements = (*kept, *mended.values())
-    apt = tuple(sorted({*program.adoption.apt, *remedy.apt}))
-    update = {"pip": requirements, "apt": apt}
-    what = ", ".join((*remedy.pip, *remedy.apt))
+    adoption = program.adoption
+    update = {
+        "pip": requirements,
+        "apt": tuple(sorted({*adoption.apt, *remedy.apt})),
+        "build_apt": tuple(sorted({*adoption.build_apt, *remedy.build_apt})),
+        "wheels_only": tuple(sorted({*adoption.wheels_only, *remedy.wheels_only})),
+    }
+    what = ", ".join((*remedy.pip, *remedy.apt, *remedy.build_apt, *remedy.wheels_only))
     return replace(
         program,
         adoption=program.adoption.model_copy(update=update),

@@ -11,6 +11,7 @@ from pathlib import Path
 from posixpath import normpath
 from typing import Annotated, Any
 
+from packaging.utils import is_normalized_name
 from pydantic import AfterValidator
 
 from imgbuild.adopt.choice import Decision
@@ -81,6 +82,12 @@ def _plain_requirement(value: str) -> str:
     return value
 
 
+def _package_name(value: str) -> str:
+    if not is_normalized_name(value):
+        raise ValueError(f"{value!r} is not the canonical name of a package")
+    return value
+
+
 def _override(value: str) -> str:
     name, separator, requirement = value.partition("=")
     if not separator or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
@@ -95,6 +102,7 @@ Module = Annotated[str, AfterValidator(_module)]
 Day = Annotated[str, AfterValidator(_day)]
 Requirement = Annotated[str, AfterValidator(_plain_requirement)]
 Override = Annotated[str, AfterValidator(_override)]
+PackageName = Annotated[str, AfterValidator(_package_name)]
 
 
 class Adoption(Section):
@@ -105,6 +113,8 @@ class Adoption(Section):
     - ``optional``: names of packages that are left out if they cannot be had
     - ``constraints``: bounds of packages that other packages may require
     - ``overrides``: ``NAME=REQUIREMENT``; if a package requires NAME, REQUIREMENT is installed
+    - ``wheels_only``: names of packages that could not be compiled, so no source of them is used
+    - ``build_apt``: Debian packages that the compilation of packages needs
     """
 
     tag: scalars.ImageTag
@@ -118,6 +128,7 @@ class Adoption(Section):
     optional: tuple[Requirement, ...] = ()
     constraints: tuple[Requirement, ...] = ()
     overrides: tuple[Override, ...] = ()
+    wheels_only: tuple[PackageName, ...] = ()
     apt: tuple[scalars.AptChoice, ...] = ()
     build_apt: tuple[scalars.AptChoice, ...] = ()
 

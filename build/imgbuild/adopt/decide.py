@@ -93,6 +93,7 @@ class DecidedProgram:
             optional=self.adoption.optional,
             constraints=self.adoption.constraints,
             overrides=self.adoption.overrides,
+            wheels_only=self.adoption.wheels_only,
         )
 
     @property

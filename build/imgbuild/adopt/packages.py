@@ -99,6 +99,7 @@ class PackageRequest:
     - ``optional``: names of those that are left out if they cannot be had, the least needed first
     - ``constraints``: bounds that the code needs even if the author's pins cannot be had
     - ``overrides``: ``NAME=REQUIREMENT``, which replaces what other packages require
+    - ``wheels_only``: names of packages that could not be compiled
     - ``apt``, ``build_apt``: Debian packages, and those that only builds of packages need
     - ``modules``: the distribution of each imported module
     """
@@ -111,6 +112,7 @@ class PackageRequest:
     build_apt: tuple[str, ...] = ()
     modules: Mapping[str, str] = field(default_factory=dict)
     decisions: tuple[Decision, ...] = ()
+    wheels_only: tuple[str, ...] = ()
 
 
 def request_packages(

@@ -19,14 +19,17 @@ from imgbuild.locks.requirement_rules import (
 
 
 class Remedy(NamedTuple):
-    """Packages that may fix a failure, and why.
+    """Changes that may fix a failure, and why. Without any, ``reason`` says why none does.
 
-    Without packages, ``reason`` says why no package fixes it.
+    ``pip`` and ``apt`` are packages to add, ``build_apt`` those that compilation needs, and
+    ``wheels_only`` packages that cannot be compiled.
     """
 
     pip: tuple[str, ...]
     apt: tuple[str, ...]
     reason: str
+    build_apt: tuple[str, ...] = ()
+    wheels_only: tuple[str, ...] = ()
 
 
 #: Characters of an error that are searched.
@@ -598,6 +601,77 @@ _PROGRAMS = {
     "ps": "procps",
     "pkill": "procps",
 }
+
+
+#: The message of uv about the package that it was compiling.
+_NOT_COMPILED = re.compile(r"Failed to build `([A-Za-z0-9._-]+)==([^`\s]{1,100})`")
+#: The messages of compilers, setuptools, shells and Python about a missing tool or header.
+_NO_TOOL = re.compile(
+    r"(?:unable to execute|error: command|No such file or directory:) '?(?:[\w-]{1,40}-)?"
+    r"(gcc|g\+\+|cc|c\+\+|make|cmake|swig|git)\b|"
+    r"\b(gcc|g\+\+|cc|c\+\+|make|cmake|swig|git): (?:command )?not found|"
+    r"(CMake|cmake) must be installed"
+)
+_NO_HEADER = re.compile(r"fatal error: ([\w./+-]{1,100}): No such file or directory")
+#: The Debian packages of compilers, and of other tools and headers. Source: as of libraries.
+_COMPILERS = ("cmake", "g++", "gcc", "libc6-dev", "make")
+_TOOLS = {"swig": "swig", "git": "git"}
+_HEADERS = {
+    "zlib.h": "zlib1g-dev",
+    "bzlib.h": "libbz2-dev",
+    "lzma.h": "liblzma-dev",
+    "jpeglib.h": "libjpeg-dev",
+    "png.h": "libpng-dev",
+    "ffi.h": "libffi-dev",
+    "openssl/ssl.h": "libssl-dev",
+    "sndfile.h": "libsndfile1-dev",
+    "portaudio.h": "portaudio19-dev",
+    "alsa/asoundlib.h": "libasound2-dev",
+    "GL/gl.h": "libgl-dev",
+    "GL/glu.h": "libglu1-mesa-dev",
+    "GL/osmesa.h": "libosmesa6-dev",
+    "GL/glew.h": "libglew-dev",
+    "X11/Xlib.h": "libx11-dev",
+    "SDL.h": "libsdl2-dev",
+    "boost/python.hpp": "libboost-python-dev",
+    "geos_c.h": "libgeos-dev",
+    "graphviz/cgraph.h": "libgraphviz-dev",
+    "hdf5.h": "libhdf5-dev",
+    "leveldb/db.h": "libleveldb-dev",
+    "lmdb.h": "liblmdb-dev",
+    "snappy-c.h": "libsnappy-dev",
+    "sqlite3.h": "libsqlite3-dev",
+    "yaml.h": "libyaml-dev",
+    "numa.h": "libnuma-dev",
+}
+
+
+def find_build_remedy(output: str, build_apt: Collection[str]) -> Remedy | None:
+    """Return what may help after a source distribution could not be compiled; None: unknown cause.
+
+    That is the missing tool or header, ``build_apt`` being there already; otherwise wheels alone
+    are used of the package. ``output`` is the output of the build.
+    """
+    failures = [*_NOT_COMPILED.finditer(output)]
+    if not failures:
+        return None
+    failed = failures[-1]
+    name, version = str(canonicalize_name(failed[1])), failed[2]
+    after = output[failed.start() :]
+    wanted, words = set[str](), list[str]()
+    for match in _NO_TOOL.finditer(after):
+        tool = next(filter(None, match.groups()))
+        wanted |= {_TOOLS[tool]} if tool in _TOOLS else {*_COMPILERS}
+        words.append(tool)
+    for match in _NO_HEADER.finditer(after):
+        if debian := _HEADERS.get(match[1]):
+            wanted.add(debian)
+            words.append(match[1])
+    if new := wanted - {*build_apt}:
+        reason = f"{name} {version} is compiled, which needs {words[0]}"
+        return Remedy((), (), reason, build_apt=tuple(sorted({*new, *_COMPILERS})))
+    reason = f"{name} {version} cannot be compiled in the image, so only wheels of it are used"
+    return Remedy((), (), reason, wheels_only=(name,))
 
 
 def find_remedy(

@@ -280,6 +280,7 @@ class _Ladder:
             exclude_newer=day,
             newer=newer or {},
             overrides=self.request.overrides,
+            wheels_only=self.request.wheels_only,
         )
 
     def _later_days(
@@ -315,7 +316,7 @@ class _Ladder:
         options += ["--constraint=constraints.txt", "--output-file=newest.txt", "newest.in"]
         constraints = [f"{name}{bounds}" for name, bounds in self.base.companions.items()]
         constraints += self.request.constraints
-        unbuilt = Unbuilt()
+        unbuilt = Unbuilt(wheels_only={*self.request.wheels_only})
         with work_folder("adopt") as folder:
             (folder / "constraints.txt").write_text("\n".join(constraints), encoding="utf-8")
             for _ in range(_MOST_PROBES):

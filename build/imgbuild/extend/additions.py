@@ -2,7 +2,7 @@
 
 import re
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -50,6 +50,7 @@ def lock_additions(  # noqa: PLR0913 - the request and the base
     exclude_newer: date | None = None,
     newer: Mapping[str, date | None] = _NONE,
     overrides: Sequence[str] = (),
+    wheels_only: Collection[str] = (),
 ) -> Lock:
     """Lock the packages that ``requested`` adds to the base, and write the lock to ``path``.
 
@@ -61,6 +62,7 @@ def lock_additions(  # noqa: PLR0913 - the request and the base
       exempt.
     - ``newer``: later days for some packages; None: any day
     - ``overrides``: ``NAME=REQUIREMENT``; wherever a package requires NAME, install REQUIREMENT
+    - ``wheels_only``: canonical names of packages of which no source distribution is used
 
     InputError: the additions do not fit the base (`UnfitError`), or the file at ``path`` is not a
         lock.
@@ -71,6 +73,8 @@ def lock_additions(  # noqa: PLR0913 - the request and the base
     sorted_state = [sorted(versions.items()) for versions in state]
     limits = limit_uploads(exclude_newer, newer, base) if exclude_newer else []
     options = [limits, [*overrides]] if limits or overrides else []  # older locks have neither
+    if wheels_only:
+        options.append(sorted(wheels_only))
     digest = json_sha256([requested, base.python, base.platform, *sorted_state, *options])
     previous, lock = read_previous(path)
     if lock and lock.request_digest == digest and not upgrade:
@@ -82,7 +86,9 @@ def lock_additions(  # noqa: PLR0913 - the request and the base
     preferred = "".join(pins)
     if not upgrade:
         preferred += previous
-    body = _resolve(requests, base, preferred, environment, read_metadata, limits, overrides)
+    body = _resolve(
+        requests, base, preferred, environment, read_metadata, limits, overrides, wheels_only
+    )
     text = HEADER.format(base=base.name, digest=digest) + body
     lock = parse_lock(text, path.name)
     text = _drop_base_packages(text, lock, base)
@@ -222,6 +228,7 @@ def _resolve(  # noqa: PLR0913, PLR0917 - the request, the base and uv's options
     read_metadata: ReadMetadata,
     limits: Sequence[str],
     overrides: Sequence[str],
+    wheels_only: Collection[str],
 ) -> str:
     """Return the lock that uv writes; InputError if the requests do not fit the base."""
     # Represent the base as one package that requires its packages, so that uv's errors name it.
@@ -264,7 +271,14 @@ def _resolve(  # noqa: PLR0913, PLR0917 - the request, the base and uv's options
             options.append("--override=overrides.txt")
         options += ["requested.in", "base.in"]
         text, result = lock_packages(
-            options, base.target, folder, environment, previous, read_metadata, limits
+            options,
+            base.target,
+            folder,
+            environment,
+            previous,
+            read_metadata,
+            limits,
+            wheels_only,
         )
     if reason := explain_refusal(result, "the additions"):
         said = _name_base(reason, name, base)

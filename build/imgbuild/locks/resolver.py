@@ -10,7 +10,7 @@ import re
 import sys
 import tomllib
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.errors import MessageError
@@ -163,18 +163,20 @@ def lock_packages(  # noqa: PLR0913, PLR0917 - what, for which target, and how
     previous: str,
     read_metadata: ReadMetadata,
     limits: Sequence[str] = (),
+    wheels_only: Collection[str] = (),
 ) -> tuple[str, Finished]:
     """Resolve ``options`` with uv; return the text of the lock and the result of uv's last run.
 
     The text is empty if there is no solution. ``folder`` has the files that ``options`` name.
     uv prefers the versions in ``previous``, the text of a lock. ``limits`` are options that exclude
-    files of the index by their upload time. If the metadata of a version cannot be made, the
-    version is skipped, provided that another one satisfies the requirements.
+    files of the index by their upload time. Of the packages ``wheels_only``, no source distribution
+    is used. If the metadata of a version cannot be made, the version is skipped, provided that
+    another one satisfies the requirements.
 
     CheckFailedError: the metadata of a package cannot be made, or `ROUNDS` runs are not enough.
     MachineError: the index does not answer, or this machine cannot make metadata.
     """
-    unbuilt, output = Unbuilt(), folder / "lock.txt"
+    unbuilt, output = Unbuilt(wheels_only={*wheels_only}), folder / "lock.txt"
     source_hashes: dict[str, str] = {}  # by pin, for example six==1.0
     unusable, faults = list[str](), list[CheckFailedError]()
     passed_over = folder / "passed-over.txt"

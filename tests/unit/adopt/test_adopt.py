@@ -17,6 +17,7 @@ from imgbuild.adopt.program_container import WORK
 from imgbuild.adopt.remedies import Remedy
 from imgbuild.adopt.repository import Evidence, open_repository
 from imgbuild.core.project import Project
+from imgbuild.engine.failure import BuildFailedError
 from imgbuild.extend.base_image import family_base
 from imgbuild.matrix.images import Image
 from support.project_copy import ROOT
@@ -24,6 +25,9 @@ from support.project_copy import ROOT
 if TYPE_CHECKING:
     from imgbuild.build.context import BuildContext
     from imgbuild.build.source_metadata import MetadataReader
+
+#: What uv says of a source distribution that cannot be built.
+NOT_BUILT = "error: Failed to build `atari_py==0.2.6`\n  cause: The build backend returned an error"
 
 
 @pytest.fixture
@@ -142,6 +146,58 @@ def test_remedies_have_a_limit(program: DecidedProgram, monkeypatch: pytest.Monk
     assert tries == [True, True, True, False]
     assert made.program.adoption.pip[-3:] == ("x1", "x2", "x3")
     assert made.remedies == ("why",) * 3
+
+
+def failed_build(log: Path, output: str) -> BuildFailedError:
+    log.write_text(output)
+    return BuildFailedError("image", step="install", cause="exit code: 1", tail=(), log=log)
+
+
+def test_packages_that_cannot_be_compiled(
+    program: DecidedProgram, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """First with compilers, then by wheels alone; the decisions keep both."""
+    programs: list[DecidedProgram] = []
+
+    def build(program: DecidedProgram, *_: object, **__: object) -> Adopted:
+        programs.append(program)
+        if not program.adoption.wheels_only:
+            raise failed_build(tmp_path / "log", f"{NOT_BUILT}\nsh: 1: make: not found\n")
+        return Adopted(program, Start("finished"))
+
+    monkeypatch.setattr(adopt, "_build_once", build)
+    context = cast("BuildContext", SimpleNamespace(log=print))
+    reader = cast("MetadataReader", None)
+    made = adopt._build_until_it_starts(program, context, reader, AdoptOptions())
+    assert [bool(program.adoption.build_apt) for program in programs] == [False, True, True]
+    assert "make" in made.program.adoption.build_apt
+    assert made.program.adoption.wheels_only == ("atari-py",)
+    assert made.program.request.wheels_only == ("atari-py",)
+
+
+@pytest.mark.parametrize("wheels_only", [(), ("atari-py",)])
+def test_build_that_fails_for_another_reason_ends(
+    program: DecidedProgram,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    wheels_only: tuple[str, ...],
+) -> None:
+    output = NOT_BUILT if wheels_only else "No space left on device"
+    tries: list[str] = []
+
+    def build(*_: object, **__: object) -> Adopted:
+        tries.append("")
+        raise failed_build(tmp_path / "log", output)
+
+    monkeypatch.setattr(adopt, "_build_once", build)
+    context = cast("BuildContext", SimpleNamespace(log=print))
+    reader = cast("MetadataReader", None)
+    adoption = program.adoption.model_copy(update={"wheels_only": wheels_only})
+    with pytest.raises(BuildFailedError):
+        adopt._build_until_it_starts(
+            replace(program, adoption=adoption), context, reader, AdoptOptions()
+        )
+    assert len(tries) == 1
 
 
 @pytest.mark.parametrize(

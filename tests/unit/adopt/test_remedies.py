@@ -8,7 +8,7 @@ from packaging.specifiers import SpecifierSet
 
 from imgbuild.adopt import remedies
 from imgbuild.adopt.failures import Start
-from imgbuild.adopt.remedies import find_remedy
+from imgbuild.adopt.remedies import find_build_remedy, find_remedy
 from imgbuild.locks.requirement_rules import ImageFacts
 
 PACKAGES = {
@@ -277,3 +277,46 @@ def test_errors_are_searched_in_linear_time(text: str) -> None:
     begin = time.monotonic()
     find_remedy(fails(text), IMAGE)
     assert time.monotonic() - begin < 1
+
+
+NOT_BUILT = "error: Failed to build `atari_py==0.2.6`\n  cause: The build backend returned\n"
+COMPILERS = ("cmake", "g++", "gcc", "libc6-dev", "make")
+
+
+@pytest.mark.parametrize(
+    ("output", "packages"),
+    [
+        ("unable to execute 'x86_64-linux-gnu-gcc': No such file or directory", COMPILERS),
+        ("error: command 'gcc' failed: No such file or directory", COMPILERS),
+        ("/bin/sh: 1: make: not found", COMPILERS),
+        ("error: [Errno 2] No such file or directory: 'cmake'", COMPILERS),
+        ("RuntimeError: CMake must be installed to build", COMPILERS),
+        ("unable to execute 'swig': No such file or directory", (*COMPILERS, "swig")),
+        ("x.c:3:10: fatal error: zlib.h: No such file or directory", (*COMPILERS, "zlib1g-dev")),
+    ],
+)
+def test_compilation_needs_tools_and_headers(output: str, packages: tuple[str, ...]) -> None:
+    remedy = find_build_remedy(f"{NOT_BUILT}{output}\n", ())
+    assert remedy
+    assert remedy.build_apt == packages
+    assert not remedy.wheels_only
+    again = find_build_remedy(f"{NOT_BUILT}{output}\n", packages)
+    assert again
+    assert (again.build_apt, again.wheels_only) == ((), ("atari-py",))
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["error: 'const char*' has no member", "fatal error: own.h: No such file or directory"],
+)
+def test_compilation_that_fails_leaves_wheels(output: str) -> None:
+    remedy = find_build_remedy(f"{NOT_BUILT}{output}", ())
+    assert remedy
+    assert remedy.wheels_only == ("atari-py",)
+    assert "atari-py 0.2.6" in remedy.reason
+
+
+def test_other_failures_of_a_build_have_no_remedy() -> None:
+    assert find_build_remedy("gcc: not found", ()) is None
+    other = f"gcc: not found\n{NOT_BUILT}"
+    assert find_build_remedy(other, ()).wheels_only == ("atari-py",)  # type: ignore[union-attr]

@@ -94,7 +94,7 @@ class Index:
     def path(self) -> Path:
         return self.folder / "adopt.lock.txt"
 
-    def resolve(
+    def resolve(  # noqa: PLR0913 - the request
         self,
         *requirements: str,
         day: date | None = DAY,
@@ -102,9 +102,14 @@ class Index:
         optional: tuple[str, ...] = (),
         constraints: tuple[str, ...] = (),
         overrides: tuple[str, ...] = (),
+        wheels_only: tuple[str, ...] = (),
     ) -> Resolution:
         request = PackageRequest(
-            requirements, optional=optional, constraints=constraints, overrides=overrides
+            requirements,
+            optional=optional,
+            constraints=constraints,
+            overrides=overrides,
+            wheels_only=wheels_only,
         )
         return resolve_as_of(
             request,
@@ -252,6 +257,18 @@ def test_resolve_never_compiles_heavy_packages(index: Index) -> None:
     resolution = index.resolve("app", "tokenizers")
     assert versions(resolution) == {"app": "1.0"}
     assert [name for name, _ in resolution.left_out] == ["tokenizers"]
+
+
+def test_resolve_uses_wheels_of_what_cannot_be_compiled(index: Index) -> None:
+    index.publish("app", "1.0")
+    index.publish_source("atari-py", "0.2", day="2019-02-01")
+    assert versions(index.resolve("app", "atari-py")) == {"app": "1.0", "atari-py": "0.2"}
+    resolution = index.resolve("app", "atari-py", wheels_only=("atari-py",))
+    assert versions(resolution) == {"app": "1.0"}
+    assert [name for name, _ in resolution.left_out] == ["atari-py"]
+    index.publish("atari-py", "0.1", day="2019-01-01")
+    resolution = index.resolve("app", "atari-py", wheels_only=("atari-py",))
+    assert versions(resolution) == {"app": "1.0", "atari-py": "0.1"}
 
 
 def test_resolve_without_metadata_of_a_source(index: Index) -> None:
