@@ -28,7 +28,6 @@ from imgbuild.adopt.choice import Decision
 from imgbuild.adopt.decide import AdoptOptions, DecidedProgram
 from imgbuild.adopt.failures import Start
 from imgbuild.adopt.packages import adapt_base
-from imgbuild.adopt.python_code import read_notebook
 from imgbuild.adopt.remedies import Remedy, find_build_remedy, find_remedy
 from imgbuild.adopt.resolve import Resolution, find_missing_modules, resolve_as_of
 from imgbuild.adopt.start import program_roots, start_program
@@ -343,24 +342,16 @@ def _start(
             shown.append(line)
             context.log(f"The program says: {line.strip()[:200]}")
 
-    with work_folder("adopt") as work:
-        generated = None
-        if closure.entry.is_notebook:
-            text = program.repository.read_text(closure.entry.path)
-            _, cells = read_notebook(closure.entry.path, text)
-            generated = work / "notebook.py"
-            generated.write_text("\n\n".join(cells), encoding="utf-8")
-        return start_program(
-            docker_client(context.engine.host),
-            image_id,
-            program.repository.folder,
-            closure,
-            generated=generated,
-            packages=versions,
-            seconds=options.seconds,
-            network=options.network,
-            on_line=show_first,
-        )
+    return start_program(
+        docker_client(context.engine.host),
+        image_id,
+        program.repository.folder,
+        closure,
+        packages=versions,
+        seconds=options.seconds,
+        network=options.network,
+        on_line=show_first,
+    )
 
 
 def _find_remedy(start: Start, program: DecidedProgram, log: Log) -> Remedy | None:

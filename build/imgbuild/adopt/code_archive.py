@@ -6,7 +6,6 @@ import posixpath
 import stat
 import tarfile
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import IO, Self
@@ -60,8 +59,8 @@ class CodeArchive:
         member.type, member.linkname = tarfile.SYMTYPE, goal
         self._archive.addfile(member)
 
-    def add_repository(self, folder: str, replaced: Mapping[str, str]) -> None:
-        """Add the files of a folder; ``replaced`` are texts of this program by their path in it.
+    def add_repository(self, folder: str) -> None:
+        """Add the files of a folder.
 
         OSError: the folder cannot be read, or the stream cannot be written.
         """
@@ -71,9 +70,6 @@ class CodeArchive:
             self._add_entries(descriptor, "", 0)
         finally:
             os.close(descriptor)
-        for path, text in replaced.items():
-            self.names.add(path)
-            self.add_text(f"{self._target}/{path}", text)
 
     def __enter__(self) -> Self:
         return self

@@ -359,7 +359,8 @@ def _find_arguments(failure: Failure) -> Start | None:
     """Return the arguments, input or variable that the program asks for."""
     classes = {*failure.classes}
     last = failure.frames[-1] if failure.frames else Frame("", 0, "")
-    if "EOFError" in classes and "reading a line" in failure.message:
+    reads = "EOFError" in classes and "reading a line" in failure.message
+    if reads or "StdinNotImplementedError" in classes:  # the latter is a notebook's
         return Start("stops", "input", failure.line)
     if "KeyError" in classes and last.path.endswith("/os.py"):
         return Start("stops", "arguments", f"variable {failure.message}")

@@ -24,7 +24,8 @@ from imgbuild.training.docker_run import remove_container
 #: The folders of the code, of the runner, and of links by which the code is a package.
 WORK, RUNNER, PACKAGES = "/work", "/imgbuild-adopt", "/packages"
 HOME, TEMPORARY = f"{RUNNER}/home", f"{RUNNER}/temporary"
-PROGRAM = Path(__file__).with_name("run_entry.py")
+#: The programs of this package that run in the container.
+SUPERVISOR, NOTEBOOK = "run_entry.py", "run_notebook.py"
 #: The exit code of a container whose first process the kernel killed.
 KILLED = 137
 #: Bytes of memory, of /dev/shm, and the number of processes and threads. TensorFlow starts some
@@ -50,7 +51,7 @@ class Program:
 
     - ``client``: the Docker client with the options that select its engine
     - ``module``: set if it is run by ``python -m``
-    - ``replaced``: texts of generated files, by their path in the repository
+    - ``is_notebook``: its cells are run by a kernel
     - ``seconds``: the time limit after its imports
     """
 
@@ -62,9 +63,9 @@ class Program:
     folder: str = WORK
     arguments: tuple[str, ...] = ()
     module: str = ""
+    is_notebook: bool = False
     roots: tuple[str, ...] = ()
     package_name: str = ""
-    replaced: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     network: bool = False
     seconds: float = 20.0
@@ -72,6 +73,7 @@ class Program:
     def settings(self) -> str:
         """Return the settings of `run_entry`."""
         settings = {
+            "child": NOTEBOOK if self.is_notebook else SUPERVISOR,
             "program": self.path,
             "module": self.module,
             "arguments": self.arguments,
@@ -139,8 +141,7 @@ def _create_command(program: Program, name: str, mark: str) -> list[str]:
     words = [*program.client, "create", *own, *limits, *(() if program.network else network)]
     for variable, value in program.variables.items():
         words += ["--env", f"{variable}={value}"]
-    runner = f"{RUNNER}/{PROGRAM.name}"
-    supervise = (runner, "supervise", mark, f"{RUNNER}/settings.json")
+    supervise = (f"{RUNNER}/{SUPERVISOR}", "supervise", mark, f"{RUNNER}/settings.json")
     return [*words, "--entrypoint", "python", program.image, *supervise]
 
 
@@ -172,11 +173,13 @@ def _copy_code(program: Program, name: str) -> CodeArchive:
 def _add_all(archive: CodeArchive, program: Program) -> None:
     for folder in (RUNNER, HOME, TEMPORARY, PACKAGES):
         archive.add_folder(folder)
-    archive.add_text(f"{RUNNER}/{PROGRAM.name}", PROGRAM.read_text(encoding="utf-8"))
+    for name in (SUPERVISOR, NOTEBOOK):
+        text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+        archive.add_text(f"{RUNNER}/{name}", text)
     archive.add_text(f"{RUNNER}/settings.json", program.settings())
     if program.package_name:
         archive.add_link(f"{PACKAGES}/{program.package_name}", WORK)
-    archive.add_repository(str(program.repository), program.replaced)
+    archive.add_repository(str(program.repository))
 
 
 @contextmanager

@@ -72,26 +72,25 @@ def _explain_error(path: str, text: str, error: Exception, line: int = 0) -> Sou
     return SourceFacts(path, broken=line or place or 1)
 
 
-def read_notebook(path: str, text: str) -> tuple[SourceFacts, list[str]]:
-    """Read the facts of a notebook, with the number of a code cell as line, and the code of cells.
+def read_notebook(path: str, text: str) -> SourceFacts:
+    """Read the facts of a notebook, with the number of a code cell as line.
 
-    The code has no magics and no commands of a shell. The text of other languages is empty.
+    Magics and commands of a shell are no code. A notebook of another language has no facts.
     """
     nothing = SourceFacts(path, broken=1, is_notebook=True)
     try:
         document = json.loads(text)
         cells = [*_code_cells(document)]
     except (ValueError, RecursionError, MemoryError):
-        return nothing, []
+        return nothing
     if not isinstance(document, dict):
-        return nothing, []
+        return nothing
     if not _is_python(document):
-        return dataclasses.replace(nothing, broken=None), []
-    bodies, codes, commands = list[tuple[list[ast.stmt], int]](), list[str](), []
+        return dataclasses.replace(nothing, broken=None)
+    bodies, commands = list[tuple[list[ast.stmt], int]](), []
     python2 = broken = None
     for number, cell in enumerate(cells, 1):
         code, lines = _remove_magics(cell)
-        codes.append(code)
         commands += [(number, line[:_LONGEST_COMMAND]) for line in lines]
         try:
             bodies.append((_parse(code)[0], number))
@@ -99,7 +98,7 @@ def read_notebook(path: str, text: str) -> tuple[SourceFacts, list[str]]:
             facts = _explain_error(path, code, error, number)
             python2, broken = python2 or facts.python2, broken or facts.broken
     facts = _gather(path, bodies)
-    facts = dataclasses.replace(
+    return dataclasses.replace(
         facts,
         python2=python2,
         broken=broken,
@@ -108,7 +107,6 @@ def read_notebook(path: str, text: str) -> tuple[SourceFacts, list[str]]:
         is_script=False,
         commands=tuple(commands[:_MOST_COMMANDS]),
     )
-    return facts, codes
 
 
 def _code_cells(document: object) -> Iterator[str]:
@@ -198,7 +196,7 @@ def main(seconds: float) -> None:
         path, text = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, SOURCE_SECONDS)
         is_notebook = path.endswith(".ipynb")
-        facts = read_notebook(path, text)[0] if is_notebook else read_source(path, text)
+        facts = read_notebook(path, text) if is_notebook else read_source(path, text)
         answer = encode_facts(facts)
         signal.setitimer(signal.ITIMER_PROF, 0)
         sys.stdout.write(f"{answer}\n")

@@ -1,11 +1,13 @@
 """Run in a container, by its own Python (3.6 and later): run a program, and tell how far it gets.
 
-    supervise MARK SETTINGS   run the program in a child process, within its time limits
+    supervise MARK SETTINGS   run the program in a child process, within its limits
     run DESCRIPTOR SETTINGS   the child: report to a pipe, whose other end the supervisor reads
 
 The supervisor writes reports to its standard error, which it shares with the program, as JSON in
 pieces: the byte 1E, the mark, "+" if more pieces follow or ".", the piece, and the byte 1E. The
 mark is random, and the program is not told it, so no output looks like a report by accident.
+
+For a notebook, `run_notebook` is the child.
 
 The program runs as `python FILE` and `python -m MODULE` run it. One call is compiled into it, after
 the last import of its module level; it adds no name to the program's module.
@@ -55,7 +57,8 @@ def supervise(mark: str, settings_path: str) -> int:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     begin = time.monotonic()
-    command = [sys.executable, os.path.abspath(__file__), "run", str(writing), settings_path]
+    child = os.path.join(os.path.dirname(os.path.abspath(__file__)), settings["child"])
+    command = [sys.executable, child, "run", str(writing), settings_path]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, pass_fds=(writing,), cwd=settings["folder"]
     )
@@ -78,7 +81,7 @@ def read_settings(path: str) -> Report:
 def watch(
     process: "subprocess.Popen[bytes]", reading: int, mark: str, settings: Report, begin: float
 ) -> None:
-    """Pass on the child's reports, and report its end or its stack at the limit of its time."""
+    """Pass on the child's reports, and report its end, or its stack at the limit of its time."""
     pipe = _ChildPipe(reading)
     last = begin + settings["import_seconds"]
     limit, done = last, False

@@ -31,14 +31,12 @@ from imgbuild.adopt.program_container import (
     ProgramRun,
     run_container,
 )
-from imgbuild.core.files import read_user_file
 from imgbuild.core.process import TIMED_OUT
 from imgbuild.core.text import printable
 from imgbuild.training.training_job import MPI_USER
 
 #: The first W&B that knows the mode "offline". Source: its change log, 0.10.13.
 _WANDB_OFFLINE = Version("0.10.13")
-_LARGEST_PROGRAM = 16 << 20
 #: A larger number in a report, for example an infinite one, is none.
 _LARGEST_NUMBER = 1 << 31
 #: Lines at the end of a program's output that say why it ends by itself.
@@ -51,7 +49,6 @@ def start_program(  # noqa: PLR0913 - the program, its image and its limits
     folder: Path,
     closure: Closure,
     *,
-    generated: Path | None = None,
     packages: Mapping[str, str] | None = None,
     seconds: float = 20.0,
     network: bool = False,
@@ -59,11 +56,10 @@ def start_program(  # noqa: PLR0913 - the program, its image and its limits
 ) -> Start:
     """Run a program in a container with a copy of its repository, and tell how far it gets.
 
-    It runs in the repository's folder. If it stops for a file that is in its own folder, it is run
-    again in that one.
+    A notebook runs in its own folder, and another program in the repository's. If the latter stops
+    for a file that is in its own folder, it is run again in that one.
 
     - ``client``: the Docker client with the options that select its engine
-    - ``generated``: a file with the code of a notebook, which runs in the notebook's folder
     - ``packages``: versions of the image's packages, by canonical name
     - ``seconds``: the time limit after its imports
     - ``on_line``: called with each line of output and errors
@@ -72,22 +68,18 @@ def start_program(  # noqa: PLR0913 - the program, its image and its limits
     """
     entry = closure.entry
     own_folder = posixpath.dirname(entry.path)
-    path, replaced = entry.path, {}
-    if generated:
-        path = f"{entry.path}.py"
-        replaced[path] = read_user_file(generated, largest=_LARGEST_PROGRAM)
     program = Program(
         client=tuple(client),
         image=image,
         repository=folder,
-        path=f"{WORK}/{path}",
+        path=f"{WORK}/{entry.path}",
         user=_choose_user(),
-        folder=_in_container(own_folder if generated else ""),
+        folder=_in_container(own_folder if entry.is_notebook else ""),
         arguments=entry.arguments,
         module=entry.module,
+        is_notebook=entry.is_notebook,
         roots=program_roots(closure),
         package_name=closure.package_name if closure.package_name.isidentifier() else "",
-        replaced=replaced,
         variables=program_variables(packages or {}),
         network=network,
         seconds=seconds,
@@ -121,6 +113,9 @@ def program_variables(packages: Mapping[str, str]) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         # Some engines add the driver to every container.
         "NVIDIA_VISIBLE_DEVICES": "void",
+        # Notebooks install packages, which fails without a network; it shall fail at once.
+        "PIP_RETRIES": "0",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
 
 

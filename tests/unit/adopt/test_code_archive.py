@@ -4,7 +4,6 @@ import io
 import os
 import stat
 import tarfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,10 @@ from imgbuild.adopt import code_archive
 from imgbuild.adopt.code_archive import CodeArchive
 
 
-def archive(
-    folder: Path, replaced: Mapping[str, str] | None = None
-) -> tuple[dict[str, tarfile.TarInfo], CodeArchive, tarfile.TarFile]:
+def archive(folder: Path) -> tuple[dict[str, tarfile.TarInfo], CodeArchive, tarfile.TarFile]:
     stream = io.BytesIO()
     with CodeArchive(stream, "/work") as made:
-        made.add_repository(str(folder), replaced or {})
+        made.add_repository(str(folder))
     read = tarfile.open(fileobj=io.BytesIO(stream.getvalue()))  # noqa: SIM115 - in memory
     return {member.name: member for member in read.getmembers()}, made, read
 
@@ -105,12 +102,6 @@ def test_archive_takes_any_name(tmp_path: Path) -> None:
     assert members.keys() == {"work", f"work/{name}", f"work/{'ü' * 80}"}
 
 
-def test_archive_replaces_files(tmp_path: Path) -> None:
-    _, made, read = archive(tmp_path, {"a/nb.ipynb.py": "print(1)"})
-    assert text_of(read, "work/a/nb.ipynb.py") == b"print(1)"
-    assert made.names == {"a/nb.ipynb.py"}
-
-
 def test_archive_fills_a_file_that_shrinks(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"12")
@@ -150,4 +141,4 @@ def test_archive_ends_with_its_stream(tmp_path: Path) -> None:
 
     (tmp_path / "large").write_bytes(b"x" * 100_000)
     with pytest.raises(BrokenPipeError), CodeArchive(Closed(), "/work") as made:
-        made.add_repository(str(tmp_path), {})
+        made.add_repository(str(tmp_path))

@@ -152,6 +152,7 @@ def test_missing_program_is_no_missing_data() -> None:
         "ValueError: You must supply the dataset directory with --dataset_dir",
         "AssertionError: Please specify --checkpoint",
         "EOFError: EOF when reading a line",
+        "StdinNotImplementedError/NotImplementedError: raw_input was called",
         "GetoptError/Exception: option -x requires argument",
     ],
 )

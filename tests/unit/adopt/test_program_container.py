@@ -11,7 +11,8 @@ import pytest
 from imgbuild.adopt import program_container
 from imgbuild.adopt.program_container import (
     MEMORY_BYTES,
-    PROGRAM,
+    NOTEBOOK,
+    SUPERVISOR,
     WORK,
     Program,
     _Lines,
@@ -88,17 +89,18 @@ def test_container_has_limits_and_is_removed(tmp_path: Path) -> None:
 
 def test_container_gets_the_code_and_the_runner(tmp_path: Path) -> None:
     client = Client(tmp_path, report(event="ended", code=0))
-    program = client.program(package_name="mine", replaced={"n.ipynb.py": "x = 1\n"})
+    program = client.program(package_name="mine")
     run_container(program)
     with tarfile.open(tmp_path / "archive.tar") as archive:
         members = {member.name: member for member in archive.getmembers()}
         settings = archive.extractfile("imgbuild-adopt/settings.json")
         assert settings
         assert json.load(settings)["program"] == f"{WORK}/main.py"
-    assert members[f"imgbuild-adopt/{PROGRAM.name}"].mode == 0o644
+    for name in (SUPERVISOR, NOTEBOOK):
+        assert members[f"imgbuild-adopt/{name}"].mode == 0o644
     assert members["imgbuild-adopt/home"].mode == 0o777
     assert members["packages/mine"].linkname == WORK
-    assert {"work/main.py", "work/n.ipynb.py"} <= members.keys()
+    assert "work/main.py" in members
 
 
 def test_network_is_given_if_asked(tmp_path: Path) -> None:

@@ -443,7 +443,7 @@ def test_notebook_cells_are_lines() -> None:
         "%%bash\nrm -rf /",
         "tf.contrib.slim",
     )
-    facts, codes = read_notebook("a.ipynb", text)
+    facts = read_notebook("a.ipynb", text)
     assert facts.is_notebook
     assert [(each.module, each.line) for each in facts.imports] == [("tensorflow", 1), ("gym", 2)]
     assert facts.tensorflow["contrib"] == (4,)
@@ -452,24 +452,21 @@ def test_notebook_cells_are_lines() -> None:
         (2, "!pip install gym==0.10"),
         (2, "!ls"),
     )
-    assert codes[2] == ""
-    assert "import gym" in codes[1]
-    compile("\n".join(codes), "a", "exec")
 
 
 def test_notebook_of_format_3_is_read() -> None:
     cell = {"cell_type": "code", "input": ["import keras"]}
-    facts, _ = read_notebook("a.ipynb", json.dumps({"worksheets": [{"cells": [cell]}]}))
+    facts = read_notebook("a.ipynb", json.dumps({"worksheets": [{"cells": [cell]}]}))
     assert facts.imports[0].module == "keras"
 
 
 def test_notebook_commands_are_bounded() -> None:
-    facts, _ = read_notebook("a.ipynb", _notebook(f"!{'x' * 1000}\n" * 300))
+    facts = read_notebook("a.ipynb", _notebook(f"!{'x' * 1000}\n" * 300))
     assert [len(command) for _, command in facts.commands] == [300] * 200
 
 
 def test_notebook_measured_cell_has_facts() -> None:
-    facts, _ = read_notebook("a.ipynb", _notebook("%%time\nimport keras"))
+    facts = read_notebook("a.ipynb", _notebook("%%time\nimport keras"))
     assert facts.imports[0].module == "keras"
 
 
@@ -477,13 +474,12 @@ def test_notebook_measured_cell_has_facts() -> None:
     "metadata", [{"kernelspec": {"language": "R", "name": "ir"}}, {"language_info": {"name": "R"}}]
 )
 def test_notebook_of_another_language_has_no_facts(metadata: dict[str, object]) -> None:
-    facts, codes = read_notebook("a.ipynb", _notebook("library(keras)", **metadata))
+    facts = read_notebook("a.ipynb", _notebook("library(keras)", **metadata))
     assert facts == SourceFacts("a.ipynb", is_notebook=True)
-    assert codes == []
 
 
 def test_notebook_broken_cell_leaves_the_others() -> None:
-    facts, _ = read_notebook("a.ipynb", _notebook("def f(:", "print x", "import keras"))
+    facts = read_notebook("a.ipynb", _notebook("def f(:", "print x", "import keras"))
     assert (facts.broken, facts.python2) == (1, 2)
     assert facts.imports[0].module == "keras"
 
@@ -507,10 +503,9 @@ def test_notebook_broken_cell_leaves_the_others() -> None:
     ],
 )
 def test_notebook_hostile_text_has_facts(text: str) -> None:
-    facts, codes = read_notebook("a.ipynb", text)
+    facts = read_notebook("a.ipynb", text)
     assert facts.is_notebook
     assert not facts.imports
-    assert all(isinstance(code, str) for code in codes)
 
 
 def test_facts_survive_their_json() -> None:

@@ -3,90 +3,24 @@
 import errno
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from imgbuild.adopt import run_entry
-from imgbuild.adopt.program_container import PROGRAM
+from support.program_runner import MARK, Runner
 
-MARK = "0123abcd"
 #: The Pythons of images that this machine has, and this one.
 FOUND = sorted(map(str, Path.home().glob(".pyenv/versions/3.[678].*/bin/python")))
 PYTHONS = [sys.executable, *FOUND]
 EVERY_PYTHON = pytest.mark.parametrize("python", PYTHONS, ids=lambda path: Path(path).parts[-3])
 #: This Python and the oldest.
 TWO_PYTHONS = pytest.mark.parametrize("python", PYTHONS[:2], ids=lambda path: Path(path).parts[-3])
-
-
-class Ran(NamedTuple):
-    code: int
-    output: str
-    errors: str
-    events: Mapping[str, Mapping[str, Any]]
-
-
-class Runner(NamedTuple):
-    """A runner of programs whose files are in one folder."""
-
-    folder: Path
-
-    def run(  # noqa: PLR0913 - the settings
-        self,
-        *arguments: str,
-        python: str = sys.executable,
-        program: str = "main.py",
-        module: str = "",
-        roots: Sequence[str] = (),
-        folder: str = "",
-        seconds: float = 20,
-        import_seconds: float = 20,
-    ) -> Ran:
-        code = self.folder / "code"
-        settings = {
-            "program": str(code / program),
-            "module": module,
-            "arguments": arguments,
-            "folder": str(code / folder),
-            "roots": [str(code / root) for root in roots],
-            "code": [str(code)],
-            "seconds": seconds,
-            "import_seconds": import_seconds,
-        }
-        path = self.folder / "settings.json"
-        path.write_text(json.dumps(settings))
-        environment = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1"}
-        ran = subprocess.run(
-            [python, str(PROGRAM), "supervise", MARK, str(path)],
-            capture_output=True,
-            check=False,
-            env=environment,
-            timeout=50,
-        )
-        errors, reports = split_reports(ran.stderr)
-        events = {report["event"]: report for report in reports}
-        return Ran(ran.returncode, ran.stdout.decode(), errors, events)
-
-    def write(self, files: Mapping[str, str]) -> "Runner":
-        for name, text in files.items():
-            path = self.folder / "code" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        return self
-
-
-def split_reports(errors: bytes) -> tuple[str, list[dict[str, Any]]]:
-    pattern = rb"\x1e" + MARK.encode() + rb"([+.])([^\x1e]*)\x1e"
-    pieces = re.findall(pattern, errors)
-    text = b"".join(piece + (b"\n" if sign == b"." else b"") for sign, piece in pieces)
-    reports = [json.loads(line) for line in text.splitlines()]
-    return re.sub(pattern, b"", errors).decode(), reports
 
 
 @pytest.fixture
@@ -390,7 +324,7 @@ def test_stop_ends_the_program(runner: Runner) -> None:
     runner.run(seconds=0.1)
     command = [
         sys.executable,
-        str(PROGRAM),
+        run_entry.__file__,
         "supervise",
         MARK,
         str(runner.folder / "settings.json"),

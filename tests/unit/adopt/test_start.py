@@ -226,15 +226,13 @@ def test_start_tries_no_folder_for_other_files(monkeypatch: pytest.MonkeyPatch, 
     assert start.outcome == "stops"
 
 
-def test_start_runs_generated_code_in_its_folder(containers: Containers, tmp_path: Path) -> None:
-    code = tmp_path / "code.py"
-    code.write_text("print(1)\n")
+def test_start_runs_a_notebook_in_its_folder(containers: Containers, tmp_path: Path) -> None:
     entry = Entry("demo/Train.ipynb", Evidence("demo/Train.ipynb"), is_notebook=True)
-    start_program(["docker"], "image:1", tmp_path, Closure(entry, ()), generated=code)
+    start_program(["docker"], "image:1", tmp_path, Closure(entry, ()))
     (program,) = containers.programs
-    assert program.path == f"{WORK}/demo/Train.ipynb.py"
+    assert program.is_notebook
+    assert program.path == f"{WORK}/demo/Train.ipynb"
     assert program.folder == f"{WORK}/demo"
-    assert program.replaced == {"demo/Train.ipynb.py": "print(1)\n"}
 
 
 def test_variables_fit_old_wandb() -> None:
