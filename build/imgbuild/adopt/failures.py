@@ -58,7 +58,7 @@ class Start:
     - ``outcome``: finished, running (at the time limit), stops (for data or arguments) or fails
     - ``reason``: of one that stops: data, arguments, input, network or gpu. Of one that fails:
       missing module, missing library, missing program, binary mismatch, renamed attribute,
-      undefined name, syntax, memory, display, crash, imports not finished, or other
+      undefined name, syntax, memory, disk, display, crash, imports not finished, or other
     - ``asked``: the file, argument or address that a program stops for
     - ``missing``: the missing module, library or program, as the reason says
     - ``line``: the last line of its error

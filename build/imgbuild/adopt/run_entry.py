@@ -39,8 +39,8 @@ MARKER = "__imgbuild_imports_done__"
 PIECE_BYTES = 2000
 #: Limits of a report: characters of a text, frames of a traceback, and bytes that a child may send.
 TEXT_LENGTH, FRAMES, CHILD_BYTES = 2000, 40, 1 << 20
-#: Bytes of any file that the program writes.
-LARGEST_FILE = 4 << 30
+#: Bytes of any file that the program writes, and of all of them together.
+LARGEST_FILE, MOST_BYTES = 4 << 30, 8 << 30
 #: Seconds to wait for a stack, and between two looks at a program that still imports.
 STACK_SECONDS, RETRY_SECONDS = 3.0, 5.0
 
@@ -81,10 +81,15 @@ def read_settings(path: str) -> Report:
 def watch(
     process: "subprocess.Popen[bytes]", reading: int, mark: str, settings: Report, begin: float
 ) -> None:
-    """Pass on the child's reports, and report its end, or its stack at the limit of its time."""
+    """Pass on the child's reports, and report its end, or its stack at the limit of its time.
+
+    A program that fills the engine's disk is stopped, too.
+    """
     pipe = _ChildPipe(reading)
     last = begin + settings["import_seconds"]
     limit, done = last, False
+    free = free_bytes()
+    least = free - min(MOST_BYTES, free // 2)
 
     def tell(report: Report) -> None:
         emit(mark, dict(report, seconds=round(time.monotonic() - begin, 3)))
@@ -99,6 +104,9 @@ def watch(
                 tell(report)
             tell({"event": "ended", "code": process.returncode, "stack": pipe.stack()})
             return
+        if free_bytes() < least:
+            tell({"event": "limit", "written": free - least})
+            return
         if time.monotonic() < limit:
             continue
         stack = ask_stack(process, pipe)
@@ -108,6 +116,12 @@ def watch(
             continue
         tell({"event": "limit", "importing": importing, "imports": done, "stack": stack})
         return
+
+
+def free_bytes() -> int:
+    """Return the bytes that the program can still write. Containers share the engine's disk."""
+    status = os.statvfs("/")
+    return status.f_bavail * status.f_frsize
 
 
 def emit(mark: str, report: Report) -> None:

@@ -171,6 +171,9 @@ def classify(ran: ProgramRun, program: Program) -> Start:
 
 def _classify_limit(base: Start, limit: Mapping[str, Any], program: Program) -> Start:
     """Return whether the program was running or still importing other packages at its limit."""
+    if written := _number(limit, "written"):
+        line = f"it wrote {written / (1 << 30):.1f} GiB"
+        return replace(base, reason="disk", line=line)
     stack = read_frames(limit.get("stack"))
     place = find_place(stack[::-1], program)
     proves = bool(stack) or limit.get("imports") is True

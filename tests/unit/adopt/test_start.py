@@ -65,6 +65,11 @@ def test_classify_limit(importing: object, imports: object, stack: object, outco
     assert start.reason == ("imports not finished" if outcome == "fails" else "")
 
 
+def test_classify_a_program_that_fills_the_disk() -> None:
+    start = judge(IMPORTS, {"event": "limit", "written": 8 << 30})
+    assert (start.outcome, start.reason, start.line) == ("fails", "disk", "it wrote 8.0 GiB")
+
+
 def test_classify_names_module_and_place() -> None:
     frames = [
         [f"{WORK}/src/main.py", 2, "<module>", "import part"],
