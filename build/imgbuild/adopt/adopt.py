@@ -368,7 +368,7 @@ def _find_remedy(start: Start, program: DecidedProgram, log: Log) -> Remedy | No
 
 
 def _find_build_remedy(error: BuildFailedError, program: DecidedProgram) -> Remedy | None:
-    """Return what may help after a build step failed, unless it was tried already."""
+    """Return a remedy for a failed build step; None if it is unknown, or was tried already."""
     output = error.log.read_text(encoding="utf-8", errors="replace")[-_LARGEST_LOG:]
     remedy = find_build_remedy(output, program.adoption.build_apt)
     if remedy and {*remedy.wheels_only} & {*program.adoption.wheels_only}:

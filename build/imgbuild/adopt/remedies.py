@@ -647,10 +647,10 @@ _HEADERS = {
 
 
 def find_build_remedy(output: str, build_apt: Collection[str]) -> Remedy | None:
-    """Return what may help after a source distribution could not be compiled; None: unknown cause.
+    """Return a remedy for a package that could not be compiled; None for other failures.
 
-    That is the missing tool or header, ``build_apt`` being there already; otherwise wheels alone
-    are used of the package. ``output`` is the output of the build.
+    The remedy is the Debian package of a missing tool or header, unless it is in ``build_apt``
+    already. Otherwise, only wheels of the package are used. ``output`` is that of the build.
     """
     failures = [*_NOT_COMPILED.finditer(output)]
     if not failures:
