@@ -19,6 +19,7 @@ from imgbuild.core.errors import MachineError
 from imgbuild.core.files import parse_json
 from imgbuild.core.process import TIMED_OUT, Process, run, start
 from imgbuild.core.text import printable
+from imgbuild.suites.container import CONTAINER_LABEL, make_label
 from imgbuild.training.docker_run import remove_container
 
 #: The folders of the code, of the runner, and of links by which the code is a package.
@@ -132,13 +133,21 @@ def _create_command(program: Program, name: str, mark: str) -> list[str]:
     one. The engine keeps no log of the output, because it could fill the disk.
     """
     own = ("--rm", "--pull", "never", "--name", name, "--user", program.user, "--workdir", WORK)
+    label = ("--label", f"{CONTAINER_LABEL}={make_label(name)}")  # for `imgbuild clean`
     limits = (
         *("--memory", str(MEMORY_BYTES), "--memory-swap", str(MEMORY_BYTES)),
         *("--pids-limit", str(PROCESSES), "--shm-size", str(SHARED_BYTES), "--log-driver", "none"),
         *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
     )
     network = ("--network", "none", "--hostname", "adopt", "--add-host", "adopt:127.0.0.1")
-    words = [*program.client, "create", *own, *limits, *(() if program.network else network)]
+    words = [
+        *program.client,
+        "create",
+        *own,
+        *label,
+        *limits,
+        *(() if program.network else network),
+    ]
     for variable, value in program.variables.items():
         words += ["--env", f"{variable}={value}"]
     supervise = (f"{RUNNER}/{SUPERVISOR}", "supervise", mark, f"{RUNNER}/settings.json")

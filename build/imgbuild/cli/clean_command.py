@@ -25,7 +25,8 @@ def clean(
         "Select only this kind: leftovers, untagged, work, images or build-cache; repeatable.",
     ),
     images: bool = flag(
-        "--images", "Also select all images that imgbuild tagged, and base images that it made."
+        "--images",
+        "Also select all images that imgbuild tagged or adopted, and base images that it made.",
     ),
     build_cache: bool = flag(
         "--build-cache",

@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from imgbuild.adopt.adoption import OWN_TAGS
 from imgbuild.build.context import image_locks
 from imgbuild.build.image_build import TEMPORARY_NAMES
 from imgbuild.core.errors import ImgbuildError
 from imgbuild.core.files import abandoned_work, is_locked, lock_owner, remove_tree
 from imgbuild.core.text import count_text
-from imgbuild.dockerfile.labels import NAME, REPOSITORY
+from imgbuild.dockerfile.labels import EXTENDS, NAME, REPOSITORY
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import Buildx, cache_size, empty_cache
 from imgbuild.inputs.oci_layout import REPOSITORY as BASE_REPOSITORY
@@ -94,6 +95,7 @@ def find_garbage(  # noqa: PLR0913 - the places to search
     if engine:
         findings += _find_leftovers(engine, state, elsewhere=elsewhere)
         findings += _find_images(engine, state, repository, elsewhere=elsewhere)
+        findings += _find_adopted(engine, state, elsewhere=elsewhere)
     findings += _find_build_caches(engine, builders)
     findings += _find_work(state, cache)
     locks = state / "locks"
@@ -209,6 +211,18 @@ def _find_images(
             why = "base image; made again when needed"
             remove = partial(_remove_image, engine, base.id, tags)
             yield Garbage(CleanupKind.IMAGES, ", ".join(tags), why, remove, base.size, image="")
+
+
+def _find_adopted(engine: Engine, state: Path, *, elsewhere: bool) -> Iterator[Garbage]:
+    """Yield the images whose names `imgbuild adopt` chose."""
+    reports = ReportStore(state / "reports")
+    for image in engine.images(EXTENDS):
+        names = [tag for tag in image.tags if tag.startswith(OWN_TAGS)]
+        if names and (elsewhere or reports.extension(image.id)):
+            remove = partial(_remove_image, engine, image.id, names)
+            why = "adopted; `imgbuild adopt` makes it again"
+            lock = folder_name(names[0])
+            yield Garbage(CleanupKind.IMAGES, ", ".join(names), why, remove, image.size, image=lock)
 
 
 def _find_work(state: Path, cache: Path) -> Iterator[Garbage]:

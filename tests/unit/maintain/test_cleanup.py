@@ -15,6 +15,7 @@ from imgbuild.build.context import image_locks
 from imgbuild.build.image_build import TEMPORARY_NAMES
 from imgbuild.core.errors import MachineError
 from imgbuild.core.files import ensure_folder
+from imgbuild.dockerfile.labels import EXTENDS
 from imgbuild.engine.types import StoredImage
 from imgbuild.maintain.cleanup import CleanupKind, find_garbage, remove_garbage
 from imgbuild.publish.upload import note_path
@@ -109,6 +110,22 @@ def test_images_of_another_repository_are_another_checkout_s(
     assert listed(*ours) == theirs
     run(*ours, "--yes")
     assert {*engine.stored} == {image(number).id for number in (1, 2, 4)}
+
+
+def test_clean_removes_images_that_adopt_named(engine: FakeEngine, state: Path) -> None:
+    labels = {**image(1).labels, EXTENDS: NAME}
+    adopted = replace(image(3, "adopted/churn:1", "me/churn:1"), labels=labels)
+    theirs = replace(image(4, "adopted/other:1"), labels=labels)
+    extended = replace(image(5, "local/churn:1"), labels=labels)
+    engine.stored = {stored.id: stored for stored in (adopted, theirs, extended)}
+    store = ReportStore(state / "reports")
+    for stored in (adopted, extended):
+        store.record_extension(stored.id, NAME, None, None, cached_base=False)
+    assert listed("--only", "images") == ["adopted/churn:1"]
+    assert listed("--only", "images", "--elsewhere") == ["adopted/churn:1", "adopted/other:1"]
+    run("--images", "--yes")
+    left = {stored.tags for stored in engine.stored.values()}
+    assert left == {("me/churn:1",), ("adopted/other:1",), ("local/churn:1",)}
 
 
 @pytest.mark.usefixtures("engine")
