@@ -15,7 +15,8 @@ from imgbuild.adopt.choice import (
 )
 from imgbuild.adopt.closure import Closure, Entry, find_closure, find_entries, read_sources
 from imgbuild.adopt.history import read_history
-from imgbuild.adopt.packages import PackageRequest, drop_versions, request_packages
+from imgbuild.adopt.packages import LEFT, PackageRequest, drop_versions, request_packages
+from imgbuild.adopt.prose import find_source_line
 from imgbuild.adopt.repository import Evidence, Repository
 from imgbuild.adopt.statements import (
     find_declarations,
@@ -159,6 +160,7 @@ def decide(
             *filter(None, [history.note]),
             *notes,
             *_describe_missing(repository, closure),
+            *_describe_sources(repository, request),
         ),
         request.modules,
     )
@@ -234,6 +236,25 @@ def _describe_missing(repository: Repository, closure: Closure) -> list[str]:
             f"the program imports {names}: compile it before the program starts, because adopt "
             "does not compile a repository's code"
         )
+    return notes[:_NAMED]
+
+
+def _describe_sources(repository: Repository, request: PackageRequest) -> list[str]:
+    """Return notes with README's lines about imports that no package of the index provides."""
+    texts = {
+        path: repository.read_text(path)
+        for path in repository.files
+        if "/" not in path and path.lower().startswith("readme")
+    }
+    notes = []
+    for decision in request.decisions:
+        is_import = any(place.path.endswith((".py", ".ipynb")) for place in decision.evidence)
+        if decision.value == LEFT and is_import:
+            for path, text in texts.items():
+                line, words = find_source_line(text, decision.subject)
+                if line:
+                    notes.append(f"{path}:{line} about {decision.subject}: {words}")
+                    break
     return notes[:_NAMED]
 
 

@@ -291,3 +291,23 @@ def _join_version(operator: str, version: str) -> str:
         wide = version != bare or "." not in bare
         return f"=={bare}.*" if wide else f"=={bare}"
     return f"{operator}{bare}" if operator != "~=" or "." in bare else f">={bare}"
+
+
+#: Words of a line that says where to get something.
+_SOURCE = re.compile(r"://|git\b|\binstall|\bclone\b|\bdownload", re.IGNORECASE)
+#: Characters of such a line that are shown.
+_LONGEST_SOURCE = 160
+
+
+def find_source_line(text: str, name: str) -> tuple[int, str]:
+    """Return the first line that says where to get a package or module, and its number.
+
+    ``name`` may have other hyphens, underscores or capitals. The number is 0 if no line does.
+    """
+    parts = [re.escape(part) for part in re.split("[-_.]", name)]
+    pattern = re.compile(rf"(?<![A-Za-z0-9]){'[-_.]?'.join(parts)}(?![A-Za-z0-9])", re.IGNORECASE)
+    for number, line in enumerate(text.splitlines()[:_MOST_LINES], 1):
+        words = line[:_LONGEST_LINE]
+        if _SOURCE.search(words) and pattern.search(words):
+            return number, words.strip(" \t$>#*`-")[:_LONGEST_SOURCE]
+    return 0, ""

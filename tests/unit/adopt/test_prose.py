@@ -4,7 +4,13 @@ import time
 
 import pytest
 
-from imgbuild.adopt.prose import find_checks, find_installs, find_python, find_tensorflow
+from imgbuild.adopt.prose import (
+    find_checks,
+    find_installs,
+    find_python,
+    find_source_line,
+    find_tensorflow,
+)
 
 STATED = {
     "TensorFlow 1.12": "==1.12",
@@ -111,3 +117,31 @@ def test_find_python_reads_lists() -> None:
     assert versions[:2] == ["==2.7.*", "==3.5.*"]
     assert "==3.6.*" in versions
     assert ">=3.3" in [specifier for _, specifier, _ in find_python("Python 2.7 or 3.3+")]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            "# A\n\n- Install `multi-agent` from [git](https://host/x)",
+            (3, "Install `multi-agent` from [git](https://host/x)"),
+        ),
+        ("$ git clone https://host/multi_agent.git", (1, "git clone https://host/multi_agent.git")),
+        (
+            "pip install git+https://host/Multi.Agent",
+            (1, "pip install git+https://host/Multi.Agent"),
+        ),
+        ("multi-agent is a method.\nIt is new.", (0, "")),
+        ("pip install multi-agents2", (0, "")),
+    ],
+)
+def test_find_source_line_names_a_place(text: str, found: tuple[int, str]) -> None:
+    assert find_source_line(text, "multi_agent") == found
+
+
+def test_find_source_line_is_limited() -> None:
+    begin = time.process_time()
+    number, words = find_source_line("x install " * 100_000 + "\n" + "a-install\n" * 30_000, "a")
+    assert (number, words) == (2, "a-install")
+    assert time.process_time() - begin < 1
+    assert len(find_source_line("install a " * 1000, "a")[1]) <= 160
