@@ -23,8 +23,8 @@ def reader(base: Bases, checkout: Checkout, open_folder: Path, tag: str) -> Read
 
 
 def test_reader_adopts_and_runs(reader: Reader, tag: str) -> None:
-    enter, adopt, *others = page_commands(PAGE)
-    assert enter.line == "cd examples/churn"
+    copy, enter, adopt, *others = page_commands(PAGE)
+    assert (copy.line, enter.line) == ("cp -r examples/churn ~/churn", "cd ~/churn")
     said = reader.type(adopt)
     assert forms(said.replace(tag, TAG)) == forms("\n".join(adopt.prints)), said
     kept = {path.name: path.read_text() for path in reader.folder.glob("imgbuild.adopt*")}

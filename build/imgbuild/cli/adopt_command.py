@@ -10,7 +10,7 @@ import typer
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, print_json
 from imgbuild.core.errors import InputError
-from imgbuild.core.project import INSTALLED, Project
+from imgbuild.core.project import INSTALLED, OWN_CHECKOUT, Project
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 def adopt(
     ctx: typer.Context,
     folder: Path = typer.Argument(
-        Path(), metavar="DIR", help="Folder of the repository. Default: this one."
+        Path(), metavar="DIR", help="Folder of the repository. Default: the current folder."
     ),
     tensorflow: str | None = option(
-        "--tf VERSION", "Use this TensorFlow, not the one that the code needs by its signs."
+        "--tf VERSION",
+        "TensorFlow version. Default: chosen by the code and the files of the repository.",
     ),
     gpu: bool = flag("--gpu", "Use an image for GPUs. Default: the CPU image."),
     entry: str | None = option("--entry FILE", "Program or notebook to start."),
@@ -36,11 +37,13 @@ def adopt(
         "--date YYYY-MM-DD", "Resolve packages as of this day. Default: the code's last change."
     ),
     tag: str | None = option("--tag -t NAME:TAG", "Name of the image. Default: adopted/FOLDER:1."),
-    print_only: bool = flag("--print", "Print a Dockerfile; build and write nothing."),
-    refresh: bool = flag("--refresh", "Decide anew instead of using imgbuild.adopt.yaml."),
-    network: bool = flag("--network", "Let the program use the network while it is tried."),
+    print_only: bool = flag("--print", "Print a Dockerfile. Build nothing, and write no files."),
+    refresh: bool = flag("--refresh", "Ignore imgbuild.adopt.yaml, and decide again."),
+    network: bool = flag("--network", "Allow the program to use the network during the trial."),
     time_limit: str = option(
-        "--time-limit DURATION", "How long the program is tried after its imports.", default="20s"
+        "--time-limit DURATION",
+        "Stop the program after this time, counted from the end of its imports.",
+        default="20s",
     ),
     jobs: int = options.JOBS,
     as_json: bool = options.JSON,
@@ -51,8 +54,9 @@ def adopt(
     Nothing of the repository runs outside a container. The decisions are written to
     imgbuild.adopt.yaml, where you can edit them.
 
-    Exit codes: 0 the program finishes, still runs, or stops for data; 1 it fails, or a package that
-    it needs cannot be had; 2 there is no image for it; 3 this machine cannot build.
+    Exit codes: 0 the program finishes, is still running at the time limit, or stops for data,
+    arguments, input, the network or a GPU; 1 it fails, or a package that it needs cannot be
+    installed; 2 there is no image for it, or an option is wrong; 3 this machine cannot build.
 
     Example: imgbuild adopt ~/churn
     """
@@ -98,23 +102,27 @@ def adopt(
 
 
 def _refuse_own_checkout(checkout: Project, folder: Path) -> Project:
-    """Return the installed family instead of a checkout that the repository itself brings.
+    """Return another family instead of a checkout that the repository itself brings.
 
-    A checkout can start programs on this machine, and nobody has named this one.
+    A checkout can start programs on this machine, and nobody has named this one. The checkout whose
+    code runs here already is trusted.
 
-    InputError: no family is installed.
+    InputError: there is no other family.
     """
     root = checkout.root
     inner = [folder, *folder.parents]
     inner = inner[: inner.index(root)] if root in inner else []
     is_apart = root not in {folder, *folder.parents} and folder not in root.parents
-    if checkout.is_installed or is_apart or any((place / ".git").exists() for place in inner):
+    is_cloned = any((place / ".git").exists() for place in inner)
+    if root in {INSTALLED, OWN_CHECKOUT} or is_apart or is_cloned:
         return checkout
-    if INSTALLED.is_dir():
-        return Project(INSTALLED, checkout.options)
+    for other in (INSTALLED, OWN_CHECKOUT):
+        if (other / "matrix.yaml").is_file():
+            return Project(other, checkout.options)
     raise InputError(
-        f"The images would come from {root}, which belongs to the repository, and a checkout can "
-        f"start programs on this machine. If you trust it, use --project {root}."
+        f"The checkout of imgbuild in {root} belongs to the repository. Adopt does not use it, "
+        "because a checkout can start programs on this machine. If you trust it, use "
+        f"--project {root}."
     )
 
 
@@ -124,7 +132,9 @@ def _parse_day(text: str | None) -> "date | None":
     try:
         return None if text is None else parse_day(text)
     except ValueError:
-        raise InputError(f"--date {text}: give a day, for example 2019-12-31.") from None
+        raise InputError(
+            f"--date {text} is not a day. Use YYYY-MM-DD, for example 2019-12-31."
+        ) from None
 
 
 def _show_decisions(program: "DecidedProgram", say: "Callable[[str], None]") -> None:
@@ -176,10 +186,10 @@ def _show_result(adopted: "Adopted") -> None:
         echo(f"Nothing has changed since {tag} was built. {_describe_start(start)}")
     else:
         for remedy in adopted.remedies:
-            echo(f"Mended: {remedy}.")
+            echo(f"Fixed: {remedy}.")
         echo(_describe_start(start))
         for name, why in adopted.missing:
-            echo(f"Missing: {name}, which the program imports: {why}.")
+            echo(f"Missing: the program imports {name}, which is left out: {why}.")
         times = adopted.times
         spent = sum(times[phase] for phase in ("resolve", "build", "start", "test"))
         tested = f"Tested: {', '.join(adopted.suites)}. " if adopted.suites else ""
@@ -187,8 +197,11 @@ def _show_result(adopted: "Adopted") -> None:
     echo(f"Run it:\n  {run_command(program)}")
     if not adopted.is_unchanged:
         lock = program.repository.folder / LOCK
-        locked = f", {LOCK} (packages with hashes)" if lock.is_file() else ""
-        echo(f"Written: {FILE} (what was decided, and why){locked}. Commit them.")
+        if lock.is_file():
+            locked = f", {LOCK} (packages with hashes)"
+            echo(f"Written: {FILE} (what was decided, and why){locked}. Commit them.")
+        else:
+            echo(f"Written: {FILE} (what was decided, and why). Commit it.")
 
 
 def _describe_start(start: "Start") -> str:
@@ -197,11 +210,12 @@ def _describe_start(start: "Start") -> str:
     if start.outcome == "finished":
         return f"The program runs to its end, in {start.seconds:.0f} s."
     if start.outcome == "running":
-        return f"The program runs; after {start.seconds:.0f} s it was stopped."
+        return f"The program was still running after {start.seconds:.0f} s, so adopt stopped it."
     if start.outcome == "stops":
         asked = start.asked or start.line
         return f"The program starts, then stops for {start.reason}: {asked}{place}."
-    return f"The program fails, {start.reason}{line}{place}."
+    reason = f", {start.reason}" if start.reason != "other" else ""
+    return f"The program fails{reason}{line}{place}."
 
 
 def _nothing() -> dict[str, Any]:

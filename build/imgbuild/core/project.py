@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: The family inside the wheel (build/hatch_build.py); an editable install has none.
 INSTALLED = Path(os.path.realpath(__file__)).parents[1] / "family"
+#: The checkout whose code is running, if imgbuild is not installed from a wheel.
+OWN_CHECKOUT = Path(os.path.realpath(__file__)).parents[3]
 #: The parts of a family. The last one marks a folder as a family.
 PARTS = ("LICENSE", "NOTICE", "images", "tests/image", "matrix.yaml")
 #: The settings file, next to the matrix.

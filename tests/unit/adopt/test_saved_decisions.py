@@ -52,6 +52,7 @@ REFUSED = {
     "optional": (["x.whl"], ["x-1-py3-none-any.WHL"], ["x===1.whl"]),
     "constraints": (["-c x"], ["./x.whl"]),
     "overrides": (["../../x=a"], ["a=../x.whl"], ["a=b @ http://x"], ["a"], ["=a"], ["a="]),
+    "wheels_only": (["A"], ["a b"], ["../a"], ["a==1"]),
     "apt": (["-o"], ["./x.deb"], ["a b"], ["a\nb"]),
     "build_apt": (["--allow-unauthenticated"],),
     "user": ("root",),
@@ -199,6 +200,14 @@ def test_adopt_refuses_checkout_of_repository(tmp_path: Path, where: str) -> Non
     assert ran.returncode in {2, 3}
     assert "evil" not in ran.stderr
     assert "belongs to the repository" in ran.stderr or ran.returncode == 3
+
+
+def test_adopt_uses_the_running_checkout() -> None:
+    """The tutorial's example is a folder of the checkout itself."""
+    example = ROOT / "examples" / "churn"
+    ran = run_main(example, "adopt", "--print", env={**NO_ENGINE, "IMGBUILD_PROJECT": ""})
+    assert "TensorFlow 2.2 (tf-2.2-cpu-debian)" in ran.stderr
+    assert "belongs to the repository" not in ran.stderr
 
 
 def test_adopt_accepts_clone_in_checkout(tmp_path: Path) -> None:
