@@ -347,6 +347,7 @@ def _start(
         image_id,
         program.repository.folder,
         closure,
+        tag=program.adoption.tag,
         packages=versions,
         seconds=options.seconds,
         network=options.network,
@@ -369,6 +370,8 @@ def _find_remedy(start: Start, program: DecidedProgram, log: Log) -> Remedy | No
 
 def _find_build_remedy(error: BuildFailedError, program: DecidedProgram) -> Remedy | None:
     """Return a remedy for a failed build step; None if it is unknown, or was tried already."""
+    if error.fault and error.fault.of_machine:
+        return None
     output = error.log.read_text(encoding="utf-8", errors="replace")[-_LARGEST_LOG:]
     remedy = find_build_remedy(output, program.adoption.build_apt)
     if remedy and {*remedy.wheels_only} & {*program.adoption.wheels_only}:

@@ -16,7 +16,7 @@ from imgbuild.adopt.choice import (
 from imgbuild.adopt.closure import Closure, Entry, find_closure, find_entries, read_sources
 from imgbuild.adopt.history import read_history
 from imgbuild.adopt.packages import LEFT, PackageRequest, drop_versions, request_packages
-from imgbuild.adopt.prose import find_source_line
+from imgbuild.adopt.prose import find_source_lines, names_package
 from imgbuild.adopt.repository import Evidence, Repository
 from imgbuild.adopt.statements import (
     find_declarations,
@@ -38,6 +38,8 @@ from imgbuild.matrix.model import Matrix
 _NAMED = 12
 #: Other programs that the decision about the program names.
 _OTHERS = 3
+#: Limits: READMEs that are searched for packages, and packages that are looked for.
+_MOST_READMES, _MOST_ABSENT = 4, 50
 #: Characters of a folder's name in the tag.
 _LONGEST_NAME = 100
 #: The packages with which notebooks are opened.
@@ -160,7 +162,7 @@ def decide(
             *filter(None, [history.note]),
             *notes,
             *_describe_missing(repository, closure),
-            *_describe_sources(repository, request),
+            *_describe_sources(repository, closure, request),
         ),
         request.modules,
     )
@@ -239,22 +241,30 @@ def _describe_missing(repository: Repository, closure: Closure) -> list[str]:
     return notes[:_NAMED]
 
 
-def _describe_sources(repository: Repository, request: PackageRequest) -> list[str]:
+def _describe_sources(
+    repository: Repository, closure: Closure, request: PackageRequest
+) -> list[str]:
     """Return notes with README's lines about imports that no package of the index provides."""
-    texts = {
-        path: repository.read_text(path)
-        for path in repository.files
-        if "/" not in path and path.lower().startswith("readme")
-    }
+    imports = {place for _, place in closure.imports}
+    absent = [
+        decision.subject
+        for decision in request.decisions
+        if decision.value == LEFT and imports.intersection(decision.evidence)
+    ]
+    if not absent:
+        return []
+    readmes = [
+        path for path in repository.files if "/" not in path and path.lower().startswith("readme")
+    ]
+    lines = [
+        (Evidence(path, number), words)
+        for path in readmes[:_MOST_READMES]
+        for number, words in find_source_lines(repository.read_text(path))
+    ]
     notes = []
-    for decision in request.decisions:
-        is_import = any(place.path.endswith((".py", ".ipynb")) for place in decision.evidence)
-        if decision.value == LEFT and is_import:
-            for path, text in texts.items():
-                line, words = find_source_line(text, decision.subject)
-                if line:
-                    notes.append(f"{path}:{line} about {decision.subject}: {words}")
-                    break
+    for name in absent[:_MOST_ABSENT]:
+        named = [(place, words) for place, words in lines if names_package(words, name)]
+        notes += [f"{place} about {name}: {words}" for place, words in named[:1]]
     return notes[:_NAMED]
 
 

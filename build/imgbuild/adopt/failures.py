@@ -267,6 +267,7 @@ _CODE_FAULTS: tuple[tuple[str, set[str], re.Pattern[str] | None], ...] = (
     ("syntax", {"SyntaxError"}, None),
     ("undefined name", {"NameError"}, None),
     ("memory", {"MemoryError", "ResourceExhaustedError"}, None),
+    ("crash", {"KernelDiedError"}, None),
     ("memory", {"Exception"}, _MEMORY),
     ("display", {"NoSuchDisplayException"}, None),
     ("display", {"Exception"}, _DISPLAY),
@@ -364,7 +365,8 @@ def _find_arguments(failure: Failure) -> Start | None:
         return Start("stops", "input", failure.line)
     if "KeyError" in classes and last.path.endswith("/os.py"):
         return Start("stops", "arguments", f"variable {failure.message}")
-    if classes & _ARGUMENT_CLASSES:
+    # IPython's class of this name is an unknown magic.
+    if classes & _ARGUMENT_CLASSES and failure.module != "IPython.core.error":
         return Start("stops", "arguments", failure.line)
     if "sys.argv" in last.source and classes & {"IndexError", "ValueError", "AssertionError"}:
         return Start("stops", "arguments", last.source)

@@ -20,6 +20,7 @@ from imgbuild.core.files import parse_json
 from imgbuild.core.process import TIMED_OUT, Process, run, start
 from imgbuild.core.text import printable
 from imgbuild.suites.container import CONTAINER_LABEL, make_label
+from imgbuild.suites.runner import folder_name
 from imgbuild.training.docker_run import remove_container
 
 #: The folders of the code, of the runner, and of links by which the code is a package.
@@ -51,6 +52,7 @@ class Program:
     Paths in the container are absolute.
 
     - ``client``: the Docker client with the options that select its engine
+    - ``tag``: the name of the image, by which `imgbuild clean` finds its lock
     - ``module``: set if it is run by ``python -m``
     - ``is_notebook``: its cells are run by a kernel
     - ``seconds``: the time limit after its imports
@@ -61,6 +63,7 @@ class Program:
     repository: Path
     path: str
     user: str
+    tag: str = ""
     folder: str = WORK
     arguments: tuple[str, ...] = ()
     module: str = ""
@@ -133,7 +136,7 @@ def _create_command(program: Program, name: str, mark: str) -> list[str]:
     one. The engine keeps no log of the output, because it could fill the disk.
     """
     own = ("--rm", "--pull", "never", "--name", name, "--user", program.user, "--workdir", WORK)
-    label = ("--label", f"{CONTAINER_LABEL}={make_label(name)}")  # for `imgbuild clean`
+    label = ("--label", f"{CONTAINER_LABEL}={make_label(folder_name(program.tag))}")
     limits = (
         *("--memory", str(MEMORY_BYTES), "--memory-swap", str(MEMORY_BYTES)),
         *("--pids-limit", str(PROCESSES), "--shm-size", str(SHARED_BYTES), "--log-driver", "none"),

@@ -295,19 +295,22 @@ def _join_version(operator: str, version: str) -> str:
 
 #: Words of a line that says where to get something.
 _SOURCE = re.compile(r"://|git\b|\binstall|\bclone\b|\bdownload", re.IGNORECASE)
-#: Characters of such a line that are shown.
-_LONGEST_SOURCE = 160
+#: Limits for such lines, and for their characters.
+_MOST_SOURCES, _LONGEST_SOURCE = 200, 160
 
 
-def find_source_line(text: str, name: str) -> tuple[int, str]:
-    """Return the first line that says where to get a package or module, and its number.
+def find_source_lines(text: str) -> tuple[tuple[int, str], ...]:
+    """Return the numbers and words of lines that say where to get something."""
+    lines = [(number, line[:_LONGEST_LINE]) for number, line in enumerate(text.splitlines(), 1)]
+    lines = [(number, line) for number, line in lines[:_MOST_LINES] if _SOURCE.search(line)]
+    return tuple(
+        (number, line.strip(" \t$>#*`-")[:_LONGEST_SOURCE])
+        for number, line in lines[:_MOST_SOURCES]
+    )
 
-    ``name`` may have other hyphens, underscores or capitals. The number is 0 if no line does.
-    """
+
+def names_package(words: str, name: str) -> bool:
+    """Return whether words name a package, perhaps with other hyphens or capitals."""
     parts = [re.escape(part) for part in re.split("[-_.]", name)]
-    pattern = re.compile(rf"(?<![A-Za-z0-9]){'[-_.]?'.join(parts)}(?![A-Za-z0-9])", re.IGNORECASE)
-    for number, line in enumerate(text.splitlines()[:_MOST_LINES], 1):
-        words = line[:_LONGEST_LINE]
-        if _SOURCE.search(words) and pattern.search(words):
-            return number, words.strip(" \t$>#*`-")[:_LONGEST_SOURCE]
-    return 0, ""
+    pattern = rf"(?<![A-Za-z0-9]){'[-_.]?'.join(parts)}(?![A-Za-z0-9])"
+    return bool(re.search(pattern, words, re.IGNORECASE))

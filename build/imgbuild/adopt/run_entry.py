@@ -40,7 +40,7 @@ PIECE_BYTES = 2000
 #: Limits of a report: characters of a text, frames of a traceback, and bytes that a child may send.
 TEXT_LENGTH, FRAMES, CHILD_BYTES = 2000, 40, 1 << 20
 #: Bytes of any file that the program writes, and of all of them together.
-LARGEST_FILE, MOST_BYTES = 4 << 30, 8 << 30
+LARGEST_FILE, MOST_BYTES = 1 << 30, 8 << 30
 #: Seconds to wait for a stack, and between two looks at a program that still imports.
 STACK_SECONDS, RETRY_SECONDS = 3.0, 5.0
 

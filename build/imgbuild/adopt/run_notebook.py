@@ -7,21 +7,23 @@ they do in the browser.
 """
 
 import ast
-import faulthandler
 import json
 import os
 import re
 import signal
 import sys
+import time
 from queue import Empty
 from typing import Any, Callable, Dict, List, Optional
 
 Report = Dict[str, Any]
 
-#: Seconds until the kernel answers, and between two looks whether it lives.
-READY_SECONDS, ALIVE_SECONDS = 90, 1.0
+#: Seconds until the kernel answers, and after a cell's end for the rest of its output.
+READY_SECONDS, OUTPUT_SECONDS = 90, 3.0
 #: The file of a cell's code, before and since ipykernel 6.
 CELL_FILE = re.compile(r"<ipython-input-[^/]*>$|/ipykernel_\d+/[^/]+\.py$")
+#: Colab's magic for the version of TensorFlow, which the image decides.
+SETUP = "get_ipython().register_magic_function(lambda line: None, magic_name='tensorflow_version')"
 #: The facts of the last error of the kernel, as `run_entry` gives them of a program's error.
 FACTS = (
     "__import__('runpy').run_path({runner!r})['describe_error']"
@@ -30,9 +32,9 @@ FACTS = (
 
 
 def run_notebook(path: str, send: Callable[[Report], None]) -> int:
-    """Run the cells until one fails, and return the exit code; report imports and the error.
+    """Run the cells until one fails or ends the kernel, and return the exit code.
 
-    The imports are done after the first cell that has some.
+    Report the end of the imports, which is after the first cell that has some, and the error.
     """
     # The image has these if it has JupyterLab.
     import nbformat
@@ -43,14 +45,19 @@ def run_notebook(path: str, send: Callable[[Report], None]) -> int:
     manager.start_kernel(cwd=os.getcwd())
     client = manager.blocking_client()
     client.start_channels()
-    done = False
+    done = not any(has_import(cell.source) for cell in cells)
+    if done:
+        send({"event": "imports"})
     try:
         client.wait_for_ready(timeout=READY_SECONDS)
+        wait_for_reply(client, manager, client.execute(SETUP, silent=True))
         for number, cell in enumerate(cells, 1):
-            if not run_cell(client, manager, cell.source):
-                send(describe_failure(client, manager, path, number))
-                return 1
-            if not done and re.search(r"^\s*(?:import|from)\s", cell.source, re.MULTILINE):
+            reply = run_cell(client, manager, cell.source)
+            if reply is not None and has_exited(reply):
+                return 0
+            if reply is None or reply["status"] != "ok":
+                return end_after_failure(client, manager, path, number, send)
+            if not done and has_import(cell.source):
                 done = True
                 send({"event": "imports"})
     finally:
@@ -59,70 +66,122 @@ def run_notebook(path: str, send: Callable[[Report], None]) -> int:
     return 0
 
 
-def run_cell(client: Any, manager: Any, source: str) -> bool:
-    """Run a cell, and print its output; return whether it succeeded."""
+def has_import(source: str) -> bool:
+    return bool(re.search(r"^\s*(?:import|from)\s", source, re.MULTILINE))
+
+
+def has_exited(reply: Report) -> bool:
+    """Return whether a cell called ``exit()``, after which the kernel ends."""
+    return any(payload.get("source") == "ask_exit" for payload in reply.get("payload", ()))
+
+
+def run_cell(client: Any, manager: Any, source: str) -> Optional[Report]:
+    """Run a cell, print its output, and return the kernel's reply; None if the kernel died.
+
+    The kernel drops output if it is read too slowly, and perhaps the message that it is idle.
+    """
     message = client.execute(source, allow_stdin=False)
-    while True:
-        answer = next_message(client.get_iopub_msg, manager)
+    reply: Optional[Report] = None
+    end = 0.0
+    while reply is None or time.monotonic() < end:
+        answer = next_message(client.get_iopub_msg)
         if answer is None:
-            return False
-        if answer["parent_header"].get("msg_id") != message:
-            continue
-        kind, content = answer["msg_type"], answer["content"]
-        if kind == "stream":
-            stream = sys.stderr if content["name"] == "stderr" else sys.stdout
-            stream.write(content["text"])
-            stream.flush()
-        elif kind == "error":
-            sys.stderr.write(without_colours("\n".join(content["traceback"])) + "\n")
-        elif kind == "status" and content["execution_state"] == "idle":
+            if reply is None:
+                reply = read_reply(client, message)
+                end = time.monotonic() + OUTPUT_SECONDS
+            if reply is None and not manager.is_alive():
+                return None
+        elif answer["parent_header"].get("msg_id") == message and not print_output(answer):
             break
-    reply = wait_for_reply(client, manager, message)
-    return reply is not None and reply["status"] == "ok"
+    return reply or wait_for_reply(client, manager, message)
+
+
+def print_output(answer: Report) -> bool:
+    """Print a message of the kernel; return False for the last one of a cell."""
+    kind, content = answer["msg_type"], answer["content"]
+    if kind == "stream":
+        stream = sys.stderr if content["name"] == "stderr" else sys.stdout
+        stream.write(content["text"])
+        stream.flush()
+    elif kind == "error":
+        sys.stderr.write(without_colours("\n".join(content["traceback"])) + "\n")
+    return not (kind == "status" and content["execution_state"] == "idle")
 
 
 def wait_for_reply(client: Any, manager: Any, message: str) -> Optional[Report]:
     """Return the content of the reply to a message; None if the kernel died."""
     while True:
-        answer = next_message(client.get_shell_msg, manager)
-        if answer is None:
-            return None
-        if answer["parent_header"].get("msg_id") == message:
-            content: Report = answer["content"]
-            return content
+        reply = read_reply(client, message)
+        if reply is not None or not manager.is_alive():
+            return reply
 
 
-def next_message(get: Callable[..., Report], manager: Any) -> Optional[Report]:
-    """Return the next message of the kernel; None if it died."""
-    while True:
-        try:
-            return get(timeout=ALIVE_SECONDS)
-        except Empty:
-            if not manager.is_alive():
-                return None
+def read_reply(client: Any, message: str) -> Optional[Report]:
+    """Return the content of the reply to a message if it comes within a second."""
+    answer = next_message(client.get_shell_msg)
+    if answer is None or answer["parent_header"].get("msg_id") != message:
+        return None
+    content: Report = answer["content"]
+    return content
+
+
+def next_message(get: Callable[..., Report]) -> Optional[Report]:
+    """Return the next message of a channel if it comes within a second."""
+    try:
+        return get(timeout=1.0)
+    except Empty:
+        return None
+
+
+def end_after_failure(
+    client: Any, manager: Any, path: str, number: int, send: Callable[[Report], None]
+) -> int:
+    """Report why a cell failed, and return the exit code: 0 if it only ended the program."""
+    if not manager.is_alive():
+        send(describe_death(manager, path, number))
+        return 1
+    try:
+        report = describe_failure(client, manager, path, number)
+        if report["classes"][0] == "SystemExit" and report.get("code", 0) == 0:
+            return 0
+        send(report)
+    except Exception:  # noqa: BLE001 - the program can change what its kernel answers
+        text = f"cell {number} failed"
+        send({"event": "error", "classes": ["Exception"], "message": text, "frames": []})
+    return 1
+
+
+def describe_death(manager: Any, path: str, number: int) -> Report:
+    """Return the facts of a kernel that died. Linux kills one that needs too much memory."""
+    process = getattr(manager, "kernel", None)  # before jupyter_client 7
+    if process is None:
+        process = getattr(getattr(manager, "provisioner", None), "process", None)
+    code = getattr(process, "returncode", None)
+    text = f"the kernel died in cell {number}"
+    sys.stderr.write(text + "\n")
+    classes = ["KernelDiedError"]
+    if code == -signal.SIGKILL:
+        classes.append("MemoryError")
+    frames = [[path, number, "", ""]]
+    return {"event": "error", "classes": classes, "message": text, "frames": frames}
 
 
 def describe_failure(client: Any, manager: Any, path: str, number: int) -> Report:
     """Return the facts of a cell's error. Its place is the notebook, with the cell as the line."""
-    if not manager.is_alive():
-        text = f"the kernel died in cell {number}"
-        return {"event": "error", "classes": ["SystemExit"], "message": text, "code": text}
     runner = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_entry.py")
     asked = {"facts": FACTS.format(runner=runner)}
     message = client.execute("", silent=True, user_expressions=asked, allow_stdin=False)
     reply = wait_for_reply(client, manager, message) or {}
-    facts = reply.get("user_expressions", {}).get("facts", {})
-    try:
-        report: Report = ast.literal_eval(facts["data"]["text/plain"])
-    except (KeyError, ValueError, SyntaxError):
-        return {"event": "error", "classes": ["Exception"], "message": json.dumps(facts)[:500]}
+    report: Report = ast.literal_eval(reply["user_expressions"]["facts"]["data"]["text/plain"])
     frames: List[List[Any]] = []
     for frame in report["frames"]:
         if CELL_FILE.search(frame[0]):
             frames.append([path, number, *frame[2:]])
         elif frames:  # the first frames are those of the kernel itself
             frames.append(frame)
-    return dict(report, frames=frames or [[path, number, "", ""]])
+    report["frames"] = frames or [[path, number, "", ""]]
+    json.dumps(report)
+    return report
 
 
 def without_colours(text: str) -> str:
@@ -132,8 +191,8 @@ def without_colours(text: str) -> str:
 def main(descriptor: int, settings_path: str) -> int:
     """Run the notebook of the settings, and return the exit code."""
     os.set_inheritable(descriptor, False)
-    # The supervisor asks for a stack at the limit of time.
-    faulthandler.register(signal.SIGUSR2, file=descriptor, all_threads=True)
+    # The supervisor asks for a stack, but this process does not know the kernel's.
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     with open(settings_path, encoding="utf-8") as file:
         settings = json.load(file)
     inherited = os.environ.get("PYTHONPATH")

@@ -38,7 +38,7 @@ from imgbuild.training.training_job import MPI_USER
 #: The first W&B that knows the mode "offline". Source: its change log, 0.10.13.
 _WANDB_OFFLINE = Version("0.10.13")
 #: A larger number in a report, for example an infinite one, is none.
-_LARGEST_NUMBER = 1 << 31
+_LARGEST_NUMBER = 1 << 53
 #: Lines at the end of a program's output that say why it ends by itself.
 _LAST_LINES = 6
 
@@ -49,6 +49,7 @@ def start_program(  # noqa: PLR0913 - the program, its image and its limits
     folder: Path,
     closure: Closure,
     *,
+    tag: str = "",
     packages: Mapping[str, str] | None = None,
     seconds: float = 20.0,
     network: bool = False,
@@ -60,6 +61,7 @@ def start_program(  # noqa: PLR0913 - the program, its image and its limits
     for a file that is in its own folder, it is run again in that one.
 
     - ``client``: the Docker client with the options that select its engine
+    - ``tag``: the name of the image, whose lock the caller holds
     - ``packages``: versions of the image's packages, by canonical name
     - ``seconds``: the time limit after its imports
     - ``on_line``: called with each line of output and errors
@@ -71,6 +73,7 @@ def start_program(  # noqa: PLR0913 - the program, its image and its limits
     program = Program(
         client=tuple(client),
         image=image,
+        tag=tag,
         repository=folder,
         path=f"{WORK}/{entry.path}",
         user=_choose_user(),
@@ -172,7 +175,7 @@ def classify(ran: ProgramRun, program: Program) -> Start:
 def _classify_limit(base: Start, limit: Mapping[str, Any], program: Program) -> Start:
     """Return whether the program was running or still importing other packages at its limit."""
     if written := _number(limit, "written"):
-        line = f"it wrote {written / (1 << 30):.1f} GiB"
+        line = f"the engine's disk lost {written / (1 << 30):.1f} GiB while it ran"
         return replace(base, reason="disk", line=line)
     stack = read_frames(limit.get("stack"))
     place = find_place(stack[::-1], program)

@@ -17,7 +17,7 @@ from imgbuild.adopt.program_container import WORK
 from imgbuild.adopt.remedies import Remedy
 from imgbuild.adopt.repository import Evidence, open_repository
 from imgbuild.core.project import Project
-from imgbuild.engine.failure import BuildFailedError
+from imgbuild.engine.failure import BuildFailedError, BuildFault
 from imgbuild.extend.base_image import family_base
 from imgbuild.matrix.images import Image
 from support.project_copy import ROOT
@@ -173,6 +173,13 @@ def test_packages_that_cannot_be_compiled(
     assert "make" in made.program.adoption.build_apt
     assert made.program.adoption.wheels_only == ("atari-py",)
     assert made.program.request.wheels_only == ("atari-py",)
+
+
+def test_full_disk_is_no_fault_of_a_package(program: DecidedProgram, tmp_path: Path) -> None:
+    error = failed_build(tmp_path / "log", f"{NOT_BUILT}\nNo space left on device\n")
+    assert adopt._find_build_remedy(error, program)
+    error.fault = BuildFault("disk", "no space left", "Free some.", of_machine=True)
+    assert adopt._find_build_remedy(error, program) is None
 
 
 @pytest.mark.parametrize("wheels_only", [(), ("atari-py",)])

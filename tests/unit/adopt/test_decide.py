@@ -1,5 +1,6 @@
 """The decisions about a whole repository."""
 
+import time
 from datetime import date
 from pathlib import Path
 
@@ -20,5 +21,23 @@ def test_readme_says_where_a_package_is(tmp_path: Path, project: Project, matrix
     )
     repository = open_repository(tmp_path)
     program = decide(repository, project, matrix, AdoptOptions(), date(2026, 11, 1))
+    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='arms')\n")
     (note,) = [note for note in program.notes if "about" in note]
     assert note == "README.md:4 about armworld: pip install git+https://host.invalid/armworld"
+
+
+def test_many_absent_packages_are_told_quickly(
+    tmp_path: Path, project: Project, matrix: Matrix
+) -> None:
+    imports = "".join(f"import q{number:05}x\n" for number in range(2_000))
+    (tmp_path / "main.py").write_text(
+        f"import tensorflow as tf\n{imports}if __name__ == '__main__':\n    tf.app.run()\n"
+    )
+    for number in range(8):
+        text = "git clone https://h/q00001x\ngit clone https://h/q00002x\n" * 2_000
+        (tmp_path / f"README{number:02}.md").write_text(text)
+    repository = open_repository(tmp_path)
+    begin = time.process_time()
+    program = decide(repository, project, matrix, AdoptOptions(), date(2026, 11, 1))
+    assert len([note for note in program.notes if "about" in note]) == 2
+    assert time.process_time() - begin < 10

@@ -297,3 +297,9 @@ def test_missing_folder_by_its_option_stops() -> None:
     assert (verdict.outcome, verdict.reason) == ("stops", "data")
     other = failure("Exception: the direction does not exist", Frame(f"{WORK}/main.py", 3, ""))
     assert judge_failure(other).outcome == "fails"
+
+
+def test_unknown_magic_is_no_request_for_arguments() -> None:
+    unknown = "UsageError: Line magic function `%sql` not found."
+    assert judge_failure(failure(unknown, module="IPython.core.error")).outcome == "fails"
+    assert judge_failure(failure("UsageError: Missing argument")).reason == "arguments"

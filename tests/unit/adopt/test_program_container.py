@@ -21,6 +21,7 @@ from imgbuild.adopt.program_container import (
 )
 from imgbuild.core.errors import MachineError
 from imgbuild.core.process import TIMED_OUT
+from imgbuild.suites.container import CONTAINER_LABEL, make_label
 
 CLIENT = """\
 #!/bin/sh
@@ -63,7 +64,7 @@ def report(**facts: object) -> str:
 
 def test_container_has_limits_and_is_removed(tmp_path: Path) -> None:
     client = Client(tmp_path, report(event="ended", code=0))
-    program = client.program(variables={"A": "b c"}, arguments=("--x", "1"))
+    program = client.program(variables={"A": "b c"}, arguments=("--x", "1"), tag="adopted/churn:1")
     ran = run_container(program)
     assert ran.reports == ({"event": "ended", "code": 0},)
     assert ran.names == {"main.py"}
@@ -78,6 +79,7 @@ def test_container_has_limits_and_is_removed(tmp_path: Path) -> None:
         f"--memory-swap {MEMORY_BYTES}",
         "--log-driver none",
         "--env A=b c",
+        f"--label {CONTAINER_LABEL}={make_label('adopted-churn-1')}",
     ):
         assert f" {words}" in create
     assert "--volume" not in create

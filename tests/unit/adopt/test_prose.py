@@ -8,8 +8,9 @@ from imgbuild.adopt.prose import (
     find_checks,
     find_installs,
     find_python,
-    find_source_line,
+    find_source_lines,
     find_tensorflow,
+    names_package,
 )
 
 STATED = {
@@ -119,29 +120,31 @@ def test_find_python_reads_lists() -> None:
     assert ">=3.3" in [specifier for _, specifier, _ in find_python("Python 2.7 or 3.3+")]
 
 
+def test_find_source_lines_names_places() -> None:
+    text = "# A\n\n- Install `arms` from [git](https://host/x)\narms is new.\n$ git clone x\n"
+    assert find_source_lines(text) == (
+        (3, "Install `arms` from [git](https://host/x)"),
+        (5, "git clone x"),
+    )
+
+
+def test_find_source_lines_is_limited() -> None:
+    begin = time.process_time()
+    lines = find_source_lines("x install " * 100_000 + "\n" + "a-install\n" * 30_000)
+    assert len(lines) == 200
+    assert max(len(words) for _, words in lines) == 160
+    assert time.process_time() - begin < 1
+
+
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("words", "is_named"),
     [
-        (
-            "# A\n\n- Install `multi-agent` from [git](https://host/x)",
-            (3, "Install `multi-agent` from [git](https://host/x)"),
-        ),
-        ("$ git clone https://host/multi_agent.git", (1, "git clone https://host/multi_agent.git")),
-        (
-            "pip install git+https://host/Multi.Agent",
-            (1, "pip install git+https://host/Multi.Agent"),
-        ),
-        ("multi-agent is a method.\nIt is new.", (0, "")),
-        ("pip install multi-agents2", (0, "")),
+        ("Install `multi-agent` from x", True),
+        ("git clone https://host/multi_agent.git", True),
+        ("pip install git+https://host/Multi.Agent", True),
+        ("pip install multi-agents2", False),
+        ("pip install amulti-agent", False),
     ],
 )
-def test_find_source_line_names_a_place(text: str, found: tuple[int, str]) -> None:
-    assert find_source_line(text, "multi_agent") == found
-
-
-def test_find_source_line_is_limited() -> None:
-    begin = time.process_time()
-    number, words = find_source_line("x install " * 100_000 + "\n" + "a-install\n" * 30_000, "a")
-    assert (number, words) == (2, "a-install")
-    assert time.process_time() - begin < 1
-    assert len(find_source_line("install a " * 1000, "a")[1]) <= 160
+def test_names_package_takes_other_hyphens(words: str, is_named: bool) -> None:
+    assert names_package(words, "multi_agent") is is_named

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from imgbuild.adopt.failures import judge_failure, read_failure
 from imgbuild.adopt.program_container import WORK
 from imgbuild.adopt.run_notebook import CELL_FILE
 from support.program_runner import Ran, Runner
@@ -25,8 +26,30 @@ def test_cells_run_in_order_in_one_namespace(tmp_path: Path) -> None:
     assert "imports" in ran.events
 
 
-def test_cells_without_imports_report_none(tmp_path: Path) -> None:
-    assert "imports" not in run(tmp_path, "x = 'import os'", "print(x)").events
+def test_cells_without_imports_have_done_them(tmp_path: Path) -> None:
+    assert "imports" in run(tmp_path, "1 / 0", "print(x)").events
+
+
+def test_imports_are_done_after_their_cell(tmp_path: Path) -> None:
+    assert "imports" not in run(tmp_path, "x = 1", "import os\n1 / 0").events
+
+
+@pytest.mark.parametrize("end", ["import sys\nsys.exit()", "raise SystemExit(0)", "exit"])
+def test_notebook_that_ends_itself_has_finished(tmp_path: Path, end: str) -> None:
+    ran = run(tmp_path, "print('first')", end, "print('not reached')")
+    assert (ran.code, ran.output) == (0, "first\n")
+    assert "error" not in ran.events
+
+
+def test_notebook_that_ends_with_a_text_fails(tmp_path: Path) -> None:
+    ran = run(tmp_path, "raise SystemExit('no data')")
+    assert ran.code == 1
+    assert ran.events["error"]["code"] == "no data"
+
+
+def test_setup_knows_the_magic_of_colab(tmp_path: Path) -> None:
+    ran = run(tmp_path, "print(MAGICS)")
+    assert ran.output == "['tensorflow_version']\n"
 
 
 def test_error_is_told_with_its_cell(tmp_path: Path) -> None:
@@ -48,10 +71,27 @@ def test_error_without_a_frame_of_a_cell_has_a_place(tmp_path: Path) -> None:
     assert frame[1] == 2
 
 
-def test_kernel_that_dies_ends_the_run(tmp_path: Path) -> None:
-    ran = run(tmp_path, "x = 1", "die", "print('not reached')")
-    assert (ran.code, ran.output) == (1, "")
-    assert ran.events["error"]["message"] == "the kernel died in cell 2"
+@pytest.mark.parametrize(("cell", "reason"), [("die", "crash"), ("die -9", "memory")])
+def test_kernel_that_dies_ends_the_run(tmp_path: Path, cell: str, reason: str) -> None:
+    ran = run(tmp_path, "print('Epoch 1')", cell, "print('not reached')")
+    assert (ran.code, ran.output) == (1, "Epoch 1\n")
+    error = ran.events["error"]
+    assert error["message"] == "the kernel died in cell 2"
+    assert error["frames"][0][1] == 2
+    assert "the kernel died in cell 2" in ran.errors
+    start = judge_failure(read_failure(error))
+    assert (start.outcome, start.reason) == ("fails", reason)
+
+
+def test_dropped_output_does_not_hang(tmp_path: Path) -> None:
+    ran = run(tmp_path, "drop", "print('next')")
+    assert (ran.code, ran.output) == (0, "next\n")
+
+
+def test_odd_answer_of_a_kernel_is_a_failure(tmp_path: Path) -> None:
+    ran = run(tmp_path, "ODD.append(1)\n1 / 0")
+    assert ran.code == 1
+    assert ran.events["error"]["message"] == "cell 1 failed"
 
 
 @pytest.mark.parametrize(

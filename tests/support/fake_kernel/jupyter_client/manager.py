@@ -6,12 +6,14 @@ import os
 import sys
 import traceback
 from queue import Empty, Queue
+from types import SimpleNamespace
 
 
 class KernelManager:
     def __init__(self, kernel_name):
         assert kernel_name == "python3"
         self.lives = False
+        self.kernel = SimpleNamespace(returncode=None)
 
     def start_kernel(self, cwd):
         assert cwd == os.getcwd()
@@ -32,7 +34,17 @@ class Client:
     def __init__(self, manager):
         self.manager = manager
         self.published, self.replies = Queue(), Queue()
-        self.names = {"__name__": "__main__"}
+        magics = []
+        shell = SimpleNamespace(
+            register_magic_function=lambda function, magic_name: magics.append(magic_name)
+        )
+        self.odd = []
+        self.names = {
+            "__name__": "__main__",
+            "get_ipython": lambda: shell,
+            "MAGICS": magics,
+            "ODD": self.odd,
+        }
         self.count = 0
 
     def start_channels(self):
@@ -51,18 +63,25 @@ class Client:
         return take(self.replies)
 
     def execute(self, source, silent=False, user_expressions=None, allow_stdin=True):
-        assert not allow_stdin
+        assert silent or not allow_stdin
         self.count += 1
         name = str(self.count)
         if user_expressions:
             (text,) = user_expressions.values()
             (key,) = user_expressions
-            data = {"data": {"text/plain": repr(eval(text, {}))}}  # noqa: S307
+            answer = "1" if self.odd else repr(eval(text, {}))
+            data = {"data": {"text/plain": answer}}
             content = {"status": "ok", "user_expressions": {key: data}}
             self.replies.put(message("execute_reply", content, name))
             return name
-        if source == "die":
+        if source.startswith("die"):
             self.manager.lives = False
+            self.manager.kernel.returncode = int(source.partition(" ")[2] or -11)
+            return name
+        if source in {"drop", "exit"}:
+            payload = [{"source": "ask_exit"}] if source == "exit" else []
+            content = {"status": "ok", "payload": payload}
+            self.replies.put(message("execute_reply", content, name))
             return name
         output, status = io.StringIO(), "ok"
         try:
