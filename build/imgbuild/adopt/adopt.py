@@ -440,7 +440,9 @@ def print_dockerfile(program: DecidedProgram, project: Project, log: Log) -> str
 def program_command(adoption: Adoption) -> tuple[str, ...]:
     """Return the command that starts the program in its container."""
     if adoption.entry.endswith(".ipynb"):
-        return ("jupyter", "lab", "--ip", "0.0.0.0", "--no-browser")  # noqa: S104 - in a container
+        # Containers of a user who is root run as root.
+        where = ("--ip", "0.0.0.0", "--no-browser", "--allow-root")  # noqa: S104 - in a container
+        return ("jupyter", "lab", *where)
     # Python takes a name that begins with a hyphen for an option.
     entry = f"./{adoption.entry}" if adoption.entry.startswith("-") else adoption.entry
     what = ("-m", adoption.module) if adoption.module else (entry,)
