@@ -19,7 +19,11 @@ import subprocess
 
 from elf_file import opened
 
-DEFAULT = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+#: The folders that Debian's loader searches last, by `ld.so --list-diagnostics`, and those of others.
+DEFAULT = (
+    *("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib", "/usr/lib"),
+    *("/lib64", "/usr/lib64"),
+)
 CACHED = re.compile(r"^\t(\S+) \(.*x86-64.*\) => (\S+)$", re.MULTILINE)
 MAGIC = b"\x7fELF"
 

@@ -1,5 +1,6 @@
 """Looking up the libraries of ELF files: as the loader does, and what explains one not found."""
 
+import re
 import struct
 import subprocess
 from pathlib import Path
@@ -203,3 +204,12 @@ def test_modules_that_may_be_missing_are_documented(images: dict[str, Image]) ->
     assert "binhex" in modules("3.10.1")
     assert "tomllib" not in modules("3.10.1")
     assert {"tomllib"} == {*modules("3.11.2")} - {*modules("3.10.1")}
+
+
+def test_default_folders_are_those_of_the_loader(import_program: Any) -> None:
+    loader = ["/lib64/ld-linux-x86-64.so.2", "--list-diagnostics"]
+    facts = subprocess.run(loader, capture_output=True, text=True, check=True).stdout
+    folders = re.findall(r'^path\.system_dirs\[\w+\]="(.+)/"$', facts, re.MULTILINE)
+    default = import_program("elf_links").DEFAULT
+    assert folders
+    assert list(default[: len(folders)]) == folders
