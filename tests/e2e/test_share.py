@@ -17,6 +17,7 @@ from support.publishing_project import PublishingProject, publishing_project
 LOCAL, PASSWORD = "imgbuild-sharing/tensorflow", "the-password-of-a-key"
 NAME = "tf-1.10-cpu-debian"
 FIRST, SECOND = "imgbuild-sharing/train:1", "imgbuild-sharing/train:2"
+ADOPTED = "imgbuild-sharing/paper:1"
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def project(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[Publis
     subprocess.run(words, cwd=made.root, env=environment, check=True, capture_output=True)
     (made.root / "app.py").write_text("print('trained')\n", encoding="utf-8")
     yield made
-    for name in (FIRST, SECOND):
+    for name in (FIRST, SECOND, ADOPTED):
         made.docker("rmi", "--force", name)
     remove_images(engine, LOCAL)
 
@@ -59,6 +60,8 @@ def test_extended_image_is_shared(
     assert published["image"] == "train:1"
     assert published["tag"] == f"1-{published['release']}"
     assert published["points_here"] == ["1"]
+
+    adopt_and_push(project, registry, push[2:], tmp_path / "paper")
 
     # Somebody else: another state folder, and an engine that has nothing of it.
     project.docker("rmi", "--force", FIRST)
@@ -93,3 +96,22 @@ def test_extended_image_is_shared(
     refused = other.run("extend", reference, *more, code=1)
     other.docker("rmi", "--force", reference)
     assert "no signature" in refused.stderr
+
+
+def adopt_and_push(
+    project: PublishingProject, registry: OwnRegistry, options: tuple[str, ...], folder: Path
+) -> None:
+    """Publish, sign and verify an adopted image like an extended one."""
+    folder.mkdir()
+    (folder / "train.py").write_text("import tensorflow as tf\nprint(tf.__version__)\n")
+    adopted = project.json("adopt", str(folder), "--tf", "1.10", "--tag", ADOPTED)
+    assert adopted["outcome"] == "finished"
+    repository = f"{registry.host}/team/paper"
+    assert project.run("push", ADOPTED, "--to", repository, *options).returncode == 0
+    (published,) = project.json("release", "list", "--from", repository)
+    assert published["image"] == ADOPTED.rpartition("/")[2]
+    signed = {"key": str(project.root / "own.pub")}
+    project.set_up(verify=signed)
+    checks = project.json("verify", f"{repository}:1")
+    assert {check["problem"] for check in checks} == {""}
+    project.set_up(verify=None)
