@@ -313,7 +313,7 @@ def _pip_versions(text: str) -> str | None:
 
 def _python_versions(versions: str) -> SpecifierSet:
     """Return the acceptable Python versions: an exact version accepts its minor version."""
-    exact = re.fullmatch(r"==([0-9]+\.[0-9]+)\.[0-9]+", versions)
+    exact = re.fullmatch(r"==([0-9]+\.[0-9]+)\.[0-9]+(?:\.\*)?", versions)
     if exact:
         versions = f"=={exact[1]}.*"
     return SpecifierSet(versions)

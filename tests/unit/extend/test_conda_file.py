@@ -113,7 +113,9 @@ def test_a_package_by_the_name_that_pip_knows(read: Read, entry: str, line: str)
     assert lines(read(with_entries(entry))) == [line]
 
 
-@pytest.mark.parametrize("entry", ["python=3.6", "python=3", "python==3.6.2", "python>=3.6,<3.8"])
+@pytest.mark.parametrize(
+    "entry", ["python=3.6", "python=3", "python==3.6.2", "python=3.6.10", "python>=3.6,<3.8"]
+)
 def test_the_same_minor_of_python_is_accepted(read: Read, entry: str) -> None:
     assert lines(read(with_entries(entry, "pip", "pip=20.0.2"))) == []
 
