@@ -187,6 +187,8 @@ def run(
     has_ssh = form in _KUBERNETES or (nodes > 1 and not has_tasks)
     owner = _choose_user(user, has_ssh=has_ssh)
     limit = seconds("--time-limit", time_limit)
+    if gpus and not has_gpu:
+        info(f"note: {reference} is an image for CPUs, so TensorFlow in it uses no GPU.")
     default_gpus = "all" if has_gpu else None
     training_job = TrainingJob.from_options(
         name=job,

@@ -18,7 +18,8 @@ _NEAR = 3
 #: The error for a name beside other options.
 NAMES_ALONE = (
     "An image's name cannot be combined with --tf, --cpu, --gpu, --stack, --mpi or --all. Give "
-    "either the name or the options."
+    "either the name or the options. To find images for a GPU, use `imgbuild list --gpu-model "
+    "A100`."
 )
 #: The word that selects the newest version that has an image with the other options.
 LATEST = "latest"

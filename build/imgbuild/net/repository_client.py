@@ -378,7 +378,10 @@ def _advice(host: str, error: TransientError) -> str:
         return f"The registry asks clients to wait {ceil(error.wait)} s. Run this again after that."
     if "answered 429" in str(error):
         return "The registry limits the rate of requests. Wait, or use fewer --jobs."
-    return f"Check that {host} can be reached, and check its log and disk. Then run this again."
+    return (
+        f"Check the name, and that this machine can reach {host}. If it is yours, check its log "
+        "and disk, too. Then run this again."
+    )
 
 
 def connect(

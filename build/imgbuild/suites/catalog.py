@@ -130,10 +130,14 @@ def choose_suites(
     known = [suite for suite in suites if suite.is_for(expected)]
     unknown = {*names} - {suite.name for suite in known}
     if unknown:
-        of_others = any(suite.name in unknown for suite in suites)
+        of_others = [suite for suite in suites if suite.name in unknown]
         which = f"No suite of {expected['name']} is called" if of_others else "No suite"
         there = ", ".join(suite.name for suite in known)
-        raise InputError(f"{which} {', '.join(sorted(unknown))}. Available suites: {there}.")
+        why = ""
+        if any(expected["variant"] not in suite.variants for suite in of_others):
+            other = "GPUs" if expected["variant"] == "cpu" else "CPUs"
+            why = f", because it is not an image for {other}"
+        raise InputError(f"{which} {', '.join(sorted(unknown))}{why}. Available suites: {there}.")
     if names:
         return tuple(suite for suite in known if suite.name in names)
     return tuple(suite for suite in known if not suite.on_demand)

@@ -193,7 +193,7 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("test --tf 2.2 --suite nope", "No suite nope. Available suites: contents"),
         (
             "test --tf 2.2 --cpu --suite gpu_runs",
-            "No suite of tf-2.2-cpu-debian is called gpu_runs. Available suites: contents",
+            "No suite of tf-2.2-cpu-debian is called gpu_runs, because it is not an image for GPUs",
         ),
         ("test --tf 2.2 --report /etc/passwd", "Invalid value for '--report'"),
         ("build --tf 2.2 --report /etc/passwd", "Invalid value for '--report'"),
