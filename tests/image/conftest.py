@@ -58,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "since(tensorflow): only for this version and newer")
     config.addinivalue_line("markers", "before(tensorflow): only for older versions than this")
     config.addinivalue_line("markers", "packaged(name, …): only for images with one of them")
+    config.addinivalue_line("markers", "in_version(name, version): only with it in this version")
     config.addinivalue_line("markers", "with_mpi: only for images that have MPI, and Horovod")
     config.addinivalue_line("markers", "cuda_from(origin): only for images whose CUDA is of there")
     if plugin := result_stream():
@@ -116,6 +117,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if _concerns(expect, item)]
 
 
+def _has_version(expect: Expectation, name: str, version: str) -> bool:
+    """Return whether a package has this version, which an extension can have changed."""
+    return expect.packages.get(name) == version
+
+
 def _concerns(expect: Expectation, item: pytest.Item) -> bool:
     """Return whether a test's marks, and its suite's constants, leave it to this image."""
     suite = vars(getattr(item, "module", None) or object)
@@ -130,6 +136,7 @@ def _concerns(expect: Expectation, item: pytest.Item) -> bool:
         and all(expect.tensorflow_minor >= version for version in since)
         and all(expect.tensorflow_minor < version for version in before)
         and all(expect.has(*mark.args) for mark in item.iter_markers("packaged"))
+        and all(_has_version(expect, *mark.args) for mark in item.iter_markers("in_version"))
         and all(mark.args[0] in cuda_origins(expect) for mark in item.iter_markers("cuda_from"))
     )
 

@@ -64,11 +64,17 @@ def test_pinned(): pass
 def test_apt(): pass
 @pytest.mark.cuda_from("index")
 def test_index(): pass
+@pytest.mark.in_version("cloudpickle", "2.2.1")
+def test_pickled(): pass
 @pytest.mark.with_mpi
 def test_ranks(): pass
 def test_any(): pass
 """
-MORE = {"packages": {"ptxas-cu12": "12.2"}, "pins": {**GOOD["pins"], "miniconda": "4.5.11"}}
+MORE = {
+    "packages": {"ptxas-cu12": "12.2", "cloudpickle": "2.2.1"},
+    "pins": {**GOOD["pins"], "miniconda": "4.5.11"},
+}
+OLDER = {"packages": {"cloudpickle": "1.3.0"}}
 
 
 @pytest.mark.parametrize(
@@ -77,13 +83,14 @@ MORE = {"packages": {"ptxas-cu12": "12.2"}, "pins": {**GOOD["pins"], "miniconda"
         ({**GOOD, "tensorflow": "2.3.4"}, {"any", "ranks", "mpi"}),
         (
             {**GOOD, **MORE, "tensorflow": "2.4.0"},
-            {"any", "ranks", "mpi", "since", "new", "packaged", "pinned"},
+            {"any", "ranks", "mpi", "since", "new", "packaged", "pinned", "pickled"},
         ),
+        ({**GOOD, **OLDER, "tensorflow": "2.3.4"}, {"any", "ranks", "mpi"}),
         (GPU, {"any", "ranks", "mpi", "apt", "gpu"}),
         (INDEX, {"any", "ranks", "mpi", "index", "gpu"}),
         ({**ALONE, "tensorflow": "2.21.0"}, {"any", "since", "new"}),
     ],
-    ids=["old", "more", "apt", "index", "no MPI"],
+    ids=["old", "more", "older", "apt", "index", "no MPI"],
 )
 def test_there_are_checks_of_what_an_image_knows_pins_and_has(
     run: Run, expect: dict[str, Any], checks: set[str]
