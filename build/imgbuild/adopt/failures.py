@@ -239,6 +239,8 @@ _EMPTY = re.compile(
     r"with 0 sample|n_samples=0|num_samples should be a positive|save_path when it is None|"
     r"!_src\.empty\(\)|!ssize\.empty\(\)|max\(\) arg is an empty sequence"
 )
+#: TensorFlow's text for an array without names of files, which NumPy gives the type float.
+_NO_NAMES = "Input 'filename' of 'ReadFile' Op has type float"
 _EXISTENCE = re.compile(r"\b(?:exists|isdir|isfile|is_dir|is_file|Exists|IsDirectory)\(")
 #: Exceptions whose texts can ask for something. Others are faults of the code.
 _TEXTUAL = {
@@ -401,6 +403,11 @@ def _find_missing_file(failure: Failure) -> Start | None:
     return Start("stops", "data", asked or failure.line)
 
 
+def _find_empty_list(failure: Failure) -> Start | None:
+    """Tell whether the program has a list of files that is empty, because there is no data."""
+    return Start("stops", "data", failure.line) if _NO_NAMES in failure.message else None
+
+
 def _find_request(failure: Failure) -> Start | None:
     """Return the data or arguments that the text of an exception asks for."""
     classes = {*failure.classes[:1]}
@@ -470,5 +477,6 @@ _RULES: Sequence[Callable[[Failure], Start | None]] = (
     _find_network,
     _find_missing_file,
     _find_code_fault,
+    _find_empty_list,
     _find_request,
 )

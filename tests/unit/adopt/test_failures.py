@@ -303,3 +303,9 @@ def test_unknown_magic_is_no_request_for_arguments() -> None:
     unknown = "UsageError: Line magic function `%sql` not found."
     assert judge_failure(failure(unknown, module="IPython.core.error")).outcome == "fails"
     assert judge_failure(failure("UsageError: Missing argument")).reason == "arguments"
+
+
+def test_empty_list_of_files_is_missing_data() -> None:
+    line = "TypeError: Input 'filename' of 'ReadFile' Op has type float32 that does not match"
+    verdict = judge_failure(failure(line, Frame(f"{WORK}/utils.py", 15, "read")))
+    assert (verdict.outcome, verdict.reason) == ("stops", "data")
