@@ -105,7 +105,8 @@ def adopt_and_push(
     folder.mkdir()
     (folder / "train.py").write_text("import tensorflow as tf\nprint(tf.__version__)\n")
     # The stand-in for the image of TensorFlow has no Python, so the program itself fails.
-    project.run("adopt", str(folder), "--tf", "1.10", "--tag", ADOPTED, code=1)
+    own = ("--project", str(project.root))
+    project.run("adopt", str(folder), "--tf", "1.10", "--tag", ADOPTED, *own, code=1)
     repository = f"{registry.host}/team/paper"
     assert project.run("push", ADOPTED, "--to", repository, *options).returncode == 0
     (published,) = project.json("release", "list", "--from", repository)

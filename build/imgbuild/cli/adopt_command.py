@@ -10,7 +10,7 @@ import typer
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, print_json
 from imgbuild.core.errors import InputError
-from imgbuild.core.project import INSTALLED, OWN_CHECKOUT, Project
+from imgbuild.core.project import Project
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,9 +72,7 @@ def adopt(
     day_of_code = _parse_day(day)
     chosen = AdoptOptions(tensorflow, gpu, entry, day_of_code, named, seconds, network, jobs)
     repository = open_repository(folder)
-    source = ctx.get_parameter_source("checkout")
-    if source is None or source.name == "DEFAULT":
-        checkout = _refuse_own_checkout(checkout, repository.folder)
+    checkout = options.replace_found_checkout(ctx, checkout)
     matrix = options.load_matrix(checkout)
     saved = None if refresh or chosen.changes_decisions else read_adoption(repository.folder)
     try:
@@ -99,31 +97,6 @@ def adopt(
     else:
         _show_result(adopted)
     raise typer.Exit(adopted.exit_code)
-
-
-def _refuse_own_checkout(checkout: Project, folder: Path) -> Project:
-    """Return another family instead of a checkout that the repository itself brings.
-
-    A checkout can start programs on this machine, and nobody has named this one. The checkout whose
-    code runs here already is trusted.
-
-    InputError: there is no other family.
-    """
-    root = checkout.root
-    inner = [folder, *folder.parents]
-    inner = inner[: inner.index(root)] if root in inner else []
-    is_apart = root not in {folder, *folder.parents} and folder not in root.parents
-    is_cloned = any((place / ".git").exists() for place in inner)
-    if root in {INSTALLED, OWN_CHECKOUT} or is_apart or is_cloned:
-        return checkout
-    for other in (INSTALLED, OWN_CHECKOUT):
-        if (other / "matrix.yaml").is_file():
-            return Project(other, checkout.options)
-    raise InputError(
-        f"The checkout of imgbuild in {root} belongs to the repository. Adopt does not use it, "
-        "because a checkout can start programs on this machine. If you trust it, use "
-        f"--project {root}."
-    )
 
 
 def _parse_day(text: str | None) -> "date | None":

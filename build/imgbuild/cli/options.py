@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from imgbuild.core.errors import InputError, MachineError
-from imgbuild.core.project import INSTALLED, Project, SettingsOptions, find_project, find_root
+from imgbuild.core.project import (
+    INSTALLED,
+    OWN_CHECKOUT,
+    Project,
+    SettingsOptions,
+    find_project,
+    find_root,
+)
 from imgbuild.core.text import parse_duration, printable
 from imgbuild.matrix.selection import NAMES_ALONE, Selection
 from imgbuild.net.addresses import has_registry
@@ -138,6 +145,29 @@ def open_project(path: Path | None, settings: SettingsOptions | None = None) -> 
     named = path is not None
     start = Path(os.path.realpath(path or "."))
     return find_project(start, settings, or_installed=not named, named=named)
+
+
+def replace_found_checkout(ctx: typer.Context, checkout: Project) -> Project:
+    """Return another family instead of a checkout that nobody named, but the one that is running.
+
+    A checkout can start programs on this machine. The current folder can belong to somebody's
+    repository, which can bring a checkout of its own.
+
+    InputError: there is no other family.
+    """
+    source = ctx.get_parameter_source("checkout")
+    is_named = source is not None and source.name != "DEFAULT"
+    if is_named or checkout.root in {INSTALLED, OWN_CHECKOUT}:
+        return checkout
+    for other in (INSTALLED, OWN_CHECKOUT):
+        if (other / "matrix.yaml").is_file():
+            info(f"note: --project {checkout.root} would use the images of that checkout.")
+            return Project(other, checkout.options)
+    raise InputError(
+        f"The checkout of imgbuild in {checkout.root} may belong to the repository. It is not "
+        "used, because a checkout can start programs on this machine. If you trust it, use "
+        f"--project {checkout.root}."
+    )
 
 
 def open_project_if_any(path: Path | None, settings: SettingsOptions | None) -> Project | None:

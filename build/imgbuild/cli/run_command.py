@@ -19,6 +19,7 @@ from imgbuild.cli.options import (
     info,
     load_matrix,
     option,
+    replace_found_checkout,
     seconds,
     select,
     split_names,
@@ -66,6 +67,7 @@ class ProgramCommand(typer.core.TyperCommand):
 
 @takes_selection(without="everything images")
 def run(
+    ctx: typer.Context,
     selection: Selection,
     words: list[str] | None = typer.Argument(
         None,
@@ -173,6 +175,8 @@ def run(
     }
     _check_format(form, given)
     selection = replace(selection, names=selection.names + names)
+    if os.path.lexists(Path(code) / "imgbuild.adopt.yaml"):
+        checkout = replace_found_checkout(ctx, checkout)
     if selection == Selection() and (adopted := _find_adopted(code, checkout)):
         selection = replace(selection, names=(adopted,))
     reference, has_gpu, flavour, planned = _find_image(checkout, selection)

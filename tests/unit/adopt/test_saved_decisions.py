@@ -210,14 +210,30 @@ def test_adopt_uses_the_running_checkout() -> None:
     assert "belongs to the repository" not in ran.stderr
 
 
-def test_adopt_accepts_clone_in_checkout(tmp_path: Path) -> None:
-    (tmp_path / "x").mkdir()
-    folder = _folder(tmp_path / "x")
+@pytest.mark.parametrize("place", ["clone", "beside", "link", "run"])
+def test_checkout_around_a_repository_is_not_used(tmp_path: Path, place: str) -> None:
+    """It can be a part of the repository, whose parts look like clones or like other folders."""
+    around = tmp_path / "paper"
+    around.mkdir()
+    folder = _folder(around)
     (folder / ".git").mkdir()
-    (tmp_path / "x" / "matrix.yaml").write_text("damaged: [\n")
-    ran = run_main(folder, "adopt", env={**NO_ENGINE, "IMGBUILD_PROJECT": ""})
-    assert "matrix.yaml" in ran.stderr
-    assert "belongs to the repository" not in ran.stderr
+    (around / "matrix.yaml").write_text("damaged: [\n")
+    (around / "imgbuild.local.yaml").write_text("engine: {host: 'tcp://evil.invalid:1'}\n")
+    (around / "env").mkdir()
+    (around / "env" / "matrix.yaml").write_text("damaged: [\n")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "train.py").write_text(PROGRAM)
+    (around / "link").symlink_to(tmp_path / "elsewhere")
+    where, words = {
+        "clone": (folder, ["adopt"]),
+        "beside": (around / "env", ["adopt", "../repository"]),
+        "link": (around, ["adopt", "link"]),
+        "run": (folder, ["run", "--exec", "--", "python", "train.py"]),
+    }[place]
+    ran = run_main(where, *words, env={**NO_ENGINE, "IMGBUILD_PROJECT": ""})
+    assert "damaged" not in ran.stderr
+    assert "evil" not in ran.stderr
+    assert "--project" in ran.stderr
 
 
 @pytest.mark.parametrize("folder", ["x" * 255, "---", "\udcff", "A..b__C", ""])
