@@ -370,7 +370,7 @@ def _find_remedy(start: Start, program: DecidedProgram, log: Log) -> Remedy | No
 
 def _find_build_remedy(error: BuildFailedError, program: DecidedProgram) -> Remedy | None:
     """Return a remedy for a failed build step; None if it is unknown, or was tried already."""
-    if error.fault and error.fault.of_machine:
+    if error.fault and error.fault.stops_all:
         return None
     output = error.log.read_text(encoding="utf-8", errors="replace")[-_LARGEST_LOG:]
     remedy = find_build_remedy(output, program.adoption.build_apt)

@@ -518,6 +518,7 @@ def _all_entries(repository: Repository, modules: _Modules) -> Iterator[tuple[En
     scripts = sorted(repository.match("*.sh"), key=_program_rank)
     yield from _entries_of_texts(repository, modules, scripts[:_MOST_TEXTS])
     programs = [facts for facts in modules.sources.values() if _is_candidate(facts)]
+    programs = programs or _find_lone_file(modules.sources)
     chosen = [facts for facts in programs if facts.program_line]
     for facts in sorted(chosen or programs, key=lambda facts: _program_rank(facts.path)):
         entry = _read_usage(repository, modules, facts.path) or _program_entry(modules, facts)
@@ -554,6 +555,19 @@ def _named_notebooks(
                     folder = posixpath.dirname(place[0])
                     evidence = Evidence(readme, number)
                     yield Entry(place[0], evidence, is_notebook=True, folder=folder)
+
+
+def _find_lone_file(sources: Mapping[str, SourceFacts]) -> list[SourceFacts]:
+    """Return the only file that imports TensorFlow or Keras; none if there is a notebook."""
+    if any(facts.is_notebook for facts in sources.values()):
+        return []
+    users = [
+        facts
+        for facts in sources.values()
+        if posixpath.basename(facts.path) not in _EXCLUDED_FILES
+        and any(each.module.split(".")[0] in {"tensorflow", "keras"} for each in facts.imports)
+    ]
+    return users if len(users) == 1 else []
 
 
 def _is_candidate(facts: SourceFacts) -> bool:

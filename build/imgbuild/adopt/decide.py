@@ -38,8 +38,9 @@ from imgbuild.matrix.model import Matrix
 _NAMED = 12
 #: Other programs that the decision about the program names.
 _OTHERS = 3
-#: Limits: READMEs that are searched for packages, and packages that are looked for.
-_MOST_READMES, _MOST_ABSENT = 4, 50
+#: Limits: READMEs that are searched for packages, packages that are looked for, and characters of
+#: a README that a note shows.
+_MOST_READMES, _MOST_ABSENT, _LONGEST_WORDS = 4, 50, 160
 #: Characters of a folder's name in the tag.
 _LONGEST_NAME = 100
 #: The packages with which notebooks are opened.
@@ -264,7 +265,7 @@ def _describe_sources(
     notes = []
     for name in absent[:_MOST_ABSENT]:
         named = [(place, words) for place, words in lines if names_package(words, name)]
-        notes += [f"{place} about {name}: {words}" for place, words in named[:1]]
+        notes += [f"{place} about {name}: {words[:_LONGEST_WORDS]}" for place, words in named[:1]]
     return notes[:_NAMED]
 
 

@@ -403,6 +403,13 @@ def _find_missing_file(failure: Failure) -> Start | None:
     return Start("stops", "data", asked or failure.line)
 
 
+def _find_limit(failure: Failure) -> Start | None:
+    """Tell whether the program wrote a file that is larger than adopt allows in a trial."""
+    if failure.number == errno.EFBIG or "File too large" in failure.message:
+        return Start("fails", "disk")
+    return None
+
+
 def _find_empty_list(failure: Failure) -> Start | None:
     """Tell whether the program has a list of files that is empty, because there is no data."""
     return Start("stops", "data", failure.line) if _NO_NAMES in failure.message else None
@@ -477,6 +484,7 @@ _RULES: Sequence[Callable[[Failure], Start | None]] = (
     _find_network,
     _find_missing_file,
     _find_code_fault,
+    _find_limit,
     _find_empty_list,
     _find_request,
 )

@@ -295,18 +295,15 @@ def _join_version(operator: str, version: str) -> str:
 
 #: Words of a line that says where to get something.
 _SOURCE = re.compile(r"://|git\b|\binstall|\bclone\b|\bdownload", re.IGNORECASE)
-#: Limits for such lines, and for their characters.
-_MOST_SOURCES, _LONGEST_SOURCE = 200, 160
+#: Limit for such lines.
+_MOST_SOURCES = 200
 
 
 def find_source_lines(text: str) -> tuple[tuple[int, str], ...]:
     """Return the numbers and words of lines that say where to get something."""
     lines = [(number, line[:_LONGEST_LINE]) for number, line in enumerate(text.splitlines(), 1)]
     lines = [(number, line) for number, line in lines[:_MOST_LINES] if _SOURCE.search(line)]
-    return tuple(
-        (number, line.strip(" \t$>#*`-")[:_LONGEST_SOURCE])
-        for number, line in lines[:_MOST_SOURCES]
-    )
+    return tuple((number, line.strip(" \t$>#*`-")) for number, line in lines[:_MOST_SOURCES])
 
 
 def names_package(words: str, name: str) -> bool:

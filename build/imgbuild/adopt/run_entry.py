@@ -421,6 +421,8 @@ def describe_error(error: BaseException, here: str) -> Report:
             report[name] = value[:TEXT_LENGTH] if isinstance(value, str) else value
         elif isinstance(value, bytes):
             report[name] = value.decode("utf-8", "replace")[:TEXT_LENGTH]
+        elif name == "code" and value is not None:  # Python prints it, and exits with 1
+            report[name] = text_of(value)
     report["causes"] = [[type(cause).__name__, text_of(cause)] for cause in causes_of(error)]
     return report
 
@@ -443,7 +445,7 @@ def describe_frame(code: types.CodeType, line: int, here: str) -> List[Any]:
     return [os.path.join(here, path), line, code.co_name, source]
 
 
-def text_of(error: BaseException) -> str:
+def text_of(error: object) -> str:
     try:
         return str(error)[:TEXT_LENGTH]
     except Exception:  # noqa: BLE001 - of the program's own class

@@ -34,7 +34,8 @@ FACTS = (
 def run_notebook(path: str, send: Callable[[Report], None]) -> int:
     """Run the cells until one fails or ends the kernel, and return the exit code.
 
-    Report the end of the imports, which is after the first cell that has some, and the error.
+    Report the error, and the end of the imports: the end of the first cell that has some, or the
+    first output. TensorFlow's own messages are no output, but errors.
     """
     # The image has these if it has JupyterLab.
     import nbformat
@@ -45,21 +46,26 @@ def run_notebook(path: str, send: Callable[[Report], None]) -> int:
     manager.start_kernel(cwd=os.getcwd())
     client = manager.blocking_client()
     client.start_channels()
-    done = not any(has_import(cell.source) for cell in cells)
-    if done:
-        send({"event": "imports"})
+    reported: List[bool] = []
+
+    def report_imports() -> None:
+        if not reported:
+            reported.append(True)
+            send({"event": "imports"})
+
     try:
         client.wait_for_ready(timeout=READY_SECONDS)
         wait_for_reply(client, manager, client.execute(SETUP, silent=True))
+        if not any(has_import(cell.source) for cell in cells):
+            report_imports()
         for number, cell in enumerate(cells, 1):
-            reply = run_cell(client, manager, cell.source)
+            reply = run_cell(client, manager, cell.source, report_imports)
             if reply is not None and has_exited(reply):
                 return 0
             if reply is None or reply["status"] != "ok":
                 return end_after_failure(client, manager, path, number, send)
-            if not done and has_import(cell.source):
-                done = True
-                send({"event": "imports"})
+            if has_import(cell.source):
+                report_imports()
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
@@ -75,12 +81,15 @@ def has_exited(reply: Report) -> bool:
     return any(payload.get("source") == "ask_exit" for payload in reply.get("payload", ()))
 
 
-def run_cell(client: Any, manager: Any, source: str) -> Optional[Report]:
+def run_cell(
+    client: Any, manager: Any, source: str, on_output: Callable[[], None]
+) -> Optional[Report]:
     """Run a cell, print its output, and return the kernel's reply; None if the kernel died.
 
-    The kernel drops output if it is read too slowly, and perhaps the message that it is idle.
+    The kernel drops output if it is read too slowly, and perhaps the message that it is idle. After
+    an error, it would refuse the next question for a moment, unless it does not stop on errors.
     """
-    message = client.execute(source, allow_stdin=False)
+    message = client.execute(source, allow_stdin=False, stop_on_error=False)
     reply: Optional[Report] = None
     end = 0.0
     while reply is None or time.monotonic() < end:
@@ -91,8 +100,11 @@ def run_cell(client: Any, manager: Any, source: str) -> Optional[Report]:
                 end = time.monotonic() + OUTPUT_SECONDS
             if reply is None and not manager.is_alive():
                 return None
-        elif answer["parent_header"].get("msg_id") == message and not print_output(answer):
-            break
+        elif answer["parent_header"].get("msg_id") == message:
+            if answer["msg_type"] == "stream" and answer["content"]["name"] == "stdout":
+                on_output()
+            if not print_output(answer):
+                break
     return reply or wait_for_reply(client, manager, message)
 
 

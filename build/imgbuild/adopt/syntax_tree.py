@@ -8,9 +8,7 @@ from imgbuild.adopt.source_facts import KINDS, Kind
 
 #: A node of a kind that its table names, which the types of `ast` cannot express.
 AnyNode: TypeAlias = Any
-_WORKING_CALLS = {
-    *("main", "train", "run", "test", "fit", "fit_generator", "evaluate", "learn", "print"),
-}
+_WORKING_CALLS = {"main", "train", "run", "test", "fit", "fit_generator", "evaluate", "learn"}
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 _ATTRIBUTE_ERRORS = {"AttributeError", "Exception", "BaseException", "NameError"}
 

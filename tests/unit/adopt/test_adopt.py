@@ -178,8 +178,10 @@ def test_packages_that_cannot_be_compiled(
 def test_full_disk_is_no_fault_of_a_package(program: DecidedProgram, tmp_path: Path) -> None:
     error = failed_build(tmp_path / "log", f"{NOT_BUILT}\nNo space left on device\n")
     assert adopt._find_build_remedy(error, program)
-    error.fault = BuildFault("disk", "no space left", "Free some.", of_machine=True)
+    error.fault = BuildFault("disk", "no space left", "Free some.", of_machine=True, stops_all=True)
     assert adopt._find_build_remedy(error, program) is None
+    error.fault = BuildFault("unreachable", "name resolution", "Check it.", of_machine=True)
+    assert adopt._find_build_remedy(error, program), "a setup.py that downloads something"
 
 
 @pytest.mark.parametrize("wheels_only", [(), ("atari-py",)])

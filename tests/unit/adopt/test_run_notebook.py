@@ -30,6 +30,10 @@ def test_cells_without_imports_have_done_them(tmp_path: Path) -> None:
     assert "imports" in run(tmp_path, "1 / 0", "print(x)").events
 
 
+def test_output_ends_the_imports(tmp_path: Path) -> None:
+    assert "imports" in run(tmp_path, "import os\nprint(1)\n1 / 0").events
+
+
 def test_imports_are_done_after_their_cell(tmp_path: Path) -> None:
     assert "imports" not in run(tmp_path, "x = 1", "import os\n1 / 0").events
 
@@ -41,8 +45,9 @@ def test_notebook_that_ends_itself_has_finished(tmp_path: Path, end: str) -> Non
     assert "error" not in ran.events
 
 
-def test_notebook_that_ends_with_a_text_fails(tmp_path: Path) -> None:
-    ran = run(tmp_path, "raise SystemExit('no data')")
+@pytest.mark.parametrize("text", ["'no data'", "ValueError('no data')"])
+def test_notebook_that_ends_with_a_text_fails(tmp_path: Path, text: str) -> None:
+    ran = run(tmp_path, f"raise SystemExit({text})")
     assert ran.code == 1
     assert ran.events["error"]["code"] == "no data"
 

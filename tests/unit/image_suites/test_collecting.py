@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from support.expectations import ALONE, DRIVER, GOOD, GPU, INDEX
-from support.project_copy import PROGRAMS
+from support.project_copy import PROGRAMS, ROOT
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -168,3 +168,13 @@ def test_command_on_the_host_can_run_out_of_time(run: Run, tmp_path: Path) -> No
     found = (tmp_path / "junit.xml").read_text()
     assert "ran out of time: sleep 30 did not end within 0.1 s" in found
     assert found.count('message="ran out of time') == 1
+
+
+def test_checks_of_one_version_are_made_in_every_image() -> None:
+    """A new pin would silently leave them out."""
+    text = (PROGRAMS.parent / "test_frameworks.py").read_text()
+    ((name, version),) = re.findall(r'in_version\("(\S+)", "(\S+)"\)', text)
+    locks = [path.read_text() for path in (ROOT / "images" / "locks").glob("tf-*.txt")]
+    assert locks
+    for lock in locks:
+        assert {*re.findall(rf"^{name}==(\S+)", lock, re.MULTILINE)} <= {version}

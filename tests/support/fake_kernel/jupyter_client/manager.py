@@ -62,8 +62,10 @@ class Client:
     def get_shell_msg(self, timeout):
         return take(self.replies)
 
-    def execute(self, source, silent=False, user_expressions=None, allow_stdin=True):
-        assert silent or not allow_stdin
+    def execute(  # the names of jupyter_client
+        self, source, silent=False, user_expressions=None, allow_stdin=True, stop_on_error=True
+    ):
+        assert silent or not (allow_stdin or stop_on_error)
         self.count += 1
         name = str(self.count)
         if user_expressions:
