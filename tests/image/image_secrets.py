@@ -36,7 +36,8 @@ KINDS = (
         r"-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY( BLOCK)?-----(\s|\\[rn])+[\w+/=:,\- \r\n\\]{64}",
     ),
     Kind("PuTTY key", "PuTTY-User-Key-File", r"PuTTY-User-Key-File-\d: [\w-]+\s"),
-    Kind("AWS key", "AKIA", r"\bAKIA[0-9A-Z]{16}\b"),
+    # The keys in Amazon's documentation, which botocore has, end with EXAMPLE.
+    Kind("AWS key", "AKIA", r"\bAKIA(?![0-9A-Z]{9}EXAMPLE\b)[0-9A-Z]{16}\b"),
     Kind("GitHub token", "ghp_", r"\bghp_[A-Za-z0-9]{36}\b"),
     Kind("GitHub token", "github_pat_", r"\bgithub_pat_\w{60,}"),
     Kind("npm token", "npm_", r"\bnpm_[A-Za-z0-9]{36}\b"),

@@ -97,6 +97,7 @@ def test_secrets_are_found_by_their_texts(
     (tmp_path / "ssh").write_bytes(b"\0-----BEGIN OPENSSH PRIVATE KEY-----\n\0-----END\0")
     (tmp_path / "pem.py").write_text('HEAD = "-----BEGIN RSA PRIVATE KEY-----"\nBODY = None\n')
     (tmp_path / "index").write_text("npm_config AIza ghp_ https://host/a:b@c xoxb- auth")
+    (tmp_path / "botocore.json").write_text('"AKIAIOSFODNN7EXAMPLE", "AKIA111111111EXAMPLE"')
     assert module.matching(kinds) == {}
     for name, text in EXAMPLES.items():
         (tmp_path / name).write_text(text)
