@@ -338,7 +338,7 @@ def _start(
         versions |= resolution.lock.versions
 
     def show_first(line: str) -> None:
-        if not shown and line.strip() and not line.startswith("Traceback "):
+        if not shown and line.strip() and not line.startswith(("Traceback ", " ")):
             shown.append(line)
             context.log(f"The program says: {line.strip()[:200]}")
 
