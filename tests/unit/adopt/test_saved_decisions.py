@@ -205,8 +205,8 @@ def test_adopt_refuses_checkout_of_repository(tmp_path: Path, where: str) -> Non
 def test_adopt_uses_the_running_checkout() -> None:
     """The tutorial's example is a folder of the checkout itself."""
     example = ROOT / "examples" / "churn"
-    ran = run_main(example, "adopt", "--print", env={**NO_ENGINE, "IMGBUILD_PROJECT": ""})
-    assert "TensorFlow 2.2 (tf-2.2-cpu-debian)" in ran.stderr
+    ran = run_main(example, "adopt", env={**NO_ENGINE, "IMGBUILD_PROJECT": ""})
+    assert "TensorFlow 2.2 (tf-2.2-cpu-debian)" in ran.stdout
     assert "belongs to the repository" not in ran.stderr
 
 
