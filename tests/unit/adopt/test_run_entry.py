@@ -216,9 +216,20 @@ def test_files_of_a_program_have_a_limit(runner: Runner) -> None:
     assert ran.events["error"]["errno"] == errno.EFBIG
 
 
-def test_program_that_fills_the_disk_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    free = iter([100 << 30, 99 << 30, 91 << 30])
-    monkeypatch.setattr(run_entry, "free_bytes", lambda: next(free))
+@pytest.mark.parametrize(
+    ("free", "written"),
+    [
+        ([100 << 30, 99 << 30, 91 << 30], 8 << 30),
+        ([4 << 30, (2 << 30) + 1, 2 << 30, (2 << 30) - 1], 2 << 30),
+    ],
+    ids=["large disk", "small disk"],
+)
+def test_program_that_fills_the_disk_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, free: list[int], written: int
+) -> None:
+    """It may write 8 GiB, or the half of what is free."""
+    answers = iter(free)
+    monkeypatch.setattr(run_entry, "free_bytes", lambda: next(answers))
     told: list[dict[str, object]] = []
     monkeypatch.setattr(run_entry, "emit", lambda _, report: told.append(report))
     reading, writing = os.pipe()
@@ -228,24 +239,8 @@ def test_program_that_fills_the_disk_is_stopped(monkeypatch: pytest.MonkeyPatch)
         process.kill()
     os.close(reading)
     os.close(writing)
-    assert [report["event"] for report in told] == ["limit"]
-    assert told[0]["written"] == 8 << 30
-
-
-def test_program_on_a_full_disk_has_half_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    free = iter([4 << 30, (2 << 30) + 1, 2 << 30, (2 << 30) - 1])
-    monkeypatch.setattr(run_entry, "free_bytes", lambda: next(free))
-    told: list[dict[str, object]] = []
-    monkeypatch.setattr(run_entry, "emit", lambda _, report: told.append(report))
-    reading, writing = os.pipe()
-    settings = {"seconds": 20, "import_seconds": 20, "code": []}
-    with subprocess.Popen(["sleep", "20"]) as process:
-        run_entry.watch(process, reading, MARK, settings, time.monotonic())
-        process.kill()
-    os.close(reading)
-    os.close(writing)
-    assert next(free, None) is None
-    assert told[0]["written"] == 2 << 30
+    assert next(answers, None) is None
+    assert [(report["event"], report["written"]) for report in told] == [("limit", written)]
 
 
 def test_limit_waits_for_imports_of_others(runner: Runner, tmp_path: Path) -> None:
