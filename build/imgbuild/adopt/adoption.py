@@ -18,13 +18,14 @@ from imgbuild.adopt.choice import Decision
 from imgbuild.core import scalars
 from imgbuild.core.errors import InputError
 from imgbuild.core.files import parse_json, sha256, write_text
+from imgbuild.core.project import ADOPTION_FILE
 from imgbuild.core.text import printable
 from imgbuild.core.user_folders import state_dir
 from imgbuild.core.yaml_file import LARGEST, Section, load_model
 from imgbuild.locks.resolver import index_requirement
 
 #: The files that stay with a repository.
-FILE, LOCK = "imgbuild.adopt.yaml", "imgbuild.adopt.lock.txt"
+FILE, LOCK = ADOPTION_FILE, "imgbuild.adopt.lock.txt"
 #: Limits for the decisions that are comments, and for their characters.
 _MOST_REASONS, _LONGEST_REASON = 300, 400
 #: The beginning of the tags that adopt chooses.

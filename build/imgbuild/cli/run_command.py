@@ -26,7 +26,7 @@ from imgbuild.cli.options import (
     takes_selection,
 )
 from imgbuild.core.errors import InputError, MachineError
-from imgbuild.core.project import Project
+from imgbuild.core.project import ADOPTION_FILE, Project
 from imgbuild.core.user_folders import state_dir
 from imgbuild.matrix.selection import Selection, build_hint
 from imgbuild.net.addresses import has_registry
@@ -175,7 +175,7 @@ def run(
     }
     _check_format(form, given)
     selection = replace(selection, names=selection.names + names)
-    if os.path.lexists(Path(code) / "imgbuild.adopt.yaml"):
+    if os.path.lexists(Path(code) / ADOPTION_FILE):
         checkout = replace_found_checkout(ctx, checkout)
     if selection == Selection() and (adopted := _find_adopted(code, checkout)):
         selection = replace(selection, names=(adopted,))
@@ -192,7 +192,7 @@ def run(
     owner = _choose_user(user, has_ssh=has_ssh)
     limit = seconds("--time-limit", time_limit)
     if gpus and not has_gpu:
-        info(f"note: {reference} is an image for CPUs, so TensorFlow in it uses no GPU.")
+        info(f"note: {reference} is not known as an image for GPUs. Others use no GPU.")
     default_gpus = "all" if has_gpu else None
     training_job = TrainingJob.from_options(
         name=job,

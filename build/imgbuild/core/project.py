@@ -23,6 +23,8 @@ OWN_CHECKOUT = Path(os.path.realpath(__file__)).parents[3]
 PARTS = ("LICENSE", "NOTICE", "images", "tests/image", "matrix.yaml")
 #: The settings file, next to the matrix.
 SETTINGS_FILE = "imgbuild.local.yaml"
+#: The decisions of `imgbuild adopt`, in a repository.
+ADOPTION_FILE = "imgbuild.adopt.yaml"
 #: The parts of a checkout that name or contain programs that run on this machine.
 _CHECKED = ("matrix.yaml", SETTINGS_FILE, "images", "tests", "tests/image")
 #: The file with the commit from which an installed family was built.

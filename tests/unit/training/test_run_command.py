@@ -7,7 +7,8 @@ import pytest
 
 from imgbuild.cli import own_words
 from imgbuild.core.text import printable
-from support.run_words import IMAGE, PROGRAM, PUSHED, docker_lines, printed, ran
+from support.project_copy import ROOT, invoke
+from support.run_words import ENVIRONMENT, IMAGE, PROGRAM, PUSHED, docker_lines, printed, ran
 
 SLURM, COMPOSE, MPIJOB, TFJOB = (
     ("--format", form) for form in ("slurm", "compose", "mpijob", "tfjob")
@@ -208,3 +209,16 @@ def test_what_is_after_the_dashes_is_the_program_s(tmp_path: Path) -> None:
     assert words[-5:] == ["a b.py", "--tf", "$HOME", "", "--help"]
     words = ["run", "--tf", "2.2", "--", "x", "--stack", "json", "--y", ""]
     assert own_words(words) == ["run", "--tf", "2.2"]
+
+
+@pytest.mark.parametrize(
+    ("selection", "is_noted"),
+    [(("--tf", "2.2"), True), (("--tf", "2.18", "--gpu"), False), ((PUSHED, "--gpu"), False)],
+)
+def test_gpus_without_an_image_for_gpus_are_noted(
+    tmp_path: Path, selection: tuple[str, ...], is_noted: bool
+) -> None:
+    words = ("--project", str(ROOT), "--code", str(tmp_path), *selection, "--gpus", "all")
+    result = invoke("run", *words, *PROGRAM, env=ENVIRONMENT)
+    assert result.exit_code == 0
+    assert ("not known as an image for GPUs" in result.stderr) is is_noted
