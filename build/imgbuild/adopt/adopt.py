@@ -381,12 +381,11 @@ def _find_build_remedy(error: BuildFailedError, program: DecidedProgram) -> Reme
 
 def _apply(remedy: Remedy, program: DecidedProgram) -> DecidedProgram:
     """Add the packages of a remedy; a requirement replaces another one of the same package."""
-    mended = {_name(text): text for text in remedy.pip}
-    kept = [text for text in program.adoption.pip if _name(text) not in mended]
-    requirements = (*kept, *mended.values())
     adoption = program.adoption
+    changed = {_name(text): text for text in remedy.pip}
+    kept = [text for text in adoption.pip if _name(text) not in changed]
     update = {
-        "pip": requirements,
+        "pip": (*kept, *changed.values()),
         "apt": tuple(sorted({*adoption.apt, *remedy.apt})),
         "build_apt": tuple(sorted({*adoption.build_apt, *remedy.build_apt})),
         "wheels_only": tuple(sorted({*adoption.wheels_only, *remedy.wheels_only})),
@@ -394,7 +393,7 @@ def _apply(remedy: Remedy, program: DecidedProgram) -> DecidedProgram:
     what = ", ".join((*remedy.pip, *remedy.apt, *remedy.build_apt, *remedy.wheels_only))
     return replace(
         program,
-        adoption=program.adoption.model_copy(update=update),
+        adoption=adoption.model_copy(update=update),
         decisions=(*program.decisions, Decision("remedy", what, remedy.reason)),
     )
 

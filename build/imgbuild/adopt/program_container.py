@@ -135,22 +135,18 @@ def _create_command(program: Program, name: str, mark: str) -> list[str]:
     Without a network, /etc/hosts has no name of the container, which programs look up; so it gets
     one. The engine keeps no log of the output, because it could fill the disk.
     """
-    own = ("--rm", "--pull", "never", "--name", name, "--user", program.user, "--workdir", WORK)
-    label = ("--label", f"{CONTAINER_LABEL}={make_label(folder_name(program.tag))}")
+    label = f"{CONTAINER_LABEL}={make_label(folder_name(program.tag))}"
+    own = (
+        *("--rm", "--pull", "never", "--name", name, "--label", label),
+        *("--user", program.user, "--workdir", WORK),
+    )
     limits = (
         *("--memory", str(MEMORY_BYTES), "--memory-swap", str(MEMORY_BYTES)),
         *("--pids-limit", str(PROCESSES), "--shm-size", str(SHARED_BYTES), "--log-driver", "none"),
         *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
     )
     network = ("--network", "none", "--hostname", "adopt", "--add-host", "adopt:127.0.0.1")
-    words = [
-        *program.client,
-        "create",
-        *own,
-        *label,
-        *limits,
-        *(() if program.network else network),
-    ]
+    words = [*program.client, "create", *own, *limits, *(() if program.network else network)]
     for variable, value in program.variables.items():
         words += ["--env", f"{variable}={value}"]
     supervise = (f"{RUNNER}/{SUPERVISOR}", "supervise", mark, f"{RUNNER}/settings.json")

@@ -3,7 +3,8 @@
     run DESCRIPTOR SETTINGS   report to a pipe, whose other end the supervisor of `run_entry` reads
 
 The kernel is the one that the image's JupyterLab starts, so magics and commands of a shell work as
-they do in the browser.
+they do in the browser. nbclient also runs notebooks, but it is newer than packages of 2019, and
+`execute_interactive` of jupyter_client does not end if the kernel dies.
 """
 
 import ast
