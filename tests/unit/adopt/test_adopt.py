@@ -1,5 +1,6 @@
 """The extension that adopt builds, and the commands that it prints."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from imgbuild.adopt.failures import Start
 from imgbuild.adopt.program_container import WORK
 from imgbuild.adopt.remedies import Remedy
 from imgbuild.adopt.repository import Evidence, open_repository
+from imgbuild.adopt.resolve import Resolution
 from imgbuild.core.project import Project
 from imgbuild.engine.failure import BuildFailedError, BuildFault
 from imgbuild.extend.base_image import family_base
@@ -128,6 +130,22 @@ def test_result_is_recalled_for_its_image(
     assert (known.start.asked, known.missing, known.is_unchanged) == ("data/x.csv", missing, True)
     stored.id = "sha256:other"
     assert adopt._recall_result(program, context) is None
+
+
+def test_first_line_is_none_of_a_traceback(
+    program: DecidedProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: object, on_line: Callable[[str], None], **__: object) -> Start:
+        for line in ("Traceback (most recent call last):", '  File "a.py"', "epoch 1", "epoch 2"):
+            on_line(line)
+        return Start("running")
+
+    monkeypatch.setattr(adopt, "start_program", start)
+    lines: list[str] = []
+    engine = SimpleNamespace(host=None)
+    context = cast("BuildContext", SimpleNamespace(engine=engine, log=lines.append))
+    adopt._start(program, Resolution(None, ()), "sha256:x", context, AdoptOptions())
+    assert lines == ["The program says: epoch 1"]
 
 
 def test_remedies_have_a_limit(program: DecidedProgram, monkeypatch: pytest.MonkeyPatch) -> None:

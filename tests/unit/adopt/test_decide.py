@@ -18,10 +18,13 @@ def test_readme_says_where_a_package_is(tmp_path: Path, project: Project, matrix
     (tmp_path / "README.md").write_text(
         "# Arms\n\narmworld is a simulator, and tqdm a bar.\n"
         "    pip install git+https://host.invalid/armworld\n    pip install tqdm\n"
+        "    pip install tensorflow\n"
+    )
+    (tmp_path / "setup.py").write_text(
+        "from setuptools import setup\nsetup(name='arms', install_requires=['tensorflow'])\n"
     )
     repository = open_repository(tmp_path)
     program = decide(repository, project, matrix, AdoptOptions(), date(2026, 11, 1))
-    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='arms')\n")
     (note,) = [note for note in program.notes if "about" in note]
     assert note == "README.md:4 about armworld: pip install git+https://host.invalid/armworld"
 
@@ -34,12 +37,12 @@ def test_many_absent_packages_are_told_quickly(
         f"import tensorflow as tf\n{imports}if __name__ == '__main__':\n    tf.app.run()\n"
     )
     for number in range(8):
-        text = "git clone https://h/q00001x\ngit clone https://h/q00002x\n" * 2_000
+        text = "git clone https://h/q00001x\ngit clone https://h/q00100x\n" * 2_000
         (tmp_path / f"README{number:02}.md").write_text(text)
     repository = open_repository(tmp_path)
     begin = time.process_time()
     program = decide(repository, project, matrix, AdoptOptions(), date(2026, 11, 1))
-    assert len([note for note in program.notes if "about" in note]) == 2
+    assert len([note for note in program.notes if "about" in note]) == 1
     assert time.process_time() - begin < 10
 
 
@@ -49,7 +52,7 @@ def test_lone_file_is_the_program(tmp_path: Path, project: Project, matrix: Matr
     repository = open_repository(tmp_path)
     program = decide(repository, project, matrix, AdoptOptions(), date(2026, 11, 1))
     assert program.adoption.entry == "train.py"
-    notebook = '{"cells": [{"cell_type": "code", "source": "import tensorflow"}], "metadata": {}}'
+    notebook = '{"cells": [{"cell_type": "code", "source": "import train"}], "metadata": {}}'
     (tmp_path / "Train.ipynb").write_text(notebook)
     repository = open_repository(tmp_path)
     program = decide(repository, project, matrix, AdoptOptions(), date(2026, 11, 1))

@@ -271,6 +271,12 @@ def test_resolve_uses_wheels_of_what_cannot_be_compiled(index: Index) -> None:
     assert versions(resolution) == {"app": "1.0", "atari-py": "0.1"}
 
 
+def test_resolve_repeats_no_lock_of_what_cannot_be_compiled(index: Index) -> None:
+    index.publish_source("atari-py", "0.2", day="2019-02-01")
+    assert versions(index.resolve("atari-py==0.2")) == {"atari-py": "0.2"}
+    assert index.resolve("atari-py==0.2", wheels_only=("atari-py",)).lock is None
+
+
 def test_resolve_without_metadata_of_a_source(index: Index) -> None:
     index.publish("app", "1.0")
     index.publish_source("broken", "1.0")

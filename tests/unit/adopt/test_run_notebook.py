@@ -36,6 +36,7 @@ def test_output_ends_the_imports(tmp_path: Path) -> None:
 
 def test_imports_are_done_after_their_cell(tmp_path: Path) -> None:
     assert "imports" not in run(tmp_path, "x = 1", "import os\n1 / 0").events
+    assert "imports" in run(tmp_path, "import os", "1 / 0").events
 
 
 @pytest.mark.parametrize("end", ["import sys\nsys.exit()", "raise SystemExit(0)", "exit"])
