@@ -13,7 +13,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 from packaging.utils import canonicalize_name
 
-from imgbuild.suites.container import CONTAINER_LABEL
+from imgbuild.engine.client import Engine
 from support.checkout import Base, Bases, Checkout
 
 #: Python 3.6 and Debian's Open MPI.
@@ -51,7 +51,7 @@ def _binary(packages: Packages) -> Packages:
 
 
 def test_an_sbom_has_the_packages_that_dpkg_and_pip_list(
-    base: Bases, checkout: Checkout, tmp_path: Path
+    base: Bases, checkout: Checkout, engine: Engine, tmp_path: Path
 ) -> None:
     image, file = base(NAME), tmp_path / "sbom.json"
     text = _sbom(checkout, image, NAME)
@@ -79,8 +79,7 @@ def test_an_sbom_has_the_packages_that_dpkg_and_pip_list(
     assert {"horovod", "numpy", "tensorflow-cpu"} <= {*hashed}
     pypi = [one["name"] for one in components if one["purl"].startswith("pkg:pypi/")]
     assert {*pypi} <= {*hashed}
-    own = f"label={CONTAINER_LABEL}"  # other containers of the image are not the command's
-    assert not checkout.printed("ps", "--all", "--quiet", "--filter", own)
+    assert not checkout.started(engine)
 
 
 @pytest.fixture(scope="module")
