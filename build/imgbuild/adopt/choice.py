@@ -82,18 +82,10 @@ class Decision(NamedTuple):
     against: tuple[str, ...] = ()
 
 
-class AdoptRefusalError(InputError):
-    """The program needs no image of TensorFlow, or none that exists."""
-
-    def __init__(self, message: str, kind: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-
-
 def refuse_unsupported(
     repository: Repository, closure: Closure | None, sources: Mapping[str, SourceFacts]
 ) -> None:
-    """Raise `AdoptRefusalError` for Python 2, TensorFlow 0.x, and code without TensorFlow."""
+    """Raise `InputError` for Python 2, TensorFlow 0.x, and code without TensorFlow."""
     old = [source for source in sources.values() if source.python2 is not None]
     uses = [source for source in sources.values() if _uses_tensorflow(source)]
     if not uses and not any(_names_tensorflow(repository, source) for source in old):
@@ -119,7 +111,7 @@ def _refuse_python2(
     place = Evidence(first.path, first.python2 or 0)
     line = "" if first.is_notebook else _read_line(repository, place)
     verb = "does" if count == 1 else "do"
-    raise AdoptRefusalError(
+    raise InputError(
         f"This is Python 2: {max(len(old), 1)} of {count_text(count, 'file')} {verb} not parse in "
         f"Python 3, first {place}{line}. No image has Python 2, and TensorFlow for it ended with "
         "2.1. Convert the code first (`2to3 -w .`), then run adopt again. Nothing was built.",
@@ -140,7 +132,7 @@ def _refuse_other_framework(repository: Repository, sources: Mapping[str, Source
         what = f"None of the {count_text(len(sources), 'Python file')} imports tensorflow or keras"
     named = [f"{name} ({place})" for name, place in _find_frameworks(sources.values()).items()]
     instead = f"; instead, it uses {' and '.join(named[:2])}" if named else ""
-    raise AdoptRefusalError(
+    raise InputError(
         f"{repository.name} has no TensorFlow program: {what}{instead}. The images of this project "
         "have TensorFlow. If the program is in another folder, name that folder: "
         "`imgbuild adopt DIR`. Nothing was built.",
@@ -165,7 +157,7 @@ def _refuse_other_program(closure: Closure | None, uses: Sequence[SourceFacts]) 
         return
     for name, place in _find_frameworks(closure.sources).items():
         if name != "scikit-learn":
-            raise AdoptRefusalError(
+            raise InputError(
                 f"{closure.entry.path} uses {name} ({place}), not TensorFlow. TensorFlow is used "
                 f"by {uses[0].path}: if you mean that program, name it with --entry. Nothing was "
                 "built.",
@@ -182,7 +174,7 @@ def _refuse_theano(sources: Sequence[SourceFacts]) -> None:
             if is_theano and imported.level == 0 and imported.kind == "required":
                 places.append(Evidence(source.path, imported.line))
     if places and not find_signs(sources, ("tensorflow",)):
-        raise AdoptRefusalError(
+        raise InputError(
             f"This is Theano: {places[0]} imports it, and no file of the program imports "
             "tensorflow. The images of this project have TensorFlow. Nothing was built.",
             "no-tensorflow",
@@ -215,7 +207,7 @@ def _refuse_tensorflow0(sources: Sequence[SourceFacts]) -> None:
         return
     shown = ", ".join(map(str, places[:3]))
     renamed = [f"tf.{name} is tf.{_NEW_NAMES.get(name, name)} now" for name in sorted(names)]
-    raise AdoptRefusalError(
+    raise InputError(
         f"This is TensorFlow 0.x: {len(places)} calls do not work since 1.0, first {shown}. The "
         f"oldest image has 1.10. Change the calls first ({'; '.join(renamed[:3])}), then run adopt "
         "again. Nothing was built.",
@@ -255,7 +247,7 @@ def choose_image(  # noqa: PLR0913 - the facts of the repository, and the user's
     ``tensorflow`` and ``date`` are the user's, and replace what the repository says. ``python`` is
     the Python that the repository asks for, which is compared with the image's.
 
-    AdoptRefusalError: no image has the TensorFlow that the user names, or the code's major version.
+    InputError: no image has the TensorFlow that the user names, or the code's major version.
     """
     images = _images_by_minor(matrix, "gpu" if gpu else "cpu")
     day, dated = _choose_date(history, date, today)
@@ -281,7 +273,7 @@ def _images_by_minor(matrix: Matrix, variant: str) -> dict[str, Image]:
         if image.variant == variant:
             by_minor.setdefault(image.minor, []).append(image)
     if not by_minor:
-        raise AdoptRefusalError(f"The matrix has no {variant} image.", "no-image")
+        raise InputError(f"The matrix has no {variant} image.", "no-image")
     return {minor: default_image(by_minor[minor]) for minor in sorted(by_minor, key=_numbers)}
 
 
@@ -336,9 +328,9 @@ def _obey_minor(text: str, facts: _Facts, *, gpu: bool) -> Decision:
     return Decision("tensorflow", minor, f"--tf {text}", (), tuple(against))
 
 
-def _no_image_error(message: str, minors: Iterable[str]) -> AdoptRefusalError:
+def _no_image_error(message: str, minors: Iterable[str]) -> InputError:
     listed = ", ".join(minors)
-    return AdoptRefusalError(
+    return InputError(
         f"{message}. Choose one of {listed} with --tf. Nothing was built.", "no-image"
     )
 
@@ -475,7 +467,7 @@ def _python_of(facts: _Facts, minor: str) -> tuple[int, int]:
 def _nearest_minor(minor: str, facts: _Facts) -> str:
     """Return the minor of the nearest image of the same major version, the newer of two.
 
-    AdoptRefusalError: there is none.
+    InputError: there is none.
     """
     if minor in facts.images:
         return minor

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from imgbuild.adopt.adoption import FILE, OWN_TAGS, Adoption, adoption_text, read_result
 from imgbuild.adopt.choice import (
-    AdoptRefusalError,
     Decision,
     choose_image,
     refuse_unsupported,
@@ -112,8 +111,8 @@ def decide(
 ) -> DecidedProgram:
     """Decide on everything from the files of a repository.
 
-    AdoptRefusalError: no image fits, or the repository has no program.
-    InputError: an option names a program that is not in the repository.
+    InputError: no image fits, the repository has no program, or an option names a program that it
+        does not have.
     """
     sources = read_sources(repository)
     entries = find_entries(repository, sources)
@@ -123,7 +122,7 @@ def decide(
     closure = find_closure(repository, sources, entry) if entry else None
     refuse_unsupported(repository, closure, sources)
     if entry is None or closure is None:
-        raise AdoptRefusalError(
+        raise InputError(
             f"{repository.name} has no program: no Python file starts by itself (`if __name__ == "
             '"__main__"`), and README names none. Name one: imgbuild adopt --entry FILE.',
             "no-program",

@@ -62,7 +62,6 @@ def adopt(
     """
     from imgbuild.adopt.adopt import adopt_program, print_dockerfile
     from imgbuild.adopt.adoption import read_adoption
-    from imgbuild.adopt.choice import AdoptRefusalError
     from imgbuild.adopt.decide import AdoptOptions, decide, recall
     from imgbuild.adopt.repository import open_repository
     from imgbuild.extend.extension import parse_extension
@@ -80,8 +79,8 @@ def adopt(
             program = recall(repository, checkout, matrix, saved, named)
         else:
             program = decide(repository, checkout, matrix, chosen, datetime.now(UTC).date())
-    except AdoptRefusalError as error:
-        if as_json:
+    except InputError as error:
+        if as_json and error.kind:
             print_json({**_nothing(), "refused": error.kind, "reason": str(error)})
         raise
     if not as_json:

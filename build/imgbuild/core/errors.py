@@ -21,9 +21,16 @@ class CheckFailedError(ImgbuildError):
 
 
 class InputError(ImgbuildError):
-    """The matrix, the settings or the options are wrong. Exit code 2."""
+    """The matrix, the settings or the options are wrong. Exit code 2.
+
+    ``kind`` names the fault for programs that read JSON; empty if no command prints it.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str, kind: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class MachineError(ImgbuildError):

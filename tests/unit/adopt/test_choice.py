@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.adopt.choice import AdoptRefusalError, Decision, choose_image, refuse_unsupported
+from imgbuild.adopt.choice import Decision, choose_image, refuse_unsupported
 from imgbuild.adopt.closure import Closure, Entry
 from imgbuild.adopt.family import RELEASE_DAYS
 from imgbuild.adopt.history import History
 from imgbuild.adopt.repository import Evidence, open_repository
 from imgbuild.adopt.source_facts import Import, SourceFacts
 from imgbuild.adopt.statements import Statement
+from imgbuild.core.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 
@@ -224,7 +225,7 @@ def test_user_overrides_version_and_date(choose: Choose) -> None:
 
 @pytest.mark.parametrize("version", ["1.4", "3.1", "9", "2.x", "1.99999999999"])
 def test_user_version_without_image_is_refused(choose: Choose, version: str) -> None:
-    with pytest.raises(AdoptRefusalError) as refusal:
+    with pytest.raises(InputError) as refusal:
         choose(SESSION, tensorflow=version)
     assert refusal.value.kind == "no-image"
     assert refusal.value.exit_code == 2
@@ -276,7 +277,7 @@ def refused(tmp_path: Path, *sources: SourceFacts, entry: SourceFacts | None = N
     known = {item.path: item for item in sources}
     try:
         refuse_unsupported(open_repository(tmp_path), closure(entry) if entry else None, known)
-    except AdoptRefusalError as error:
+    except InputError as error:
         return error.kind
     return ""
 
@@ -292,14 +293,14 @@ def test_python_2_is_refused_by_share(tmp_path: Path) -> None:
 def test_python_2_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "old.py").write_text('import tensorflow\nprint "epoch", x\n')
     old = SourceFacts("old.py", python2=2)
-    with pytest.raises(AdoptRefusalError, match=r'old\.py:2  print "epoch", x') as refusal:
+    with pytest.raises(InputError, match=r'old\.py:2  print "epoch", x') as refusal:
         refuse_unsupported(open_repository(tmp_path), None, {"old.py": old})
     assert "2to3" in str(refusal.value)
 
 
 def test_other_frameworks_are_refused_by_name(tmp_path: Path) -> None:
     torch = SourceFacts("net.py", imports=(Import("torch.nn", 0, (), 4, "required"),))
-    with pytest.raises(AdoptRefusalError, match=r"PyTorch \(net\.py:4\)") as refusal:
+    with pytest.raises(InputError, match=r"PyTorch \(net\.py:4\)") as refusal:
         refuse_unsupported(open_repository(tmp_path), None, {"net.py": torch})
     assert refusal.value.kind == "no-tensorflow"
     assert refused(tmp_path) == "no-tensorflow"
