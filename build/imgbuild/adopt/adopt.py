@@ -49,14 +49,17 @@ from imgbuild.core.project import Project
 from imgbuild.core.sources import Source
 from imgbuild.core.user_folders import cache_dir
 from imgbuild.dockerfile.labels import EXTENDS
-from imgbuild.engine.discovery import docker_client
+from imgbuild.engine.client import Engine
+from imgbuild.engine.discovery import DEFAULT_HOST, docker_client
 from imgbuild.engine.failure import BuildFailedError
+from imgbuild.engine.gpus import find_gpus
 from imgbuild.extend.distributions import distributions_context, find_distributions
 from imgbuild.extend.extended import build_extension, extension_dockerfile, requested_names
 from imgbuild.extend.extension import Extension, check_use, parse_extension
 from imgbuild.extend.requirement_files import image_facts
 from imgbuild.extend.system_packages import check_apt
 from imgbuild.locks.requirements import index_environment
+from imgbuild.matrix.gpus import compatibility
 from imgbuild.matrix.images import Image
 from imgbuild.net.sites import Sites
 from imgbuild.suites.container import require_docker_client
@@ -122,12 +125,25 @@ def adopt_program(
         if program.is_recalled and (known := _recall_result(program, context)):
             return known
         require_disk_space([], context.engine)
+        if program.image.cuda:
+            _tell_gpus(program.image, context.engine, log)
         sites = Sites(program.image.matrix.upstream_urls, project.settings)
         reader = MetadataReader(project, program.image.matrix, sites, log, stored.id)
         metadata = stack.enter_context(reader)
         adopted = _build_until_it_starts(program, context, metadata, options)
     _keep_result(adopted, context)
     return adopted
+
+
+def _tell_gpus(image: Image, engine: Engine, log: Log) -> None:
+    """Say that the trial has no GPU, or which GPUs of this machine the image does not fit."""
+    if engine.version().gpus is None:
+        log("The engine offers no GPUs, so the program is tried without one.")
+    elif (engine.host or DEFAULT_HOST).startswith("unix://"):
+        for gpu in dict.fromkeys(find_gpus()[0]):
+            _, why = compatibility(image, gpu.capability, gpu.driver)
+            if why:
+                log(f"{gpu.name} and {image.name}: {why}.")
 
 
 def _check_replaced(program: DecidedProgram, context: BuildContext, *, is_named: bool) -> None:
@@ -351,6 +367,7 @@ def _start(
         packages=versions,
         seconds=options.seconds,
         network=options.network,
+        gpus=context.engine.version().gpus if program.image.cuda else None,
         on_line=show_first,
     )
 

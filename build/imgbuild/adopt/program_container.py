@@ -19,6 +19,7 @@ from imgbuild.core.errors import MachineError
 from imgbuild.core.files import parse_json
 from imgbuild.core.process import TIMED_OUT, Process, run, start
 from imgbuild.core.text import printable
+from imgbuild.engine.types import GpuRequest
 from imgbuild.suites.container import CONTAINER_LABEL, make_label
 from imgbuild.suites.runner import folder_name
 from imgbuild.training.docker_run import remove_container
@@ -43,6 +44,12 @@ _TAIL, _LINE, _LINES = 1 << 16, 2000, 20_000
 #: Limits of reports: bytes of all together, and bytes of the end of a chunk that may begin one.
 _REPORT_BYTES, _PENDING = 4 << 20, 1 << 13
 _CHUNK = 1 << 16
+#: Options for all GPUs, or for none: some engines add the driver to every container.
+_GPU_OPTIONS: Mapping[GpuRequest | None, tuple[str, str]] = {
+    "nvidia": ("--gpus", "all"),
+    "cdi": ("--device", "nvidia.com/gpu=all"),
+    None: ("--env", "NVIDIA_VISIBLE_DEVICES=void"),
+}
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,7 @@ class Program:
     - ``tag``: the name of the image, by which `imgbuild clean` finds its lock
     - ``module``: set if it is run by ``python -m``
     - ``is_notebook``: its cells are run by a kernel
+    - ``gpus``: how to request the engine's GPUs; None: the container gets none
     - ``seconds``: the time limit after its imports
     """
 
@@ -72,6 +80,7 @@ class Program:
     package_name: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
     network: bool = False
+    gpus: GpuRequest | None = None
     seconds: float = 20.0
 
     def settings(self) -> str:
@@ -146,7 +155,8 @@ def _create_command(program: Program, name: str, mark: str) -> list[str]:
         *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
     )
     network = ("--network", "none", "--hostname", "adopt", "--add-host", "adopt:127.0.0.1")
-    words = [*program.client, "create", *own, *limits, *(() if program.network else network)]
+    words = [*program.client, "create", *own, *limits, *_GPU_OPTIONS[program.gpus]]
+    words += () if program.network else network
     for variable, value in program.variables.items():
         words += ["--env", f"{variable}={value}"]
     supervise = (f"{RUNNER}/{SUPERVISOR}", "supervise", mark, f"{RUNNER}/settings.json")

@@ -33,6 +33,7 @@ from imgbuild.adopt.program_container import (
 )
 from imgbuild.core.process import TIMED_OUT
 from imgbuild.core.text import printable
+from imgbuild.engine.types import GpuRequest
 from imgbuild.training.training_job import MPI_USER
 
 #: The first W&B that knows the mode "offline". Source: its change log, 0.10.13.
@@ -53,6 +54,7 @@ def start_program(  # noqa: PLR0913 - the program, its image and its limits
     packages: Mapping[str, str] | None = None,
     seconds: float = 20.0,
     network: bool = False,
+    gpus: GpuRequest | None = None,
     on_line: Callable[[str], None] | None = None,
 ) -> Start:
     """Run a program in a container with a copy of its repository, and tell how far it gets.
@@ -64,6 +66,7 @@ def start_program(  # noqa: PLR0913 - the program, its image and its limits
     - ``tag``: the name of the image, whose lock the caller holds
     - ``packages``: versions of the image's packages, by canonical name
     - ``seconds``: the time limit after its imports
+    - ``gpus``: how to request the engine's GPUs; None: the container gets none
     - ``on_line``: called with each line of output and errors
 
     MachineError: the engine cannot run the container.
@@ -85,6 +88,7 @@ def start_program(  # noqa: PLR0913 - the program, its image and its limits
         package_name=closure.package_name if closure.package_name.isidentifier() else "",
         variables=program_variables(packages or {}),
         network=network,
+        gpus=gpus,
         seconds=seconds,
     )
     ran = run_container(program, on_line)
@@ -114,8 +118,6 @@ def program_variables(packages: Mapping[str, str]) -> dict[str, str]:
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
-        # Some engines add the driver to every container.
-        "NVIDIA_VISIBLE_DEVICES": "void",
         # Notebooks install packages, which fails without a network; it shall fail at once.
         "PIP_RETRIES": "0",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",

@@ -125,7 +125,9 @@ def _show_decisions(program: "DecidedProgram", say: "Callable[[str], None]") -> 
     say(f"TensorFlow {chosen.value} ({adoption.image}): {chosen.reason}.")
     for text in chosen.against:
         say(f"  but {text}")
-    if program.image.variant == "cpu":
+    if cuda := program.image.cuda:
+        say(f"  needs the NVIDIA driver {cuda.driver}; `imgbuild show {adoption.image}` lists GPUs")
+    else:
         say("  for a GPU: imgbuild adopt --gpu")
     entry = decisions.pop("entry")
     say(f"Program: {shlex.join(program_command(adoption))}")

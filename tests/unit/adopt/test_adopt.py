@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -21,12 +22,14 @@ from imgbuild.adopt.resolve import Resolution
 from imgbuild.core.project import Project
 from imgbuild.engine.failure import BuildFailedError, BuildFault
 from imgbuild.extend.base_image import family_base
+from imgbuild.matrix.gpus import Gpu
 from imgbuild.matrix.images import Image
 from support.project_copy import ROOT
 
 if TYPE_CHECKING:
     from imgbuild.build.context import BuildContext
     from imgbuild.build.source_metadata import MetadataReader
+    from imgbuild.engine.client import Engine
 
 #: What uv says of a source distribution that cannot be built.
 NOT_BUILT = "error: Failed to build `atari_py==0.2.6`\n  cause: The build backend returned an error"
@@ -146,6 +149,45 @@ def test_first_line_is_none_of_a_traceback(
     context = cast("BuildContext", SimpleNamespace(engine=engine, log=lines.append))
     adopt._start(program, Resolution(None, ()), "sha256:x", context, AdoptOptions())
     assert lines == ["The program says: epoch 1"]
+
+
+def test_only_gpu_images_are_tried_with_gpus(
+    program: DecidedProgram, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str | None] = []
+
+    def start(*_: object, gpus: str | None, **__: object) -> Start:
+        given.append(gpus)
+        return Start("running")
+
+    monkeypatch.setattr(adopt, "start_program", start)
+    for name in ("tf-2.2-cpu-debian", "tf-2.15-gpu-debian"):
+        other = replace(program, base=family_base(images[name], Project(ROOT)))
+        for offered in ("nvidia", None):
+            version = partial(SimpleNamespace, gpus=offered)
+            engine = SimpleNamespace(host=None, version=version)
+            context = cast("BuildContext", SimpleNamespace(engine=engine, log=print))
+            adopt._start(other, Resolution(None, ()), "sha256:x", context, AdoptOptions())
+    assert given == [None, None, "nvidia", None]
+
+
+def test_gpus_that_the_image_does_not_fit_are_named(
+    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tell(name: str, offered: str | None, *gpus: Gpu, host: str | None = None) -> list[str]:
+        monkeypatch.setattr(adopt, "find_gpus", lambda: (list(gpus), ""))
+        lines: list[str] = []
+        engine = SimpleNamespace(host=host, version=lambda: SimpleNamespace(gpus=offered))
+        adopt._tell_gpus(images[name], cast("Engine", engine), lines.append)
+        return lines
+
+    card = Gpu("NVIDIA H200", "570.86.15", "9.0")
+    (line,) = tell("tf-1.15-gpu-ubuntu", "nvidia", card, card)
+    assert "NVIDIA H200" in line
+    assert "CUDA 10.0 supports no capability above" in line
+    assert tell("tf-2.18-gpu-debian", "nvidia", card) == []
+    assert tell("tf-1.15-gpu-ubuntu", "nvidia", card, host="ssh://other") == []
+    assert "without" in tell("tf-2.15-gpu-debian", None)[0]
 
 
 def test_remedies_have_a_limit(program: DecidedProgram, monkeypatch: pytest.MonkeyPatch) -> None:

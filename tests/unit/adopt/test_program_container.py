@@ -21,6 +21,7 @@ from imgbuild.adopt.program_container import (
 )
 from imgbuild.core.errors import MachineError
 from imgbuild.core.process import TIMED_OUT
+from imgbuild.engine.types import GpuRequest
 from imgbuild.suites.container import CONTAINER_LABEL, make_label
 
 CLIENT = """\
@@ -109,6 +110,24 @@ def test_network_is_given_if_asked(tmp_path: Path) -> None:
     client = Client(tmp_path, report(event="ended", code=0))
     run_container(client.program(network=True))
     assert "--network" not in client.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "options"),
+    [
+        (None, "--env NVIDIA_VISIBLE_DEVICES=void"),
+        ("nvidia", "--gpus all"),
+        ("cdi", "--device nvidia.com/gpu=all"),
+    ],
+)
+def test_gpus_are_given_as_the_engine_offers_them(
+    tmp_path: Path, gpus: GpuRequest | None, options: str
+) -> None:
+    client = Client(tmp_path, report(event="ended", code=0))
+    run_container(client.program(gpus=gpus))
+    create = client.notes[0]
+    assert f" {options} " in create
+    assert ("NVIDIA_VISIBLE_DEVICES" in create) == (gpus is None)
 
 
 def test_lines_are_passed_on_without_reports(tmp_path: Path) -> None:
