@@ -32,6 +32,8 @@ HEADER = """\
 _NONE: Mapping[str, date | None] = MappingProxyType({})
 #: A hint of uv about its own option, which imgbuild does not have.
 _HINT = re.compile(r"hint: The `--python-version`.*?(?=hint:|$)")
+#: A hint about another option of uv, which imgbuild always sets for large packages.
+_WHEELS = re.compile(r"hint: Wheels are required for `([A-Za-z0-9._-]+)` because .*?(?=hint:|$)")
 
 
 class UnfitError(InputError):
@@ -304,6 +306,8 @@ def _write_replacement(folder: Path, override: str) -> tuple[str, str]:
 def _name_base(reason: str, name: str, base: BaseImage) -> str:
     """Replace the name of the base's artificial package in uv's message by the base's name."""
     said = _HINT.sub("", reason.partition(" cause: ")[2] or reason)
+    minor = base.python.rpartition(".")[0]
+    said = _WHEELS.sub(rf"hint: \1 is not compiled; use one with wheels for Python {minor}. ", said)
     own = re.escape(name)
     only = rf"only {own}(==\S+)? is available"
     said = re.sub(rf"{only} and | and {only}(?=,)|(all versions of )(?={own})", "", said)

@@ -182,6 +182,16 @@ def test_a_package_for_newer_pythons_is_refused_without_a_hint_about_options(ind
     assert "hint" not in str(error.value)
 
 
+def test_a_large_package_without_wheels_is_refused_without_options_of_uv(index: Index) -> None:
+    (index.folder / "index" / "pandas-0.25.0.tar.gz").write_bytes(b"")
+    with pytest.raises(InputError) as error:
+        index.lock("pandas==0.25")
+    said = str(error.value)
+    minor = BASE.python.rpartition(".")[0]
+    assert f"pandas is not compiled; use one with wheels for Python {minor}." in said
+    assert "--no-build" not in said
+
+
 def test_packages_move_within_the_bounds_of_their_dependents(index: Index) -> None:
     """The base's version is preferred to a newer one, and is then not in the lock."""
     packages = {**PACKAGES, "pyyaml": "6.0.1", "absl-py": "1.4.0"}
