@@ -105,7 +105,7 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
 
     CheckFailedError: an image may not be pushed; the message has all images and reasons.
     """
-    candidates, refused = [], []
+    candidates, refused = [], dict[str, list[str]]()
     trust = read_trust(context.settings)
     trusted = trust.fingerprint if trust else None
     for item in context.plan(test=True):
@@ -118,7 +118,7 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
         raised = [*find_objections(item, stored, report, keys, built=built, signed_by=signed)]
         reasons = refusals(raised, allowed)
         if reasons or stored is None:
-            refused.append(f"{name} is not published: {'; '.join(reasons)}.")
+            refused.setdefault("; ".join(reasons), []).append(name)
             continue
         candidate = PushCandidate(
             image=item.image,
@@ -131,7 +131,11 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
         )
         candidates.append(candidate)
     if refused:
-        raise CheckFailedError("\n".join(refused))
+        lines = []
+        for why, names in refused.items():
+            verb = "is" if len(names) == 1 else "are"
+            lines.append(f"{', '.join(names)} {verb} not published: {why}.")
+        raise CheckFailedError("\n".join(lines))
     return tuple(candidates)
 
 

@@ -97,7 +97,10 @@ class PushResult:
         if not self.errors:
             return None
         machine = all(isinstance(error, MachineError) for error in self.errors.values())
-        text = "\n".join(f"{name}: {error}" for name, error in self.errors.items())
+        names: dict[str, list[str]] = {}
+        for name, error in self.errors.items():
+            names.setdefault(str(error), []).append(name)
+        text = "\n".join(f"{', '.join(alike)}: {reason}" for reason, alike in names.items())
         return (MachineError if machine else CheckFailedError)(text)
 
 

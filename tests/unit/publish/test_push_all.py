@@ -96,7 +96,9 @@ def test_it_is_the_machines_error_only_if_no_image_is_at_fault() -> None:
     machine, image = MachineError("no registry"), CheckFailedError("moved by someone else")
     assert PushResult("x", (), {}).failure() is None
     assert isinstance(PushResult("x", (), {"a": machine, "b": machine}).failure(), MachineError)
-    assert isinstance(PushResult("x", (), {"a": machine, "b": image}).failure(), CheckFailedError)
+    several = PushResult("x", (), {"a": machine, "b": image, "c": machine}).failure()
+    assert isinstance(several, CheckFailedError)
+    assert str(several).splitlines() == [f"a, c: {machine}", f"b: {image}"]
 
 
 def test_a_push_needs_the_locks_of_its_images_and_a_plan_none(
