@@ -126,7 +126,7 @@ def _show_decisions(program: "DecidedProgram", say: "Callable[[str], None]") -> 
     for text in chosen.against:
         say(f"  but {text}")
     if cuda := program.image.cuda:
-        say(f"  needs the NVIDIA driver {cuda.driver}; `imgbuild show {adoption.image}` lists GPUs")
+        say(f"  needs NVIDIA's driver {cuda.driver} or newer; GPUs: imgbuild show {adoption.image}")
     else:
         say("  for a GPU: imgbuild adopt --gpu")
     entry = decisions.pop("entry")

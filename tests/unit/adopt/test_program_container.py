@@ -175,13 +175,14 @@ def test_container_that_does_not_end_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(program_container, "IMPORT_SECONDS", 0)
-    monkeypatch.setattr(program_container, "_ENGINE_SECONDS", 2)
+    monkeypatch.setattr(program_container, "_ENGINE_SECONDS", 1)
+    monkeypatch.setattr(program_container, "_GRACE_SECONDS", 0.2)
     ran = run_container(Client(tmp_path, "echo line; sleep 60").program(seconds=0))
     assert (ran.code, ran.output) == (TIMED_OUT, "line\n")
 
 
 def test_interrupt_removes_the_container(tmp_path: Path) -> None:
-    client = Client(tmp_path, "echo line; sleep 60")
+    client = Client(tmp_path, "echo line; exec sleep 60")
 
     def interrupt(_: str) -> None:
         raise KeyboardInterrupt
