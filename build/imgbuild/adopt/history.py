@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from imgbuild.adopt.repository import LARGEST_FILE, decode_text, read_regular_file
+from imgbuild.core.errors import InputError
 from imgbuild.core.files import work_folder
 from imgbuild.core.process import FLOODED, NOT_FOUND, TIMED_OUT, Finished, run
 
@@ -63,10 +64,6 @@ class History:
     note: str = ""
 
 
-class _UnreadableError(Exception):
-    """The history cannot be read; the text says why."""
-
-
 class _Commit(NamedTuple):
     name: str
     time: int
@@ -92,7 +89,7 @@ def read_history(folder: Path, paths: Sequence[str]) -> History:
         shallow = _read_shallow(place)
         with work_folder("history") as work:
             return _read(_Git(work.absolute(), place, head, shallow, prefix), folder, paths)
-    except _UnreadableError as error:
+    except InputError as error:
         return History(note=str(error))
     except OSError as error:
         return History(note=f"the history was not read: {error.strerror}")
@@ -112,7 +109,7 @@ def _read(git: "_Git", folder: Path, paths: Sequence[str]) -> History:
         if commit and day is None:
             notes.append("the date of the last commit is not plausible")
         bot_files = dict(_read_bot_files(git, folder, paths))
-    except _UnreadableError as error:
+    except InputError as error:
         return History(day, {}, str(error))
     return History(day, bot_files, "; ".join(notes))
 
@@ -151,7 +148,7 @@ def _read_now(folder: Path, path: str) -> str | None:
 def _find_git_folder(folder: Path) -> tuple[Path, str]:
     """Return the folder ``.git`` here or above, and the path of this folder in that repository.
 
-    _UnreadableError: no folder has one, or it is a file or a link.
+    InputError: no folder has one, or it is a file or a link.
     """
     parts: list[str] = []
     here = Path(os.path.realpath(folder))
@@ -162,10 +159,10 @@ def _find_git_folder(folder: Path) -> tuple[Path, str]:
             if stat.S_ISDIR(mode):
                 return place, "".join(f"{part}/" for part in reversed(parts))
             kind = "a symbolic link" if stat.S_ISLNK(mode) else "a file, as in a submodule"
-            raise _UnreadableError(f"the history was not read: .git is {kind}")
+            raise InputError(f"the history was not read: .git is {kind}")
         parts.append(here.name)
         here = here.parent
-    raise _UnreadableError("no history: there is no .git")
+    raise InputError("no history: there is no .git")
 
 
 def _resolve_head(place: Path) -> str:
@@ -178,7 +175,7 @@ def _resolve_head(place: Path) -> str:
         name = text.removeprefix("ref:").strip()
         if not text.startswith("ref:") or not _is_reference(name):
             break
-    raise _UnreadableError("the history was not read: .git/HEAD is not valid")
+    raise InputError("the history was not read: .git/HEAD is not valid")
 
 
 def _is_reference(name: str) -> bool:
@@ -192,7 +189,7 @@ def _read_git_file(place: Path, name: str, limit: int) -> bytes | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise _UnreadableError(f"the history was not read: .git/{name}: {error}") from None
+        raise InputError(f"the history was not read: .git/{name}: {error}") from None
 
 
 def _read_reference(place: Path, name: str) -> str:
@@ -206,28 +203,28 @@ def _read_reference(place: Path, name: str) -> str:
         value, _, reference = line.partition(b" ")
         if reference.strip() == wanted:
             return value.decode("ascii", "replace")
-    raise _UnreadableError("the history has no commit")
+    raise InputError("the history has no commit")
 
 
 def _check_objects(place: Path) -> None:
     """Refuse objects that lead to other folders.
 
-    _UnreadableError: a folder of objects is a link, or the objects have alternates.
+    InputError: a folder of objects is a link, or the objects have alternates.
     """
     reason = "the history was not read: its objects are in another folder"
     objects = place / "objects"
     for name in ("", "info", "pack"):
         with suppress(FileNotFoundError):
             if not stat.S_ISDIR((objects / name).lstat().st_mode):
-                raise _UnreadableError(reason)
+                raise InputError(reason)
     for name in ("alternates", "http-alternates"):
         with suppress(FileNotFoundError):
             (objects / "info" / name).lstat()
-            raise _UnreadableError(reason)
+            raise InputError(reason)
     with suppress(FileNotFoundError), os.scandir(objects / "pack") as entries:
         for number, entry in enumerate(entries):
             if number > _MOST_PACKS or not entry.is_file(follow_symlinks=False):
-                raise _UnreadableError("the history was not read: its packs are not plain files")
+                raise InputError("the history was not read: its packs are not plain files")
 
 
 def _read_shallow(place: Path) -> frozenset[str]:
@@ -235,7 +232,7 @@ def _read_shallow(place: Path) -> frozenset[str]:
     content = _read_git_file(place, "shallow", _LARGEST_LIST) or b""
     names = content.decode("ascii", "replace").split()
     if not all(map(_OBJECT_NAME.fullmatch, names)):
-        raise _UnreadableError("the history was not read: shallow is not valid")
+        raise InputError("the history was not read: shallow is not valid")
     return frozenset(names)
 
 
@@ -276,32 +273,32 @@ class _Git:
         }
 
     def run(self, *words: str) -> Finished:
-        """Run a command of git. _UnreadableError: there is no git, or it takes too long."""
+        """Run a command of git. InputError: there is no git, or it takes too long."""
         seconds = min(COMMAND_SECONDS, self.ends - time.monotonic())
         if seconds <= 0:
-            raise _UnreadableError("the history was not read to its end: it took too long")
+            raise InputError("the history was not read to its end: it took too long")
         options = [part for setting in _SETTINGS for part in ("-c", setting)]
         limit = f'ulimit -v {_MEMORY_KIB} && ulimit -c 0 && exec "$@"'
         command = ["sh", "-c", limit, "sh", "git", "--no-pager", *options, *words]
         finished = run(command, timeout=seconds, env=self.environment, cwd=self.work)
         # The shell's code for a program that it does not find.
         if finished.code == NOT_FOUND:
-            raise _UnreadableError("the history was not read: git is not installed")
+            raise InputError("the history was not read: git is not installed")
         if finished.code in {TIMED_OUT, FLOODED}:
-            raise _UnreadableError("the history was not read to its end: it is too large")
+            raise InputError("the history was not read to its end: it is too large")
         return finished
 
     def log(self, paths: Sequence[str], count: int) -> Iterator[_Commit]:
         """Yield the newest commits that changed files.
 
-        _UnreadableError: objects are missing or damaged.
+        InputError: objects are missing or damaged.
         """
         scope = [self._pathspec(path) for path in paths]
         form = "--format=%H%x00%at%x00%an%x00%ae%x00%<(400,trunc)%s"
         options = ("--no-renames", "--no-mailmap", "--no-show-signature", "--encoding=UTF-8")
         finished = self.run("log", f"-{count}", form, *options, self.head, "--", *scope)
         if not finished.ok:
-            raise _UnreadableError("the history was not read: objects are missing or damaged")
+            raise InputError("the history was not read: objects are missing or damaged")
         for line in finished.output.split("\n"):
             parts = line.split("\0")
             if len(parts) == 5 and re.fullmatch(r"-?\d{1,18}", parts[1]):
