@@ -13,13 +13,12 @@ import resource
 import signal
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from imgbuild.adopt.python2_syntax import PARSER_ERRORS, find_python2
 from imgbuild.adopt.source_facts import SourceFacts, encode_facts
 from imgbuild.adopt.source_names import resolve_names
-from imgbuild.adopt.syntax_tree import GatheredCode, gather_nodes
 
 #: Limits of the program: seconds of CPU for a source, and bytes of memory.
 SOURCE_SECONDS, MEMORY_BYTES = 10.0, 2 << 30
@@ -45,7 +44,7 @@ def read_source(path: str, text: str) -> SourceFacts:
         body, maximum = _parse(text)
     except PARSER_ERRORS as error:
         return _explain_error(path, text, error)
-    facts = _gather(path, [(body, 0)])
+    facts = resolve_names(path, [(body, 0)])
     return dataclasses.replace(facts, maximum_python=maximum)
 
 
@@ -97,7 +96,7 @@ def read_notebook(path: str, text: str) -> SourceFacts:
         except PARSER_ERRORS as error:
             facts = _explain_error(path, code, error, number)
             python2, broken = python2 or facts.python2, broken or facts.broken
-    facts = _gather(path, bodies)
+    facts = resolve_names(path, bodies)
     return dataclasses.replace(
         facts,
         python2=python2,
@@ -174,14 +173,6 @@ def _remove_magics(cell: str) -> tuple[str, list[str]]:
             lines[number] = f"{match[1]}None"
             commands.append(line[match.end(1) :].strip())
     return "\n".join(lines), commands
-
-
-def _gather(path: str, bodies: Iterable[tuple[list[ast.stmt], int]]) -> SourceFacts:
-    """Gather the facts of parsed code; each body has the number of its cell, or 0."""
-    gathered = GatheredCode()
-    for body, cell in bodies:
-        gather_nodes(body, cell, gathered)
-    return resolve_names(path, gathered)
 
 
 def main(seconds: float) -> None:

@@ -3,11 +3,18 @@
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from imgbuild.adopt.path_folders import find_folders
 from imgbuild.adopt.source_facts import Import, SourceFacts
-from imgbuild.adopt.syntax_tree import CodeNode, GatheredCode, last_name, literal_text
+from imgbuild.adopt.syntax_tree import (
+    AnyNode,
+    CodeNode,
+    gives_up,
+    last_name,
+    literal_text,
+    walk_nodes,
+)
 from imgbuild.adopt.tensorflow_names import REMOVED_NAMES, SIGN_OF, SINCE_0_12, SINCE_1
 
 #: Limits: parts of a dotted name, nesting of a computed text, imports of a source, names of an
@@ -33,21 +40,30 @@ _REQUIRED = {ast.GtE: ">=", ast.Gt: ">", ast.Lt: "<", ast.LtE: "<="}
 _REFUSED = {ast.Lt: ">=", ast.LtE: ">"}
 #: Limit for the comparisons of TensorFlow's version in a source.
 _MOST_CHECKS = 20
+_WORKING_CALLS = {"main", "train", "run", "test", "fit", "fit_generator", "evaluate", "learn"}
 _PATH_CALLS = {"sys.path.append", "sys.path.insert", "sys.path.extend", "site.addsitedir"}
 
 
-def resolve_names(path: str, gathered: GatheredCode) -> SourceFacts:
-    """Return the facts of the nodes that `gather_nodes` kept."""
-    gathered.nodes.sort(key=lambda node: node.line)
-    return _Resolver(path, gathered).resolve()
+def resolve_names(path: str, bodies: Iterable[tuple[list[ast.stmt], int]]) -> SourceFacts:
+    """Return the facts of parsed code; each body has the number of its cell, or 0."""
+    resolver = _Resolver(path)
+    for body, cell in bodies:
+        for place in walk_nodes(body, cell, _VISITS):
+            _VISITS[type(place.node)](place, resolver)
+    resolver.nodes.sort(key=lambda place: place.line)
+    return resolver.resolve()
 
 
 class _Resolver:
     """Resolve the names of a source to modules, and derive its facts."""
 
-    def __init__(self, path: str, gathered: GatheredCode) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.gathered = gathered
+        self.nodes: list[CodeNode] = []
+        self.minimum: tuple[int, ...] = (3, 0)
+        self.program_line = 0
+        self.is_script = False
+        self.values: dict[str, ast.expr] = {}
         self.aliases: dict[str, str] = {}
         self.imports: list[Import] = []
         self.signs: defaultdict[str, set[int]] = defaultdict(set)
@@ -57,32 +73,34 @@ class _Resolver:
         self.delays_annotations = False
         self.removed: set[str] = set()
 
+    def require(self, *version: int) -> None:
+        self.minimum = max(self.minimum, version)
+
     def resolve(self) -> SourceFacts:
-        for place in self.gathered.nodes:
+        for place in self.nodes:
             if isinstance(place.node, ast.Import):
                 self._read_import(place.node, place)
             elif isinstance(place.node, ast.ImportFrom):
                 self._read_import_from(place.node, place)
-        for place in self.gathered.nodes:
+        for place in self.nodes:
             if isinstance(place.node, ast.Assign):
                 self._read_alias(place.node)
         uses_gym = any(imported.module.split(".")[0] in _GYMS for imported in self.imports)
-        for place in self.gathered.nodes:
+        for place in self.nodes:
             self._read_use(place, uses_gym=uses_gym)
         self._compare_spellings()
-        gathered = self.gathered
         return SourceFacts(
             self.path,
             self._distinct_imports(),
-            minimum_python=".".join(map(str, gathered.minimum)),
-            program_line=gathered.program_line,
-            is_script=gathered.is_script and not gathered.program_line,
+            minimum_python=".".join(map(str, self.minimum)),
+            program_line=self.program_line,
+            is_script=self.is_script and not self.program_line,
             tensorflow={sign: _first_lines(lines) for sign, lines in self.signs.items()},
             windows=_first_lines(self.lines["windows"]),
             renders=_first_lines(self.lines["renders"]),
             scipy_misc=_first_lines(self.lines["scipy_misc"]),
             path_appends=find_folders(
-                self.appends[:_MOST_FOLDERS], self.path, gathered.values, self._path_of
+                self.appends[:_MOST_FOLDERS], self.path, self.values, self._path_of
             ),
             removed_names=tuple(sorted(self.removed)),
             version_checks=tuple(self._find_version_checks())[:_MOST_CHECKS],
@@ -90,7 +108,7 @@ class _Resolver:
 
     def _find_version_checks(self) -> Iterator[tuple[int, str]]:
         """Yield the specifiers of the checks of TensorFlow's version that stop the program."""
-        for place in self.gathered.nodes:
+        for place in self.nodes:
             node = place.node
             if not isinstance(node, ast.Assert | ast.If) or not isinstance(node.test, ast.Compare):
                 continue
@@ -106,8 +124,8 @@ class _Resolver:
         for _ in range(_DEEPEST):
             if isinstance(node, ast.Call) and node.args:
                 node = node.args[0]
-            elif isinstance(node, ast.Name) and node.id in self.gathered.values:
-                node = self.gathered.values[node.id]
+            elif isinstance(node, ast.Name) and node.id in self.values:
+                node = self.values[node.id]
         text = literal_text(node)
         return text if re.fullmatch(r"[0-9]{1,2}(\.[0-9]{1,3}){1,3}", text) else ""
 
@@ -142,7 +160,7 @@ class _Resolver:
         if module == "__future__":
             if "annotations" in names:
                 self.delays_annotations = True
-                self.gathered.require(3, 7)
+                self.require(3, 7)
             return
         self._add_import(Import(module, node.level, names, place.line, place.context.kind))
         if node.level:
@@ -159,7 +177,7 @@ class _Resolver:
             return
         top = imported.module.split(".")[0]
         if top in {"dataclasses", "contextvars"} and imported.kind == "required":
-            self.gathered.require(3, 7)
+            self.require(3, 7)
         if top in {"tensorflow", "keras"}:
             self.signs[top].add(imported.line)
 
@@ -197,7 +215,7 @@ class _Resolver:
             if self._path_of(node.target) == "sys.path":
                 self.appends.append(node.value)
         elif isinstance(node, ast.Subscript | ast.BinOp) and not self.delays_annotations:
-            self.gathered.require(3, 9 if isinstance(node, ast.Subscript) else 10)
+            self.require(3, 9 if isinstance(node, ast.Subscript) else 10)
 
     def _read_path(self, path: str, place: CodeNode) -> None:
         """Note the signs in the use of a dotted path."""
@@ -243,7 +261,7 @@ class _Resolver:
         path = self._path_of(node.func)
         name = last_name(node.func)
         if path in _RUNNERS:
-            self.gathered.program_line = self.gathered.program_line or place.line
+            self.program_line = self.program_line or place.line
         elif path in {"tensorflow.concat", "tensorflow.split"}:
             self._read_concat(node, place)
         elif path in _PATH_CALLS:
@@ -315,3 +333,98 @@ def _literal_start(node: ast.AST | None) -> str:
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             node = node.func.value
     return literal_text(node)
+
+
+def _keep(place: CodeNode, resolver: _Resolver) -> None:
+    resolver.nodes.append(place)
+
+
+def _visit_name(place: CodeNode, resolver: _Resolver) -> None:
+    node: AnyNode = place.node
+    if isinstance(node.ctx, ast.Load):
+        resolver.nodes.append(place)
+
+
+def _visit_assign(place: CodeNode, resolver: _Resolver) -> None:
+    node: AnyNode = place.node
+    resolver.nodes.append(place)
+    for target in node.targets:
+        if isinstance(target, ast.Name):
+            resolver.values.setdefault(target.id, node.value)
+
+
+def _visit_if(place: CodeNode, resolver: _Resolver) -> None:
+    node: AnyNode = place.node
+    test = node.test
+    if gives_up(node.body):
+        resolver.nodes.append(place)
+    if place.context.is_top and isinstance(test, ast.Compare):
+        sides = (test.left, *test.comparators)
+        named = any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
+        if named and any(literal_text(side) == "__main__" for side in sides):
+            resolver.program_line = resolver.program_line or place.line
+
+
+def _visit_loop(place: CodeNode, resolver: _Resolver) -> None:
+    resolver.is_script = resolver.is_script or place.context.is_top
+
+
+def _visit_expression(place: CodeNode, resolver: _Resolver) -> None:
+    node: AnyNode = place.node
+    if place.context.is_top and isinstance(node.value, ast.Call):
+        works = last_name(node.value.func) in _WORKING_CALLS
+        resolver.is_script = resolver.is_script or works
+
+
+def _visit_function(place: CodeNode, resolver: _Resolver) -> None:
+    node: AnyNode = place.node
+    if node.args.posonlyargs:
+        resolver.require(3, 8)
+    if isinstance(node, ast.AsyncFunctionDef):
+        resolver.require(3, 5)
+
+
+def _visit_subscript(place: CodeNode, resolver: _Resolver) -> None:
+    node: AnyNode = place.node
+    generics = {"list", "dict", "tuple", "set", "frozenset", "type"}
+    if place.context.is_annotation and last_name(node.value) in generics:
+        resolver.nodes.append(place)
+
+
+def _visit_operator(place: CodeNode, resolver: _Resolver) -> None:
+    node: AnyNode = place.node
+    if isinstance(node.op, ast.MatMult):
+        resolver.require(3, 5)
+    elif isinstance(node.op, ast.BitOr) and place.context.is_annotation:
+        resolver.nodes.append(place)
+
+
+def _version(*version: int) -> Callable[[CodeNode, _Resolver], None]:
+    return lambda _, resolver: resolver.require(*version)
+
+
+_VISITS: dict[type[ast.AST], Callable[[CodeNode, _Resolver], None]] = {
+    ast.Import: _keep,
+    ast.ImportFrom: _keep,
+    ast.Call: _keep,
+    ast.Assert: _keep,
+    ast.Attribute: _keep,
+    ast.Name: _visit_name,
+    ast.AugAssign: _keep,
+    ast.Assign: _visit_assign,
+    ast.If: _visit_if,
+    ast.For: _visit_loop,
+    ast.While: _visit_loop,
+    ast.With: _visit_loop,
+    ast.Expr: _visit_expression,
+    ast.FunctionDef: _visit_function,
+    ast.AsyncFunctionDef: _visit_function,
+    ast.Lambda: _visit_function,
+    ast.Subscript: _visit_subscript,
+    ast.BinOp: _visit_operator,
+    ast.JoinedStr: _version(3, 6),
+    ast.AnnAssign: _version(3, 6),
+    ast.NamedExpr: _version(3, 8),
+    ast.Match: _version(3, 10),
+    ast.TryStar: _version(3, 11),
+}

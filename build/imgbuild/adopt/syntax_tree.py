@@ -1,14 +1,13 @@
-"""Walk over parsed code, and keep the nodes that say something about its packages."""
+"""Walk over parsed code, and say in which surroundings each node stands."""
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from imgbuild.adopt.source_facts import KINDS, Kind
 
 #: A node of a kind that its table names, which the types of `ast` cannot express.
 AnyNode: TypeAlias = Any
-_WORKING_CALLS = {"main", "train", "run", "test", "fit", "fit_generator", "evaluate", "learn"}
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 _ATTRIBUTE_ERRORS = {"AttributeError", "Exception", "BaseException", "NameError"}
 
@@ -28,36 +27,26 @@ class _Context(NamedTuple):
 
 
 class CodeNode(NamedTuple):
-    """A node that says something about packages, its line (or cell), and its surroundings."""
+    """A node, its line (or cell), and its surroundings."""
 
     node: ast.AST
     line: int
     context: _Context
 
 
-class GatheredCode:
-    """The nodes and facts that the walk over a source collects."""
+def walk_nodes(
+    body: list[ast.stmt], cell: int, kinds: Container[type[ast.AST]]
+) -> Iterator[CodeNode]:
+    """Yield the nodes of some kinds, without recursion, whose depth hostile code would exceed.
 
-    def __init__(self) -> None:
-        self.nodes: list[CodeNode] = []
-        self.minimum: tuple[int, ...] = (3, 0)
-        self.program_line = 0
-        self.is_script = False
-        self.values: dict[str, ast.expr] = {}
-
-    def require(self, *version: int) -> None:
-        self.minimum = max(self.minimum, version)
-
-
-def gather_nodes(body: list[ast.stmt], cell: int, gathered: GatheredCode) -> None:
-    """Visit all nodes without recursion, whose depth hostile code would exceed."""
+    ``cell`` is the number of a notebook's cell, which counts as the line; 0 for a file.
+    """
     stack: list[tuple[ast.AST, _Context, int]] = [(node, _Context(), 1) for node in body]
     while stack:
         node, context, line = stack.pop()
         line = getattr(node, "lineno", line)
-        visit = _VISITS.get(type(node))
-        if visit:
-            visit(CodeNode(node, cell or line, context), gathered)
+        if type(node) in kinds:
+            yield CodeNode(node, cell or line, context)
         stack += [(child, inner, line) for child, inner in _children(node, context)]
 
 
@@ -215,100 +204,5 @@ _SPECIAL: dict[type[ast.AST], Any] = {
 }
 
 
-def _keep(place: CodeNode, gathered: GatheredCode) -> None:
-    gathered.nodes.append(place)
-
-
-def _visit_name(place: CodeNode, gathered: GatheredCode) -> None:
-    node: AnyNode = place.node
-    if isinstance(node.ctx, ast.Load):
-        gathered.nodes.append(place)
-
-
-def _visit_assign(place: CodeNode, gathered: GatheredCode) -> None:
-    node: AnyNode = place.node
-    gathered.nodes.append(place)
-    for target in node.targets:
-        if isinstance(target, ast.Name):
-            gathered.values.setdefault(target.id, node.value)
-
-
-def _visit_if(place: CodeNode, gathered: GatheredCode) -> None:
-    node: AnyNode = place.node
-    test = node.test
-    if gives_up(node.body):
-        gathered.nodes.append(place)
-    if place.context.is_top and isinstance(test, ast.Compare):
-        sides = (test.left, *test.comparators)
-        named = any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
-        if named and any(literal_text(side) == "__main__" for side in sides):
-            gathered.program_line = gathered.program_line or place.line
-
-
 def literal_text(node: ast.AST | None) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
-def _visit_loop(place: CodeNode, gathered: GatheredCode) -> None:
-    gathered.is_script = gathered.is_script or place.context.is_top
-
-
-def _visit_expression(place: CodeNode, gathered: GatheredCode) -> None:
-    node: AnyNode = place.node
-    if place.context.is_top and isinstance(node.value, ast.Call):
-        works = last_name(node.value.func) in _WORKING_CALLS
-        gathered.is_script = gathered.is_script or works
-
-
-def _visit_function(place: CodeNode, gathered: GatheredCode) -> None:
-    node: AnyNode = place.node
-    if node.args.posonlyargs:
-        gathered.require(3, 8)
-    if isinstance(node, ast.AsyncFunctionDef):
-        gathered.require(3, 5)
-
-
-def _visit_subscript(place: CodeNode, gathered: GatheredCode) -> None:
-    node: AnyNode = place.node
-    generics = {"list", "dict", "tuple", "set", "frozenset", "type"}
-    if place.context.is_annotation and last_name(node.value) in generics:
-        gathered.nodes.append(place)
-
-
-def _visit_operator(place: CodeNode, gathered: GatheredCode) -> None:
-    node: AnyNode = place.node
-    if isinstance(node.op, ast.MatMult):
-        gathered.require(3, 5)
-    elif isinstance(node.op, ast.BitOr) and place.context.is_annotation:
-        gathered.nodes.append(place)
-
-
-def _version(*version: int) -> Callable[[CodeNode, GatheredCode], None]:
-    return lambda _, gathered: gathered.require(*version)
-
-
-_VISITS: dict[type[ast.AST], Any] = {
-    ast.Import: _keep,
-    ast.ImportFrom: _keep,
-    ast.Call: _keep,
-    ast.Assert: _keep,
-    ast.Attribute: _keep,
-    ast.Name: _visit_name,
-    ast.AugAssign: _keep,
-    ast.Assign: _visit_assign,
-    ast.If: _visit_if,
-    ast.For: _visit_loop,
-    ast.While: _visit_loop,
-    ast.With: _visit_loop,
-    ast.Expr: _visit_expression,
-    ast.FunctionDef: _visit_function,
-    ast.AsyncFunctionDef: _visit_function,
-    ast.Lambda: _visit_function,
-    ast.Subscript: _visit_subscript,
-    ast.BinOp: _visit_operator,
-    ast.JoinedStr: _version(3, 6),
-    ast.AnnAssign: _version(3, 6),
-    ast.NamedExpr: _version(3, 8),
-    ast.Match: _version(3, 10),
-    ast.TryStar: _version(3, 11),
-}
