@@ -1,6 +1,7 @@
 """Build the image of a repository's program, start the program in it, test and tag it."""
 
 import json
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterator
@@ -67,6 +68,12 @@ from imgbuild.suites.container import require_docker_client
 Log = Callable[[str], None]
 #: Limits for the remedies of one program: after a failure of the program, and of a compilation.
 MOST_REMEDIES, MOST_COMPILATIONS = 3, 8
+#: Lines that the program has not written: of a traceback, and of TensorFlow's library, in its own
+#: format and in that of Abseil.
+_NOT_OF_PROGRAM = re.compile(
+    r"Traceback | |\d{4}-\d\d-\d\d [\d:.]+: [IWEF] \S+:\d+\] |[IWEF]\d{4} [\d:.]+ +\d+ \S+:\d+\] |"
+    r"WARNING: All log messages before absl::InitializeLog"
+)
 #: Characters of a build's output that are searched.
 _LARGEST_LOG = 1 << 20
 
@@ -354,7 +361,7 @@ def _start(
         versions |= resolution.lock.versions
 
     def show_first(line: str) -> None:
-        if not shown and line.strip() and not line.startswith(("Traceback ", " ")):
+        if not shown and line.strip() and not _NOT_OF_PROGRAM.match(line):
             shown.append(line)
             context.log(f"The program says: {line.strip()[:200]}")
 

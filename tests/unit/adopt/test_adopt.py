@@ -135,11 +135,19 @@ def test_result_is_recalled_for_its_image(
     assert adopt._recall_result(program, context) is None
 
 
-def test_first_line_is_none_of_a_traceback(
+def test_first_line_is_the_programs(
     program: DecidedProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start(*_: object, on_line: Callable[[str], None], **__: object) -> Start:
-        for line in ("Traceback (most recent call last):", '  File "a.py"', "epoch 1", "epoch 2"):
+        for line in (
+            "Traceback (most recent call last):",
+            '  File "a.py"',
+            "2026-11-29 20:58:10.355692: E external/local_xla/cuda_fft.cc:467] Unable to register",
+            "WARNING: All log messages before absl::InitializeLog() is called are",
+            "E0000 00:00:1764450690.355712      12 cuda_dnn.cc:8579] Unable to register",
+            "epoch 1",
+            "epoch 2",
+        ):
             on_line(line)
         return Start("running")
 
