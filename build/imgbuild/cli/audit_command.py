@@ -105,7 +105,9 @@ def _lines(result: "AuditResult", position: "Callable[[Location], str]") -> list
 
 
 def _summary(result: "AuditResult") -> str:
-    """Return the last line, with the numbers of artifacts and contradictions."""
+    """Return the last line, with the numbers of artifacts, contradictions and unchecked inputs."""
+    from imgbuild.maintain.reachability import AWAY
+
     count = sum(bool(artifact.python_tag) for artifact in result.artifacts)
     wheels = count_text(count, "wheel")
     sources = count_text(len(result.artifacts) - count, "source distribution")
@@ -114,6 +116,9 @@ def _summary(result: "AuditResult") -> str:
     if projects:
         locks += f", {result.locks['hashes']} hashes of {projects} projects"
     contradictions = count_text(len(result.contradictions), "contradiction")
+    away = sum(item.state == AWAY for item in result.inputs)
+    if away:
+        contradictions += f"; {count_text(away, 'input')} could not be reached"
     read = f"{result.bytes_read / 1e6:.1f} MB read in {result.seconds:.1f} s."
     return f"{wheels}, {sources}, {locks}: {contradictions}; {read}"
 
