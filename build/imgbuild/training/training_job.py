@@ -315,7 +315,8 @@ def _problems(job: TrainingJob, *, has_program: bool) -> Iterator[str]:
         if not any(shown.is_relative_to(at) or at.is_relative_to(shown) for at in mounted):
             yield (
                 f"--tensorboard {job.tensorboard!r}: this folder is not mounted, so TensorBoard "
-                f"cannot see the files. Mount a volume at {MODEL} with --checkpoints, or name a "
+                f"cannot see the files. Mount a volume at {MODEL} with --checkpoints, mount a "
+                "folder of this machine (--mount ./logs:/logs --tensorboard /logs), or name a "
                 f"folder below {' or '.join(map(str, mounted))}."
             )
     if job.servers != 0 and job.ranks != 1:
