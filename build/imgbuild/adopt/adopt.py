@@ -50,7 +50,7 @@ from imgbuild.core.project import Project
 from imgbuild.core.sources import Source
 from imgbuild.core.user_folders import cache_dir
 from imgbuild.dockerfile.labels import EXTENDS
-from imgbuild.engine.client import Engine
+from imgbuild.engine.client import Engine, open_engine
 from imgbuild.engine.discovery import DEFAULT_HOST, docker_client
 from imgbuild.engine.failure import BuildFailedError
 from imgbuild.engine.gpus import find_gpus
@@ -123,6 +123,9 @@ def adopt_program(
     build_options = BuildOptions(jobs=options.jobs)
     require_plain(folder / FILE)
     require_plain(folder / LOCK, LARGEST_TEXT)
+    if program.image.cuda:
+        with open_engine(project.settings.engine) as engine:
+            _tell_gpus(program.image, engine, log)
     provide_image(program.image, project, build_options, log)
     with ExitStack() as stack:
         context = stack.enter_context(open_context(project, (program.image,), build_options, log))
@@ -132,8 +135,6 @@ def adopt_program(
         if program.is_recalled and (known := _recall_result(program, context)):
             return known
         require_disk_space([], context.engine)
-        if program.image.cuda:
-            _tell_gpus(program.image, context.engine, log)
         sites = Sites(program.image.matrix.upstream_urls, project.settings)
         reader = MetadataReader(project, program.image.matrix, sites, log, stored.id)
         metadata = stack.enter_context(reader)
@@ -145,7 +146,7 @@ def adopt_program(
 def _tell_gpus(image: Image, engine: Engine, log: Log) -> None:
     """Say that the trial has no GPU, or which GPUs of this machine the image does not fit."""
     if engine.version().gpus is None:
-        log("The engine offers no GPUs, so the program is tried without one.")
+        log("The engine offers no GPUs, so a trial has none.")
     elif (engine.host or DEFAULT_HOST).startswith("unix://"):
         for gpu in dict.fromkeys(find_gpus()[0]):
             _, why = compatibility(image, gpu.capability, gpu.driver)

@@ -1,6 +1,7 @@
 """The extension that adopt builds, and the commands that it prints."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from imgbuild.adopt.program_container import WORK
 from imgbuild.adopt.remedies import Remedy
 from imgbuild.adopt.repository import Evidence, open_repository
 from imgbuild.adopt.resolve import Resolution
+from imgbuild.core.errors import MachineError
 from imgbuild.core.project import Project
 from imgbuild.engine.failure import BuildFailedError, BuildFault
 from imgbuild.extend.base_image import family_base
@@ -195,7 +197,24 @@ def test_gpus_that_the_image_does_not_fit_are_named(
     assert "CUDA 10.0 supports no capability above" in line
     assert tell("tf-2.18-gpu-debian", "nvidia", card) == []
     assert tell("tf-1.15-gpu-ubuntu", "nvidia", card, host="ssh://other") == []
-    assert "without" in tell("tf-2.15-gpu-debian", None)[0]
+    assert "no GPUs" in tell("tf-2.15-gpu-debian", None)[0]
+
+
+def test_gpus_are_told_before_a_large_image_is_built(
+    program: DecidedProgram, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*_: object) -> None:
+        raise MachineError("built")
+
+    engine = SimpleNamespace(version=lambda: SimpleNamespace(gpus=None))
+    monkeypatch.setattr(adopt, "require_docker_client", lambda: None)
+    monkeypatch.setattr(adopt, "open_engine", lambda _: nullcontext(engine))
+    monkeypatch.setattr(adopt, "provide_image", build)
+    program = replace(program, base=family_base(images["tf-2.15-gpu-debian"], Project(ROOT)))
+    lines: list[str] = []
+    with pytest.raises(MachineError, match="built"):
+        adopt.adopt_program(program, Project(ROOT), AdoptOptions(), lines.append)
+    assert lines == ["The engine offers no GPUs, so a trial has none."]
 
 
 def test_remedies_have_a_limit(program: DecidedProgram, monkeypatch: pytest.MonkeyPatch) -> None:
