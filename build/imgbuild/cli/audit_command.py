@@ -106,8 +106,6 @@ def _lines(result: "AuditResult", position: "Callable[[Location], str]") -> list
 
 def _summary(result: "AuditResult") -> str:
     """Return the last line, with the numbers of artifacts, contradictions and unchecked inputs."""
-    from imgbuild.maintain.reachability import AWAY
-
     count = sum(bool(artifact.python_tag) for artifact in result.artifacts)
     wheels = count_text(count, "wheel")
     sources = count_text(len(result.artifacts) - count, "source distribution")
@@ -116,9 +114,8 @@ def _summary(result: "AuditResult") -> str:
     if projects:
         locks += f", {result.locks['hashes']} hashes of {projects} projects"
     contradictions = count_text(len(result.contradictions), "contradiction")
-    away = sum(item.state == AWAY for item in result.inputs)
-    if away:
-        contradictions += f"; {count_text(away, 'input')} could not be reached"
+    if result.away:
+        contradictions += f"; {count_text(len(result.away), 'input')} could not be reached"
     read = f"{result.bytes_read / 1e6:.1f} MB read in {result.seconds:.1f} s."
     return f"{wheels}, {sources}, {locks}: {contradictions}; {read}"
 
@@ -198,8 +195,6 @@ def _artifact_json(artifact: "Artifact") -> dict[str, Any]:
 
 
 def _raise_problems(result: "AuditResult", *, strict: bool) -> None:
-    from imgbuild.maintain.reachability import AWAY
-
     unread = "\n".join(result.unread)
     if result.contradictions:
         count = count_text(len(result.contradictions), "contradiction")
@@ -211,8 +206,8 @@ def _raise_problems(result: "AuditResult", *, strict: bool) -> None:
         raise MachineError(
             f"No contradiction was found, but some artifacts could not be read:\n{unread}"
         )
-    away = [item.name for item in result.inputs if item.state == AWAY]
-    if strict and away:
+    if strict and result.away:
         raise CheckFailedError(
-            f"These inputs are not reachable from here, and --strict is set: {', '.join(away)}."
+            "These inputs are not reachable from here, and --strict is set: "
+            f"{', '.join(result.away)}."
         )

@@ -29,7 +29,7 @@ from imgbuild.maintain.package_index import (
     find_index_url,
     read_project_page,
 )
-from imgbuild.maintain.reachability import OtherInput, check_input, compare_inputs
+from imgbuild.maintain.reachability import AWAY, OtherInput, check_input, compare_inputs
 from imgbuild.maintain.wheels import read_wheel
 from imgbuild.matrix.evidence import SCHEMA, Facts, WheelFacts, WheelTag, read_evidence
 from imgbuild.matrix.images import Image
@@ -62,6 +62,11 @@ class AuditResult:
     def unread(self) -> list[str]:
         """A paragraph for each file that could not be read."""
         return [artifact.problem for artifact in self.artifacts if artifact.problem]
+
+    @property
+    def away(self) -> list[str]:
+        """The names of the other inputs that could not be reached."""
+        return [item.name for item in self.inputs if item.state == AWAY]
 
     @property
     def bytes_read(self) -> int:

@@ -11,8 +11,9 @@ import pytest
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
 from imgbuild.locks.lockfile import read_lock
-from imgbuild.maintain.audit import audit_offline, list_artifacts, write_evidence
+from imgbuild.maintain.audit import AuditResult, audit_offline, list_artifacts, write_evidence
 from imgbuild.maintain.compare import Artifact
+from imgbuild.maintain.reachability import AWAY, OtherInput
 from imgbuild.matrix.evidence import Facts, WheelFacts, read_evidence
 from imgbuild.matrix.images import Image
 from support.fake_wheel import FakeWheel
@@ -110,6 +111,12 @@ def wheel(index: FaultyServer) -> FaultyServer:
 
 def _audit(folder: Path, index: FaultyServer, *arguments: str) -> tuple[int, str, str]:
     return run_command(index, "audit", "--project", str(folder), *IMAGE, *arguments)
+
+
+def test_inputs_that_were_reached_are_not_away() -> None:
+    reached = OtherInput("a", "https://host.invalid/a", None, (), state="reachable")
+    inputs = [reached, replace(reached, name="b", state=AWAY)]
+    assert AuditResult([], [], {}, inputs).away == ["b"]
 
 
 def test_an_audit_without_contradiction_is_written_and_not_read_again(
