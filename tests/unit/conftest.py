@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from importlib import import_module
 from math import inf
 from pathlib import Path
@@ -48,9 +48,11 @@ class _LateGrammar(ModuleType):
 sys.modules["rfc3987_syntax"] = _LateGrammar("rfc3987_syntax")
 
 
-def pytest_xdist_auto_num_workers() -> int:
+@pytest.hookimpl(wrapper=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     """Start three workers for two cores: a third of the time, tests wait for what they started."""
-    return max(2, len(os.sched_getaffinity(0)) * 3 // 2)
+    cores = yield
+    return cores * 3 // 2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
