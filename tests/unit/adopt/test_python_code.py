@@ -312,6 +312,17 @@ def test_source_minimum_python(code: str, version: str) -> None:
     assert _read(code).minimum_python == version
 
 
+def test_source_minimum_python_is_the_newest_of_all_lines() -> None:
+    lines = ["(y := 2)", "x = f'{1}'"]
+    for code in ("\n".join(lines), "\n".join(reversed(lines))):
+        assert _read(code).minimum_python == "3.8"
+
+
+def test_source_name_is_what_it_was_bound_to_first() -> None:
+    facts = _read("import tensorflow as x\nimport numpy as x\nx.contrib.slim\n")
+    assert facts.tensorflow["contrib"] == (3,)
+
+
 def test_source_async_as_name_is_python36() -> None:
     facts = _read("import a\nf(x, async=True)")
     assert facts.maximum_python == "3.6"

@@ -203,11 +203,13 @@ def test_start_takes_options(containers: Containers) -> None:
         packages={"wandb": "0.9.4"},
         seconds=3,
         network=True,
+        gpus="cdi",
     )
     (program,) = containers.programs
     assert program.variables["WANDB_MODE"] == "dryrun"
     assert program.seconds == 3
     assert program.network
+    assert program.gpus == "cdi"
 
 
 def test_start_tries_the_programs_folder(monkeypatch: pytest.MonkeyPatch) -> None:
