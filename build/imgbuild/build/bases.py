@@ -7,7 +7,7 @@ from imgbuild.core.files import work_folder
 from imgbuild.core.settings import Settings
 from imgbuild.engine.client import Engine
 from imgbuild.engine.failure import find_fault
-from imgbuild.engine.faults import DOCTOR, EngineUnusableError
+from imgbuild.engine.faults import EngineUnusableError, without_advice
 from imgbuild.inputs.base import BOOTSTRAPPED, Base, require_made
 from imgbuild.inputs.bootstrap import MADE_IN_PLACE, bootstrap_base
 from imgbuild.inputs.oci_layout import read_layout, write_archive
@@ -126,7 +126,7 @@ def _pull(reference: str, os_name: str, engine: Engine, log: Callable[[str], Non
         raise
     except ImgbuildError as error:
         # Keep the engine's own words, without the request.
-        said = str(error).removesuffix(DOCTOR).partition(": ")[2].strip(" .")
+        said = without_advice(error).partition(": ")[2].strip(" .")
         fault = find_fault([said])
         if fault and fault.kind in _NO_ANSWER:
             return said

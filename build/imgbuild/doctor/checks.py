@@ -28,7 +28,7 @@ from imgbuild.engine.discovery import (
     resolve_host,
     with_builder,
 )
-from imgbuild.engine.faults import DOCTOR
+from imgbuild.engine.faults import without_advice
 from imgbuild.engine.features import broken_feature
 from imgbuild.engine.types import EngineVersion
 from imgbuild.net.http import TransientError
@@ -82,7 +82,7 @@ def ask_check(ask: Callable[[], T], seconds: float = ANSWER_SECONDS) -> tuple[T 
     try:
         return background(ask).result(seconds), ""
     except (ImgbuildError, TransientError, TimeoutError, OSError) as error:
-        return None, str(error).removesuffix(DOCTOR).strip() or "it did not answer in time"
+        return None, without_advice(error) or "it did not answer in time"
 
 
 def find_engine(

@@ -7,6 +7,7 @@ from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError, Ma
 from imgbuild.engine.discovery import DEFAULT_HOST
 
 DOCTOR = "'imgbuild doctor' says what is missing and how to fix it."
+REGISTRY = "Check the registry in the image's name, and whether the engine can reach it."
 
 
 class EngineUnusableError(MachineError):
@@ -32,6 +33,8 @@ _UNANSWERED = {
         "engine.host or DOCKER_HOST. "
     ),
 }
+#: Texts in errors of the engine if a registry does not answer. Go's package ``net`` writes them.
+_NO_REGISTRY = ("dial tcp", "i/o timeout", "client.timeout exceeded")
 
 
 def engine_error(error: Exception, host: str | None) -> ImgbuildError:
@@ -64,8 +67,15 @@ def answered_error(said: str, host: str | None, *, refused: bool) -> ImgbuildErr
         if "invalid reference format" in said.lower():
             return InputError(f"{_engine(host)} refused: {said}. Give the name or id of an image.")
         return CheckFailedError(f"{_engine(host)} refused: {said}.")
+    if any(sign in said.lower() for sign in _NO_REGISTRY):
+        return MachineError(f"{_engine(host)} reported an error: {said}. {REGISTRY}")
     kind = EngineUnusableError if _FULL in said.lower() else MachineError
     return kind(f"{_engine(host)} reported an error: {said}. {remedy}{DOCTOR}")
+
+
+def without_advice(error: Exception) -> str:
+    """Return the text of an error without the advice at its end."""
+    return str(error).removesuffix(DOCTOR).removesuffix(REGISTRY).strip()
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from imgbuild.engine.faults import (
     answered_error,
     engine_error,
     translate_errors,
+    without_advice,
 )
 from imgbuild.engine.types import Layer, StoredImage
 from support.fake_engine import FakeEngine
@@ -108,6 +109,9 @@ def test_errors_are_not_taken_for_others() -> None:
     words = "dial tcp 127.0.0.1:1: connect: connection refused"
     said = str(answered_error(words, HOST, refused=False))
     assert "Start it" not in said, "an upstream refused, not the engine"
+    assert "Check the registry" in said
+    assert "imgbuild doctor" not in said, "doctor knows nothing of this registry"
+    assert without_advice(MachineError(said)).endswith(f"{words}.")
     with pytest.raises(MachineError), translate_errors(HOST):
         raise docker.errors.DockerException
     for fault in (KeyError, ValueError):  # of this program
