@@ -22,7 +22,7 @@ Check = Callable[[], Finding | Iterable[Finding]]
 HEADER = """\
 # The inputs that this machine offers to builds. Every imgbuild command reads it; never commit it.
 # Written by `imgbuild doctor --write`, which keeps what you set here while it is valid.
-# All keys: docs/reference.md.
+# All keys: docs/reference.md of imgbuild.
 """
 
 
