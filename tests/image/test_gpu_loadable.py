@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from expectation import Expectation
 
 SECONDS = 120
+#: The exit code of a container that requires a GPU.
+UNABLE = 3
+#: As a driver gives it; no GPU has the capability.
+NEWEST_CUDA, OLDEST_CUDA, NO_GPU = "99000", "1000", "1.0"
 #: The functions of TensorFlow's loader: what each image needs, and what no image has.
 ALWAYS_OPENED = (
     *("GetCudaRuntimeDsoHandle", "GetCublasDsoHandle", "GetCufftDsoHandle", "GetCusolverDsoHandle"),
@@ -156,6 +160,62 @@ def test_pinned_packages_are_installed(container: Container, expect: Expectation
     wanted = [f"{name}={version}" for name, version in expect.held.items()]
     missing = sorted(set(wanted) - set(found))
     assert not missing, f"pinned, but not installed: {', '.join(missing)}"
+
+
+def test_the_check_at_start_knows_the_image(container: Container, expect: Expectation) -> None:
+    """The facts that the check compares a GPU with are the matrix's and the wheel's."""
+    found = container.program("gpu_start_facts.py", seconds=SECONDS).json
+    facts, gpu = found["facts"], expect.gpu
+    wanted = {"tensorflow": expect.tensorflow, "cuda": expect.pins["cuda"]}
+    wanted |= {"driver": gpu["driver"], "newest": gpu["newest"]}
+    assert {name: facts[name] for name in wanted} == wanted
+    wrong = contradictions(facts, found["capabilities"])
+    assert not wrong, f"the wheel and gpu.json contradict each other: {', '.join(wrong)}"
+
+
+def test_the_check_at_start_says_what_is_wrong(container: Container) -> None:
+    """The entry point's check names the fault; the command starts all the same, if it may.
+
+    The fault is an empty file as the driver's library; it also hides the one of a real driver.
+    """
+    folder = container.fresh_folder()
+    container.run("touch", f"{folder}/libcuda.so.1", seconds=10)
+    library = f"LD_LIBRARY_PATH={folder}"
+    command = ("/usr/local/bin/as-user", "sh", "-c", "exit 7")
+    warned = container.run("env", library, *command, seconds=30)
+    assert warned.ended_with == 7
+    assert "libcuda.so.1 is an empty file" in warned.stderr
+    required = container.run("env", library, "IMGBUILD_GPU=require", *command, seconds=30)
+    assert required.ended_with == UNABLE
+    off = container.run("env", library, "IMGBUILD_GPU=off", *command, seconds=30)
+    assert (off.ended_with, off.stderr) == (7, "")
+
+
+def test_the_check_at_start_is_silent_on_gpus_that_fit(container: Container) -> None:
+    """It says nothing of a GPU that the wheel has machine code for, and refuses one of no wheel."""
+    facts = container.program("gpu_start_facts.py", seconds=SECONDS).json["facts"]
+    program = ("gpu_start_verdicts.py", NEWEST_CUDA, *facts["native"], NO_GPU)
+    found = container.program(*program, seconds=SECONDS).json
+    text, usable = found.pop(NO_GPU)
+    assert "no code for it" in text
+    assert not usable
+    assert found == {name: ["", True] for name in facts["native"]}
+    old = container.program("gpu_start_verdicts.py", OLDEST_CUDA, NO_GPU, seconds=SECONDS).json
+    assert "Update the driver" in old[NO_GPU][0]
+
+
+def contradictions(facts: dict[str, Any], words: list[str] | None) -> list[str]:
+    """Return the kinds of code that only the facts or only the wheel's own words have.
+
+    The wheel calls code by its PTX, compute_80, where it has machine code, too. None: it says none.
+    """
+    if words is None:
+        return []
+    said = {f"sm_{word.partition('_')[2]}" for word in words}
+    said |= {word for word in words if word.startswith("compute_")}
+    known = {f"sm_{one.replace('.', '')}" for one in facts["native"]}
+    known |= {f"compute_{one.replace('.', '')}" for one in facts["ptx"]}
+    return sorted(said ^ known)
 
 
 def refused(opened: dict[str, bool]) -> list[str]:

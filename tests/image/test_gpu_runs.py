@@ -136,6 +136,13 @@ def test_memory_that_grows_leaves_room_for_others(numbers: Ran) -> None:
     assert room["error"] == 0, f"CUDA error {room['error']}, {room['free']} bytes were free"
 
 
+def test_the_check_at_start_is_silent(container: Container, numbers: Ran) -> None:
+    """Where TensorFlow computes, and has compiled what it must, the entry point says nothing."""
+    assert numbers.json["devices"] > 0, "TensorFlow uses no GPU"
+    started = container.run("/usr/local/bin/as-user", "true", seconds=SECONDS)
+    assert (started.ended_with, started.stderr) == (0, "")
+
+
 @pytest.mark.since("2.3")
 def test_a_trace_has_what_the_gpu_did(steps: Ran) -> None:
     """The profile of a step that TensorBoard shows has a plane of the GPU, with its kernels."""

@@ -1,6 +1,7 @@
 """Render Dockerfiles, write them and compare them with the committed files."""
 
 import hashlib
+import json
 import os
 import re
 import shlex
@@ -23,12 +24,16 @@ from imgbuild.dockerfile.variables import template_variables
 from imgbuild.locks import requirement_rules
 from imgbuild.locks.constraints import render_constraints
 from imgbuild.locks.lockfile import FOLDER, package_layers
+from imgbuild.matrix.gpus import gpu_facts
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.schema import version_note
 
 DOCKERFILE = "Dockerfile"
 #: The constraints, in the folder of the Dockerfile.
 CONSTRAINTS = "constraints.txt"
+#: What the check at container start compares a GPU with, in the same folder.
+GPU_FACTS = "gpu.json"
+_OF_IMAGE = (DOCKERFILE, CONSTRAINTS, GPU_FACTS)
 _SHA256_BYTES = 32
 #: Maximum width of a line with packages, variables or labels; only a long word exceeds it.
 WIDTH = 130
@@ -63,12 +68,12 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
 def committed_dockerfile(image: Image, project: Project) -> Dockerfile:
     """Return the image's committed Dockerfile.
 
-    InputError: the Dockerfile or its constraints differ from the rendered text.
+    InputError: the Dockerfile or a file beside it differs from the rendered text.
     """
     path = dockerfile_path(image, project.dockerfiles)
     rendered = render_dockerfile(image, project.templates)
-    constraints = render_constraints(image, project.locks)
-    for file, text in ((path, rendered.text), (path.with_name(CONSTRAINTS), constraints)):
+    texts = {path: rendered.text, **_render_beside(image, path, project.locks)}
+    for file, text in texts.items():
         if not file.is_file() or file.read_bytes() != text.encode():
             raise InputError(
                 f"{file.relative_to(project.root)} is missing or differs from what matrix.yaml and "
@@ -89,8 +94,16 @@ def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[P
     for image in images:
         path = dockerfile_path(image, folder)
         texts[path] = render_dockerfile(image, templates).text
-        texts[path.with_name(CONSTRAINTS)] = render_constraints(image, locks)
+        texts |= _render_beside(image, path, locks)
         texts |= {locks / layer.file_name: layer.text for layer in package_layers(image, locks)}
+    return texts
+
+
+def _render_beside(image: Image, path: Path, locks: Path) -> dict[Path, str]:
+    """Return the texts of the files beside an image's Dockerfile, by path."""
+    texts = {path.with_name(CONSTRAINTS): render_constraints(image, locks)}
+    if image.cuda:
+        texts[path.with_name(GPU_FACTS)] = json.dumps(gpu_facts(image), indent=1) + "\n"
     return texts
 
 
@@ -105,7 +118,7 @@ def write_all(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
     stale = _find_stale(rendered, folder)
     changed = write_texts(rendered, stale)
     for path in stale:
-        if path.name in {DOCKERFILE, CONSTRAINTS}:
+        if path.name in _OF_IMAGE:
             with suppress(OSError):  # the folder has other files
                 path.parent.rmdir()
     return changed
@@ -133,7 +146,7 @@ def _describe_difference(path: Path, committed: str | None, rendered: str) -> st
 
 def _find_stale(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
     """Return Dockerfiles and constraints that belong to no image, and layers of no lock."""
-    existing = {*folder.glob(f"*/{DOCKERFILE}"), *folder.glob(f"*/{CONSTRAINTS}")}
+    existing = {path for name in _OF_IMAGE for path in folder.glob(f"*/{name}")}
     for layers in {path.parent for path in rendered if path.parent.name == FOLDER}:
         existing.update(layers.iterdir())
     return sorted(existing - {*rendered})

@@ -17,7 +17,7 @@ from packaging.version import Version
 from imgbuild.core.errors import InputError
 from imgbuild.matrix.components import Cuda
 from imgbuild.matrix.evidence import WheelFacts
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, all_images
 
 
 class Generation(NamedTuple):
@@ -154,6 +154,52 @@ def driver_cuda(image: Image) -> str:
     """
     release = image.keys.get("cuda", "")
     return f"{release.split('.')[0]}.0" if Version(release or "0") >= Version("11") else release
+
+
+def gpu_facts(image: Image) -> dict[str, object]:
+    """Return what the check at container start knows of a GPU image.
+
+    ``driver`` is the oldest driver, ``driver_cuda`` the CUDA release that this driver supports.
+    ``newest`` is the newest capability of CUDA's libraries. ``instead`` names an image for each GPU
+    generation that this image does not support.
+    """
+    facts: dict[str, object] = {"tensorflow": image.tensorflow}
+    if image.cuda is not None:
+        facts |= {
+            "cuda": image.version_of("cuda"),
+            "driver": image.cuda.driver,
+            "driver_cuda": driver_cuda(image),
+            "newest": image.cuda.newest,
+            "native": list(image.wheel.native),
+            "ptx": list(image.wheel.ptx),
+            "instead": _find_instead(image),
+        }
+    return facts
+
+
+def _find_instead(image: Image) -> dict[str, str]:
+    """Return the image with the nearest TensorFlow for each capability that ``image`` lacks.
+
+    It is the newest of the older ones, or else the oldest of the newer ones, so that a new release
+    of TensorFlow changes no fact about an image that another one can replace.
+    """
+    own = Version(image.tensorflow)
+    older, newer = dict[str, str](), dict[str, str]()
+    for other in sorted(all_images(image.matrix), key=lambda other: Version(other.tensorflow)):
+        for generation, support in gpu_support(other):
+            if support is KernelSupport.NOTHING:
+                continue
+            if Version(other.tensorflow) < own:
+                older[generation.capability] = other.name
+            elif Version(other.tensorflow) > own:
+                newer.setdefault(generation.capability, other.name)
+    lacking = [
+        generation.capability
+        for generation, support in gpu_support(image)
+        if support is KernelSupport.NOTHING
+    ]
+    able = {**newer, **older}
+    return {capability: able[capability] for capability in lacking if capability in able}
 
 
 def _parse_capability(capability: str) -> tuple[int, int]:

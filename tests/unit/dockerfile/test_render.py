@@ -15,6 +15,7 @@ from imgbuild.dockerfile.labels import text_labels
 from imgbuild.dockerfile.render import (
     committed_dockerfile,
     find_drift,
+    render_all,
     render_dockerfile,
     template_environment,
     write_all,
@@ -177,6 +178,26 @@ def test_a_build_refuses_a_dockerfile_that_is_not_there(
     here.locks.symlink_to(project.locks)
     with pytest.raises(InputError, match=f"{image.name}/Dockerfile is missing or differs from"):
         committed_dockerfile(image, here)
+
+
+def test_facts_about_gpus_are_the_matrixs_and_only_of_images_for_gpus(
+    images: dict[str, Image], project: Project, tmp_path: Path
+) -> None:
+    image, here = images["tf-2.12-gpu-debian"], Project(tmp_path)
+    here.templates.parent.mkdir()
+    here.templates.symlink_to(project.templates)
+    here.locks.symlink_to(project.locks)
+    shutil.copytree(project.dockerfiles / image.name, here.dockerfiles / image.name)
+    assert committed_dockerfile(image, here) == render_dockerfile(image, project.templates)
+    facts = here.dockerfiles / image.name / "gpu.json"
+    facts.write_text(facts.read_text().replace("11.8", "11.2"))
+    with pytest.raises(InputError, match=f"{image.name}/gpu.json is missing or differs from"):
+        committed_dockerfile(image, here)
+    rendered = render_all([images["tf-2.12-cpu-debian"]], project.templates, tmp_path / "made")
+    assert {path.name for path in rendered if "made" in path.parts} == {
+        "Dockerfile",
+        "constraints.txt",
+    }
 
 
 def test_what_one_lock_of_builders_made_of_a_source_is_never_installed_with_another(

@@ -17,7 +17,7 @@ from image_files import (
 from image_secrets import KINDS, in_files, in_texts
 from pickling import fault_of_model, fault_of_module
 from tensorboard_content import wrong_buckets
-from test_gpu_loadable import ALWAYS_OPENED, refused
+from test_gpu_loadable import ALWAYS_OPENED, contradictions, refused
 
 SITE = "/opt/python/lib/python3.6/site-packages"
 NVIDIA = "/opt/python/lib/python3.11/site-packages/nvidia"
@@ -181,3 +181,13 @@ def test_wrong_buckets_are_told(buckets: list[list[float]], fault: str) -> None:
     right = [[-1.0, -1.1, 0], [-1.1, 0.0, 1], [0.0, 1.9, 2], [1.9, 2.1, 1], [2.1, 2.0, 0]]
     assert wrong_buckets(right, [-1.0, 0.0, 0.5, 2.0]) == []
     assert any(fault in told for told in wrong_buckets(buckets, [-1.0, 0.0, 0.5, 2.0]))
+
+
+def test_a_check_at_start_that_contradicts_the_wheel_is_found() -> None:
+    words = ["sm_60", "sm_80", "compute_90"]
+    facts = {"native": ["6.0", "8.0", "9.0"], "ptx": ["9.0"]}
+    assert contradictions(facts, words) == []
+    assert contradictions(facts, None) == [], "old wheels say nothing"
+    assert contradictions({**facts, "ptx": ["8.0"]}, words) == ["compute_80", "compute_90"]
+    assert contradictions({**facts, "native": ["6.0", "9.0"]}, words) == ["sm_80"]
+    assert contradictions({**facts, "native": [*facts["native"], "8.6"]}, words) == ["sm_86"]

@@ -10,6 +10,7 @@ from imgbuild.matrix.gpus import (
     GENERATIONS,
     KernelSupport,
     gpu_capability,
+    gpu_facts,
     gpu_support,
     kernel_support,
     unsupported_gpus,
@@ -85,3 +86,40 @@ def test_the_table_of_models() -> None:
 def test_a_name_of_no_model_or_of_two_is_not_guessed(model: str, nearest: str) -> None:
     with pytest.raises(InputError, match=f"Most similar: .*{nearest}"):
         gpu_capability(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "instead"),
+    [
+        ("tf-1.15-gpu-ubuntu", "8.0", "tf-2.5-gpu-debian"),
+        ("tf-2.15-gpu-debian", "3.7", "tf-2.14-gpu-debian"),
+        ("tf-2.19-gpu-debian", "12.0", "tf-2.20-gpu-debian"),
+    ],
+)
+def test_the_nearest_image_for_a_gpu_is_named(
+    images: dict[str, Image], name: str, capability: str, instead: str
+) -> None:
+    assert _instead(images[name])[capability] == instead
+
+
+def test_an_image_that_is_named_for_a_gpu_supports_it(images: dict[str, Image]) -> None:
+    support = {
+        image.name: {found.capability: kind for found, kind in gpu_support(image)}
+        for image in images.values()
+    }
+    for image in images.values():
+        named = _instead(image)
+        for capability, kind in support[image.name].items():
+            lacks = kind is KernelSupport.NOTHING
+            assert lacks or capability not in named
+            if lacks and capability in named:
+                assert support[named[capability]][capability] is not KernelSupport.NOTHING
+            elif lacks:
+                others = {name: kinds[capability] for name, kinds in support.items() if kinds}
+                assert {*others.values()} == {KernelSupport.NOTHING}, "no image supports it"
+
+
+def _instead(image: Image) -> dict[str, str]:
+    instead = gpu_facts(image).get("instead", {})
+    assert isinstance(instead, dict)
+    return instead
