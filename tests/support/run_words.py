@@ -19,7 +19,8 @@ def ran(folder: Path, *words: str, env: dict[str, str] | None = None) -> tuple[i
     """Run the command with the code in `folder`; return its exit code, and what it says."""
     code = () if "--code" in words else ("--code", str(folder))
     given = ("--project", str(ROOT), *code, *words)
-    result = invoke("run", *given, env={**ENVIRONMENT, **(env or {})})
+    cache = {"XDG_CACHE_HOME": str(folder / ".cache")}
+    result = invoke("run", *given, env={**ENVIRONMENT, **cache, **(env or {})})
     if isinstance(result.exception, ImgbuildError):
         return result.exception.exit_code, str(result.exception)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception

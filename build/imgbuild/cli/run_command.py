@@ -27,7 +27,7 @@ from imgbuild.cli.options import (
 )
 from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.project import ADOPTION_FILE, Project
-from imgbuild.core.user_folders import state_dir
+from imgbuild.core.user_folders import cache_dir, state_dir
 from imgbuild.matrix.selection import Selection, build_hint
 from imgbuild.net.addresses import has_registry
 
@@ -194,6 +194,7 @@ def run(
     if gpus and not has_gpu:
         info(f"note: {reference} is not known as an image for GPUs. Others use no GPU.")
     default_gpus = "all" if has_gpu else None
+    kernels = _make_kernel_folder() if has_gpu and form not in _ELSEWHERE else None
     training_job = TrainingJob.from_options(
         name=job,
         image=reference,
@@ -203,6 +204,7 @@ def run(
         nodes=nodes,
         servers=servers,
         gpus=gpus or default_gpus,
+        kernels=kernels,
         user=owner,
         seconds=limit,
         code=code,
@@ -219,6 +221,18 @@ def run(
         raise typer.Exit(code_of_program)
     text = _text(form, training_job, checkout)
     echo(text)
+
+
+def _make_kernel_folder() -> Path | None:
+    """Return the folder for code that the driver compiles, None if it cannot be made.
+
+    It must be there before the container, because Docker would make it for root.
+    """
+    folder = cache_dir() / "cuda"
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+    return None
 
 
 def _find_adopted(code: str, project: Project) -> str | None:

@@ -41,7 +41,7 @@ def _lines(job: TrainingJob) -> Iterator[str]:
     yield from (f"#SBATCH {option}" for option in _allocation(job))
     yield _HEADER.format(file=file, image=job.image)
     yield "set -eu"
-    # `apptainer exec` bypasses the entry point, which sets these variables for unnamed users.
+    # The entry point would name users whom the image does not know by their numbers.
     for name in ("USER", "LOGNAME"):
         if name not in job.variables:
             yield f'export APPTAINERENV_{name}="$(id -un)"'
@@ -52,7 +52,8 @@ def _lines(job: TrainingJob) -> Iterator[str]:
         if value is not None:  # Apptainer passes on the other variables
             yield f"export APPTAINERENV_{name}={shlex.quote(value)}"
     binds = [("--bind", mount.text) for mount in job.mounts]
-    lines = [("apptainer", "exec", *(["--nv"] if job.gpus else [])), *binds, ("--pwd", WORK)]
+    # `apptainer exec` would bypass the entry point, and with it the check of the GPU.
+    lines = [("apptainer", "run", *(["--nv"] if job.gpus else [])), *binds, ("--pwd", WORK)]
     # On one node, the image's mpirun starts the ranks. On several nodes, Slurm starts them through
     # PMIx, because Debian's Open MPI supports nothing else (`ompi_info`).
     command = job.command if job.nodes > 1 else job.launch_command()

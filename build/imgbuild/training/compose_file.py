@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from imgbuild.training.training_job import (
+    GPU_CHECK,
     MODEL,
     SAVE_SECONDS,
     TENSORBOARD_PORT,
@@ -46,7 +47,7 @@ def compose_text(job: TrainingJob) -> str:
     for volume in job.volumes:
         volumes[volume.source] = {"external": True, "name": volume.source}
     if job.tensorboard:
-        services["tensorboard"] = _board(job)
+        services["tensorboard"] = _board(job.without_gpus())
         _wait(services[main], "tensorboard", "service_started")
     if prepare := _prepare(job):
         if _has_ssh(job):
@@ -170,6 +171,8 @@ def _prepare(job: TrainingJob) -> Service:
         mounts.append(f"{_KEY_VOLUME}:{_KEYS}")
     service = _image(job)
     service["user"] = "0"
+    if job.gpu_check:
+        service["environment"] = {GPU_CHECK: "off"}
     service["volumes"] = mounts
     service["command"] = ["sh", "-ec", "\n".join(steps)]
     return service

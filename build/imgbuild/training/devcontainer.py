@@ -7,6 +7,9 @@ from imgbuild.core.errors import InputError
 from imgbuild.training.docker_run import chown_command, gpu_options
 from imgbuild.training.training_job import TENSORBOARD_PORT, WORK, TrainingJob, docker_size
 
+#: Tools replace the image's entry point, so this starts its check of the GPU, if it has one.
+_CHECK_GPU = "check=/usr/local/lib/imgbuild/gpu-start; [ ! -x $check ] || $check true"
+
 
 def devcontainer_text(job: TrainingJob) -> str:
     """Return the file; the folder that contains it is the code.
@@ -37,6 +40,7 @@ def devcontainer_text(job: TrainingJob) -> str:
     }
     if job.gpus:
         document["hostRequirements"] = {"gpu": True}
+        document["postStartCommand"] = {"gpu": _CHECK_GPU}
     ports = [*job.ports]
     if job.tensorboard:
         ports.append(TENSORBOARD_PORT)

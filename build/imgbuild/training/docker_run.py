@@ -12,6 +12,7 @@ from threading import Thread
 from imgbuild.core.errors import MachineError
 from imgbuild.core.process import Finished, run, start
 from imgbuild.training.training_job import (
+    GPU_CHECK,
     MODEL,
     SAVE_SECONDS,
     TENSORBOARD_PORT,
@@ -128,7 +129,8 @@ def _training_command(job: TrainingJob, client: Line) -> Lines:
 def _board_command(job: TrainingJob, client: Line) -> Lines:
     """Return TensorBoard's command line; the engine chooses a free port."""
     port = (("--publish", f"127.0.0.1::{TENSORBOARD_PORT}"),)
-    container = _container(job, client, _board_name(job), job.board_mounts, port)
+    alone = job.without_gpus()
+    container = _container(alone, client, _board_name(job), alone.board_mounts, port)
     return (*container, job.board_command)
 
 
@@ -141,7 +143,8 @@ def chown_command(job: TrainingJob, client: Line) -> Line:
     if not volumes or job.user is None:
         return ()
     root = ("--user", "0", "--volume", volumes[0].text)
-    return (*_docker_run(job, client), *root, job.image, "chown", job.user, MODEL)
+    check = ("--env", f"{GPU_CHECK}=off") if job.gpu_check else ()
+    return (*_docker_run(job, client), *root, *check, job.image, "chown", job.user, MODEL)
 
 
 def _docker_run(job: TrainingJob, client: Line) -> Line:

@@ -47,7 +47,7 @@ def mpijob_text(job: TrainingJob) -> str:
     if job.mpi == "intelmpi":
         spec["mpiImplementation"] = "Intel"
         start = ["/bin/bash", "-c", _WAIT_FOR_NAMES, "bash", *start]
-    launcher = _container(job, "launcher", start)
+    launcher = _container(job.without_gpus(), "launcher", start)
     sshd = ["/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config"]
     worker = _container(job, "worker", sshd)
     worker |= _gpu_limit(job)
@@ -69,19 +69,26 @@ def tfjob_text(job: TrainingJob) -> str:
     _check(job)
     unlimited = replace(job, seconds=0)  # the operator ends the job
     command = [*map(_escape_dollars, unlimited.launch_command())]
-    # The operator finds the container and its port by these names.
-    container = _container(job, "tensorflow", command)
-    container["ports"] = [{"name": "tfjob-port", "containerPort": _TASK_PORT}]
     counts = {"Chief": 1, "Worker": job.nodes - 1, "PS": job.servers}
     replicas = {}
     for kind, count in counts.items():
         if count:
-            limit = _gpu_limit(job) if kind != "PS" else {}
-            replicas[kind] = _replica(job, count, {**container, **limit})
+            if kind == "PS":
+                task = _task_container(job.without_gpus(), command)
+            else:
+                task = _task_container(job, command) | _gpu_limit(job)
+            replicas[kind] = _replica(job, count, task)
     spec = {"runPolicy": _run_policy(job, "All"), "tfReplicaSpecs": replicas}
     parts = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     title = f"{parts}, by Kubeflow's training operator (v1)."
     return _text(job, title, "kubeflow.org/v1", "TFJob", spec)
+
+
+def _task_container(job: TrainingJob, command: Sequence[str]) -> Resource:
+    """Return the container of a task; the operator finds it and its port by their names."""
+    container = _container(job, "tensorflow", command)
+    container["ports"] = [{"name": "tfjob-port", "containerPort": _TASK_PORT}]
+    return container
 
 
 def _check(job: TrainingJob) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
+from typing import Literal
 
 from imgbuild.core.errors import InputError
 from imgbuild.core.text import printable
@@ -22,6 +23,11 @@ MPI_USER = "1000"
 #: and Slurm.
 SAVE_SECONDS = 30
 TENSORBOARD_PORT = 6006
+#: The variable of the check that GPU images make at container start (images/files/gpu-start).
+GPU_CHECK = "IMGBUILD_GPU"
+#: The folder in a container in which the driver keeps code that it compiled for the GPU, and the
+#: variable that tells the driver.
+KERNELS, KERNELS_VARIABLE = "/cuda-cache", "CUDA_CACHE_PATH"
 _MIB = 1 << 20
 #: Minimum size of /dev/shm, as in --shm-size=1g. Source: NCCL's user guide, section
 #: "Troubleshooting", "Docker".
@@ -63,6 +69,9 @@ class TrainingJob:
     """A program to run in an image.
 
     - ``gpus``: the value of ``docker run --gpus``, or None
+    - ``gpu_check``: ``require``: the container ends if TensorFlow cannot use a GPU; ``off``: it has
+      no GPU on purpose; None: the image is not for GPUs
+    - ``kernels``: the folder for code that the driver compiles; containers share it
     - ``ranks``: the number of ranks on all ``nodes`` together
     - ``servers``: the number of parameter servers
     - ``user``: ``UID`` or ``UID:GID``; None means root
@@ -78,6 +87,8 @@ class TrainingJob:
     code: Path
     mpi: Flavour = "openmpi"
     gpus: str | None = None
+    gpu_check: Literal["require", "off"] | None = None
+    kernels: Path | None = None
     ranks: int = 1
     nodes: int = 1
     servers: int = 0
@@ -102,6 +113,7 @@ class TrainingJob:
         nodes: int,
         servers: int,
         gpus: str | None,
+        kernels: Path | None,
         user: str | None,
         seconds: float | None,
         code: str,
@@ -119,6 +131,8 @@ class TrainingJob:
 
         InputError: a value is wrong, or a folder does not exist.
         """
+        given = tuple(map(parse_variable, variables))
+        own_folder = any(name == KERNELS_VARIABLE for name, _ in given)
         job = cls(
             name=name,
             image=image,
@@ -126,6 +140,8 @@ class TrainingJob:
             code=Path(parse_folder(code, "--code")),
             mpi=mpi,
             gpus=None if gpus == "none" else gpus,
+            gpu_check=None if gpus is None else "off" if gpus == "none" else "require",
+            kernels=kernels if gpus not in {None, "none"} and not own_folder else None,
             ranks=ranks,
             nodes=nodes,
             servers=servers,
@@ -133,7 +149,7 @@ class TrainingJob:
             shm_bytes=parse_size(shm_size) if shm_size else shared_memory(-(-ranks // nodes)),
             seconds=round(seconds or 0),
             extra_mounts=tuple(map(parse_mount, mounts)),
-            extra_variables=tuple(map(parse_variable, variables)),
+            extra_variables=given,
             checkpoints=checkpoints and parse_source(checkpoints, "--checkpoints"),
             tensorboard=tensorboard,
             ports=tuple(ports),
@@ -150,7 +166,8 @@ class TrainingJob:
     def mounts(self) -> tuple[Mount, ...]:
         kept = (Mount(self.checkpoints, MODEL),) if self.checkpoints else ()
         code = Mount(str(self.code), WORK)
-        return (code, *kept, *self.extra_mounts)
+        kernels = (Mount(str(self.kernels), KERNELS),) if self.kernels else ()
+        return (code, *kept, *self.extra_mounts, *kernels)
 
     @property
     def volumes(self) -> tuple[Mount, ...]:
@@ -174,8 +191,18 @@ class TrainingJob:
             variables["HOME"] = "/tmp"  # noqa: S108
         if self.checkpoints:
             variables[MODEL_VARIABLE] = MODEL
+        if self.gpu_check:
+            variables[GPU_CHECK] = self.gpu_check
+        if self.kernels:
+            variables[KERNELS_VARIABLE] = KERNELS
         variables.update(self.extra_variables)
         return variables
+
+    def without_gpus(self) -> "TrainingJob":
+        """Return the job as one of its containers that gets no GPU."""
+        check = ((GPU_CHECK, "off"),) if self.gpu_check else ()
+        variables = (*self.extra_variables, *check)
+        return replace(self, gpus=None, kernels=None, extra_variables=variables)
 
     @property
     def ranks_per_node(self) -> int:
@@ -216,7 +243,8 @@ class TrainingJob:
         yield from ("-bind-to", "none")
         if hosts or hostfile:  # sshd starts with an empty environment
             for name in self.variables:
-                yield from ("-x", name)
+                if name != GPU_CHECK:  # each container has its own
+                    yield from ("-x", name)
 
 
 def shared_memory(ranks: int) -> int:

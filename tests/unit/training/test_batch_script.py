@@ -51,7 +51,7 @@ def test_ranks_on_one_node_are_started_by_the_image(tmp_path: Path) -> None:
     assert _options(text) == allocation
     assert f"apptainer build train.sif docker://{PUSHED}\n" in text
     assert words == [
-        *("exec", "--bind", f"{tmp_path}:/work", "--pwd", "/work", "train.sif"),
+        *("run", "--bind", f"{tmp_path}:/work", "--pwd", "/work", "train.sif"),
         *("timeout", "--foreground", "--signal=USR1", "--kill-after=30", "5405"),
         *("mpirun", "-np", "2", "--oversubscribe", "-bind-to", "none", "python", "train.py"),
     ]
@@ -69,7 +69,7 @@ def test_ranks_on_several_nodes_are_started_by_slurm(tmp_path: Path) -> None:
     allocation = ["--job-name=train", "--nodes=2", "--ntasks-per-node=3", "--gpus-per-node=3"]
     assert _options(text) == [*allocation, "--time=60"]
     assert words == [
-        *("exec", "--nv", "--bind", f"{tmp_path}:/work", "--bind", f"{kept}:/model"),
+        *("run", "--nv", "--bind", f"{tmp_path}:/work", "--bind", f"{kept}:/model"),
         *("--pwd", "/work", "train.sif", *program[1:]),
     ]
     assert variables == {
@@ -77,5 +77,6 @@ def test_ranks_on_several_nodes_are_started_by_slurm(tmp_path: Path) -> None:
         "APPTAINERENV_USER": "me",
         "APPTAINERENV_PYTHONNOUSERSITE": "1",
         "APPTAINERENV_MODEL_DIR": "/model",
+        "APPTAINERENV_IMGBUILD_GPU": "require",
         "APPTAINERENV_A": "it's $5, B=6",
     }

@@ -109,6 +109,13 @@ def test_gpus_are_reserved(tmp_path: Path, gpus: str, device: dict[str, Any]) ->
     assert service["ulimits"] == {"memlock": -1}
 
 
+def test_only_services_with_gpus_require_them(tmp_path: Path) -> None:
+    options = ("--gpus", "all", "--tensorboard", "logs", "--checkpoints", "kept", *PROGRAM)
+    services = _compose(tmp_path, *options)["services"]
+    checks = {name: one["environment"]["IMGBUILD_GPU"] for name, one in services.items()}
+    assert checks == {"prepare": "off", "tensorboard": "off", "train": "require"}
+
+
 def test_tensorboard_only_reads(tmp_path: Path) -> None:
     options = ("--tensorboard", "logs", "--checkpoints", "kept")
     services = _compose(tmp_path, *options, *PROGRAM)["services"]

@@ -1,6 +1,7 @@
 """A job as devcontainer.json, against the specification's schema."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import jsonschema
@@ -19,9 +20,11 @@ def test_it_has_what_the_job_has(tmp_path: Path) -> None:
     code, text = ran(tmp_path, *given, *options, *more)
     assert code == 0, text
     document = json.loads(text)
-    owner = (
-        f"docker run --rm --pull never --user 0 --volume kept:/model {IMAGE} chown 4321:99 /model"
-    )
+    root = "docker run --rm --pull never --user 0 --volume kept:/model --env IMGBUILD_GPU=off"
+    owner = f"{root} {IMAGE} chown 4321:99 /model"
+    check = document.pop("postStartCommand")["gpu"]
+    assert "/usr/local/lib/imgbuild/gpu-start" in check
+    subprocess.run(["sh", "-c", check], check=True)  # an image without the check
     board = ["tensorboard", "--logdir", "my logs", "--port", "6006"]
     assert document == {
         "name": "train",
@@ -33,7 +36,12 @@ def test_it_has_what_the_job_has(tmp_path: Path) -> None:
             *("--volume=kept:/model", f"--volume={tmp_path}/data:/d:ro"),
             *("--shm-size=2g", '--gpus="device=0,1"', "--ulimit=memlock=-1"),  # Docker reads CSV
         ],
-        "containerEnv": {"MODEL_DIR": "/model", "A": "1", "TOKEN": "${localEnv:TOKEN}"},
+        "containerEnv": {
+            "MODEL_DIR": "/model",
+            "IMGBUILD_GPU": "require",
+            "A": "1",
+            "TOKEN": "${localEnv:TOKEN}",
+        },
         "hostRequirements": {"gpu": True},
         "forwardPorts": [88, 6006],
         "postAttachCommand": {"tensorboard": board},

@@ -70,6 +70,8 @@ def test_an_mpijob_has_what_the_job_asks_for(tmp_path: Path) -> None:
     assert not {"command"} & (launcher.keys() | worker.keys())
     assert "resources" not in launcher
     assert worker["resources"]["limits"] == {"nvidia.com/gpu": 3}
+    assert {"name": "IMGBUILD_GPU", "value": "off"} in launcher["env"]
+    assert {"name": "IMGBUILD_GPU", "value": "require"} in worker["env"]
 
 
 def test_the_tasks_of_a_tfjob_that_train_have_gpus(tmp_path: Path) -> None:
@@ -79,7 +81,9 @@ def test_the_tasks_of_a_tfjob_that_train_have_gpus(tmp_path: Path) -> None:
         assert counts == {"Chief": 1, "Worker": 2, "PS": 2}
         for kind in ("Chief", "Worker"):
             assert _pod(spec, kind)[1]["resources"]["limits"] == {"nvidia.com/gpu": count}
+            assert {"name": "IMGBUILD_GPU", "value": "require"} in _pod(spec, kind)[1]["env"]
         assert "resources" not in _pod(spec, "PS")[1]
+        assert _pod(spec, "PS")[1]["env"] == [{"name": "IMGBUILD_GPU", "value": "off"}]
     assert set(_manifest(tmp_path, "tfjob")["tfReplicaSpecs"]) == {"Chief"}
 
 

@@ -172,6 +172,26 @@ def test_gpus_are_those_that_the_image_can_use(
     assert found[-3:] == [image, "python", "train.py"]
     assert (found[found.index("--gpus") + 1] if "--gpus" in found else None) == gpus
     assert ("memlock=-1" in found) is (gpus is not None)
+    assert ("IMGBUILD_GPU=require" in found) is (gpus is not None)
+    assert ("IMGBUILD_GPU=off" in found) is ("none" in words)
+
+
+def test_what_the_driver_compiles_outlives_the_container(tmp_path: Path) -> None:
+    kernels = f"{tmp_path}/.cache/imgbuild/cuda:/cuda-cache"
+    image = ("--tf", "2.12", "--gpu")
+    for form in ("docker", "compose", "devcontainer"):
+        program = () if form == "devcontainer" else PROGRAM
+        text = ran(tmp_path, *image, "--format", form, *program)[1]
+        assert kernels in text, form
+        assert "CUDA_CACHE_PATH" in text, form
+    assert (tmp_path / ".cache/imgbuild/cuda").is_dir(), "Docker would make it for root"
+    own = ("--env", "CUDA_CACHE_PATH=/mine")
+    for words in (("--tf", "2.2"), (*image, "--gpus", "none"), (*image, *own)):
+        assert kernels not in ran(tmp_path, *words, *PROGRAM)[1], words
+    board = ("--tensorboard", "/data", "--mount", "logs:/data")
+    shown = docker_lines(ran(tmp_path, *image, *board, *PROGRAM)[1])[0]
+    assert "IMGBUILD_GPU=off" in shown, "TensorBoard gets no GPU"
+    assert not {"--gpus", kernels} & {*shown}
 
 
 def test_tensorboard_may_show_the_folder_above_a_mount(tmp_path: Path) -> None:
@@ -219,6 +239,7 @@ def test_gpus_without_an_image_for_gpus_are_noted(
     tmp_path: Path, selection: tuple[str, ...], is_noted: bool
 ) -> None:
     words = ("--project", str(ROOT), "--code", str(tmp_path), *selection, "--gpus", "all")
-    result = invoke("run", *words, *PROGRAM, env=ENVIRONMENT)
+    cache = {"XDG_CACHE_HOME": str(tmp_path)}
+    result = invoke("run", *words, *PROGRAM, env={**ENVIRONMENT, **cache})
     assert result.exit_code == 0
     assert ("not known as an image for GPUs" in result.stderr) is is_noted
