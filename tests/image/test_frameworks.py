@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 import pytest
+from expectation import KERAS_2, USE_KERAS_2
 from pickling import fault_of_model, fault_of_module
 
 if TYPE_CHECKING:
@@ -120,3 +121,28 @@ def test_function_that_names_a_model_fares_as_documented(
     received = loaded.json["names_a_model"] or {"answer": None}
     fault = fault_of_model(expect.tensorflow_minor, sender, received["answer"])
     assert fault is None, fault
+
+
+@pytest.mark.since("2.0")
+@pytest.mark.before("2.16")
+def test_code_of_tensorflow_1_trains_and_restores(container: Container) -> None:
+    """A program of 1.x style runs with `import tensorflow.compat.v1 as tf` and one line more."""
+    must_train_and_restore(container)
+
+
+@pytest.mark.packaged(KERAS_2)
+def test_code_of_tensorflow_1_trains_and_restores_with_keras_2(container: Container) -> None:
+    """The same where Keras is Keras 3, which has no `tf.layers`: with tf-keras in its place."""
+    must_train_and_restore(container, *USE_KERAS_2)
+
+
+def must_train_and_restore(container: Container, *before: str) -> None:
+    """Fail unless the program learns, and a new process continues from its checkpoint."""
+    folder = container.fresh_folder()
+    program = (*before, "python", container.path_of("old_style.py"))
+    trained = container.run(*program, "train", folder, seconds=SECONDS).json
+    first, last = trained["losses"]
+    assert last < first / 10, f"losses {trained['losses']}"
+    restored = container.run(*program, "restore", folder, seconds=SECONDS).json
+    assert restored["step"] == trained["step"] > 0
+    assert restored["predictions"] == trained["predictions"]
