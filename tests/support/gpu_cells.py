@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from gpu_libraries import soname
+from packaging.version import Version
 
 from imgbuild.core.project import Project
 from imgbuild.matrix.gpus import GENERATIONS, KernelSupport, compatibility
@@ -40,6 +41,8 @@ DRIVERS = {
     "535.183.01": 12020,
     "580.159.04": 13000,
 }
+#: The first TensorFlow that says if it would compile PTX for a GPU.
+SAYS_PTX = Version("2.6")
 _MEMORY = 80 << 30  # bytes
 
 
@@ -134,28 +137,39 @@ def check_cells(image: Image, project: Project) -> list[str]:
 
 def loader_differences(image: Image, answers: Answers) -> list[str]:
     """Return the cells in which `imgbuild list` and TensorFlow differ, a sentence each."""
-    assert image.cuda
-    newest = _numbers(image.cuda.newest)
     differences = []
     for generation in GENERATIONS:
         for driver, cuda in DRIVERS.items():
             listed, reason = compatibility(image, generation.capability, driver)
             said = answers.loader[generation.capability]
-            if not answers.runtime[str(cuda)]:
-                said = "nothing"
-            elif said == "PTX" and _numbers(generation.capability) > newest:
-                said = "nothing"  # the loader does not check that cuBLAS and cuDNN have code
-            expected = {
-                "machine code": KernelSupport.NATIVE,
-                "PTX": KernelSupport.PTX,
-                "nothing": KernelSupport.NOTHING,
-            }[said]
-            if listed is not expected:
+            possible = {KernelSupport.NOTHING}
+            if answers.runtime[str(cuda)]:
+                possible = _possible_support(image, generation.capability, said)
+            if listed not in possible:
                 differences.append(
                     f"{image.name}, {generation.capability}, driver {driver}: the list says "
-                    f"{listed} ({reason}), TensorFlow {expected}"
+                    f"{listed} ({reason}), TensorFlow {said}"
                 )
     return differences
+
+
+def _possible_support(image: Image, capability: str, said: str) -> set[KernelSupport]:
+    """Return the kinds of support for a GPU of which TensorFlow's loader said this.
+
+    The loader accepts more than can work. It does not check that cuBLAS and cuDNN have code for the
+    GPU, nor that the wheel's PTX is for this GPU or an older one. TensorFlow 2.5 does not say
+    whether it would compile PTX.
+    """
+    assert image.cuda
+    own, newest = _numbers(capability), _numbers(image.cuda.newest)
+    if said == "nothing":
+        return {KernelSupport.NOTHING}
+    has_ptx = own <= newest and any(_numbers(ptx) <= own for ptx in image.wheel.ptx)
+    compiled = KernelSupport.PTX if has_ptx else KernelSupport.NOTHING
+    if said == "PTX":
+        return {compiled}
+    silent = Version(image.tensorflow) < SAYS_PTX
+    return {KernelSupport.NATIVE, compiled} if silent else {KernelSupport.NATIVE}
 
 
 def _judge(check: ModuleType, facts: dict[str, Any], capability: str, driver: str) -> Any:

@@ -1,4 +1,4 @@
-"""Each GPU image on each GPU with each driver: the list and the check at start agree."""
+"""Each GPU image on each GPU with each driver: the list, the check and TensorFlow agree."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,10 @@ import pytest
 from imgbuild.core.project import Project
 from imgbuild.matrix.gpus import GENERATIONS
 from imgbuild.matrix.images import Image
-from support.gpu_cells import DRIVERS, check_cells
+from support.gpu_cells import DRIVERS, check_cells, loader_differences, read_answers
+
+#: The stack on which TensorFlow itself was asked. CUDA of the others cannot be downloaded freely.
+STACK = "debian"
 
 
 @pytest.fixture
@@ -23,3 +26,24 @@ def test_the_check_at_start_agrees_with_the_list(gpu_images: list[Image], projec
 
 def test_the_drivers_have_the_limits_of_every_cuda(gpu_images: list[Image]) -> None:
     assert {image.cuda.driver for image in gpu_images if image.cuda} <= {*DRIVERS}
+
+
+def test_tensorflow_agrees_with_the_list(gpu_images: list[Image]) -> None:
+    recorded = read_answers()
+    asked = [image for image in gpu_images if image.stack == STACK]
+    assert {image.name for image in asked} == {*recorded}, "python benchmarks/gpu_cells.py --write"
+    assert len(asked) * len(GENERATIONS) * len(DRIVERS) >= 3000
+    for image in asked:
+        answers = recorded[image.name]
+        now = (image.tensorflow, image.version_of("cuda"))
+        assert (answers.tensorflow, answers.cuda) == now, "python benchmarks/gpu_cells.py --write"
+        assert loader_differences(image, answers) == []
+
+
+def test_a_difference_is_found(gpu_images: list[Image]) -> None:
+    (image,) = (image for image in gpu_images if image.name == "tf-2.12-gpu-debian")
+    answers = read_answers()[image.name]
+    wrong = {**answers.loader, "8.0": "PTX"}
+    assert len(loader_differences(image, answers._replace(loader=wrong))) >= 5
+    newer = {**answers.runtime, "11000": False}
+    assert loader_differences(image, answers._replace(runtime=newer))
