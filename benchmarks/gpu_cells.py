@@ -23,14 +23,12 @@ from measure import (
     table,
 )
 
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "image")]
-
-from imgbuild.core.project import Project  # noqa: E402
-from imgbuild.core.user_folders import cache_dir  # noqa: E402
-from imgbuild.matrix.gpus import GENERATIONS  # noqa: E402
-from imgbuild.matrix.images import Image, all_images  # noqa: E402
-from imgbuild.matrix.load import load_matrix  # noqa: E402
-from support.gpu_cells import (  # noqa: E402 - they are beside the tests
+from imgbuild.core.project import Project
+from imgbuild.core.user_folders import cache_dir
+from imgbuild.matrix.gpus import GENERATIONS
+from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.load import load_matrix
+from support.gpu_cells import (
     DRIVERS,
     Answers,
     ask_image,
@@ -68,13 +66,12 @@ def main() -> None:
         for image in asked:
             if shutil.disk_usage(folder).free < LITTLE_SPACE:
                 forget_images(own)
-            recorded[image.name] = ask(image, driver, own)
+            answers = recorded | {image.name: ask(image, driver, own)}
+            # In the order of the matrix.
+            recorded = {one.name: answers[one.name] for one in images if one.name in answers}
             print(f"{image.name}: {recorded[image.name]}", file=sys.stderr)
             if chosen.write:
                 write_answers(recorded)
-    recorded = {image.name: recorded[image.name] for image in images if image.name in recorded}
-    if chosen.write:
-        write_answers(recorded)  # in the order of the matrix
     rows = [[*_row(image, recorded[image.name])] for image in images if image.name in recorded]
     publish("gpu-cells", table(HEAD, rows), write=chosen.write, timed=False)
 

@@ -4,22 +4,15 @@ The image is a GPU image in the engine. It runs without a driver, and with the m
 tests, which answers at once. docs/evidence.md says how much longer a real driver takes.
 """
 
-import subprocess
 import tempfile
 from pathlib import Path
 
-from measure import DOCKER, ROOT, Contestant, compare, options, publish, timing_table
+from measure import DOCKER, Contestant, compare, options, publish, timing_table
+
+from support.gpu_cells import compile_driver, driver_options
 
 START = "/usr/local/lib/imgbuild/gpu-start"
-LIBRARIES = "/usr/lib/x86_64-linux-gnu"
-DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
-DEVICES = ("nvidiactl", "nvidia0", "nvidia-uvm")
-MADE_UP = {
-    "MADE_UP_VERSION": "13000",
-    "MADE_UP_DRIVER": "580.159.04",
-    "MADE_UP_GPUS": f"NVIDIA A100,8,0,{80 << 30},{80 << 30},0,0",
-    "MADE_UP_DEVICES": "/dev",
-}
+A100 = f"NVIDIA A100,8,0,{80 << 30},{80 << 30},0,0"
 
 
 def main() -> None:
@@ -28,13 +21,9 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "driver.so"
-        source = ROOT / "tests" / "support" / "made_up_driver.c"
-        subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
-        gpu = [
-            *(f"--volume=/dev/null:/dev/{name}" for name in DEVICES),
-            *(f"--volume={library}:{LIBRARIES}/{name}:ro" for name in DRIVER),
-            *(f"--env={name}={value}" for name, value in MADE_UP.items()),
-        ]
+        compile_driver(library)
+        gpu = [*driver_options(library), "--env=MADE_UP_DRIVER=580.159.04"]
+        gpu.append(f"--env=MADE_UP_GPUS={A100}")
         # Hide the check: the entry point skips a file that is not executable.
         hidden = f"--volume=/dev/null:{START}:ro"
         contestants = [

@@ -23,6 +23,7 @@ from support.checkout import ROOT
 ANSWERS = ROOT / "tests" / "data" / "gpu_cells.json"
 DRIVER = ROOT / "tests" / "support" / "made_up_driver.c"
 PROGRAM = ROOT / "tests" / "gpu" / "loader_cells.py"
+LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 DEVICES = ("nvidiactl", "nvidia0", "nvidia-uvm")
 #: Drivers, with the newest CUDA that each knows, as cuDriverGetVersion gives it: the oldest driver
 #: of each CUDA of the matrix, those before them, and some newer ones. Source: NVIDIA, CUDA Toolkit
@@ -47,7 +48,7 @@ _MEMORY = 80 << 30  # bytes
 
 
 class Answers(NamedTuple):
-    """What one image answered.
+    """The answers of an image.
 
     - ``loader`` maps a capability to a word of tests/gpu/loader_cells.py
     - ``runtime`` maps the CUDA that a driver knows to whether CUDA's run time accepts the driver
@@ -64,16 +65,21 @@ def compile_driver(path: Path) -> None:
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", path, DRIVER], check=True)
 
 
+def driver_options(driver: Path) -> list[str]:
+    """Return the options of `docker run` that give a container the made-up driver."""
+    folder = "/usr/lib/x86_64-linux-gnu"
+    return [
+        *(f"--volume=/dev/null:/dev/{name}" for name in DEVICES),
+        *(f"--volume={driver}:{folder}/{name}:ro" for name in LIBRARIES),
+        "--env=MADE_UP_VERSION=13000",
+        "--env=MADE_UP_DEVICES=/dev",
+    ]
+
+
 def ask_image(image: Image, reference: str, driver: Path, docker: list[str]) -> Answers:
     """Ask TensorFlow in an image of the engine; ``docker`` is the client with its options."""
-    folder = "/usr/lib/x86_64-linux-gnu"
-    mounts = [f"--volume=/dev/null:/dev/{name}" for name in DEVICES]
-    mounts += [
-        f"--volume={driver}:{folder}/{name}:ro" for name in ("libcuda.so.1", "libnvidia-ml.so.1")
-    ]
-    mounts.append(f"--volume={PROGRAM}:/{PROGRAM.name}:ro")
-    variables = ("MADE_UP_VERSION=13000", "MADE_UP_DEVICES=/dev", "IMGBUILD_GPU=off")
-    options = [*mounts, *(f"--env={variable}" for variable in variables)]
+    program = f"--volume={PROGRAM}:/{PROGRAM.name}:ro"
+    options = [*driver_options(driver), program, "--env=IMGBUILD_GPU=off"]
     cuda = image.version_of("cuda")
     words = (
         soname("cudart", cuda),

@@ -169,13 +169,18 @@ def test_changed_files_are_written_and_those_of_no_image_deleted(tmp_path: Path)
     assert not path.parent.exists()
 
 
-def test_a_build_refuses_a_dockerfile_that_is_not_there(
-    images: dict[str, Image], project: Project, tmp_path: Path
-) -> None:
-    image, here = images["tf-2.2-cpu-debian"], Project(tmp_path)
+def _project_without_dockerfiles(folder: Path, project: Project) -> Project:
+    here = Project(folder)
     here.templates.parent.mkdir()
     here.templates.symlink_to(project.templates)
     here.locks.symlink_to(project.locks)
+    return here
+
+
+def test_a_build_refuses_a_dockerfile_that_is_not_there(
+    images: dict[str, Image], project: Project, tmp_path: Path
+) -> None:
+    image, here = images["tf-2.2-cpu-debian"], _project_without_dockerfiles(tmp_path, project)
     with pytest.raises(InputError, match=f"{image.name}/Dockerfile is missing or differs from"):
         committed_dockerfile(image, here)
 
@@ -183,10 +188,7 @@ def test_a_build_refuses_a_dockerfile_that_is_not_there(
 def test_facts_about_gpus_are_the_matrixs_and_only_of_images_for_gpus(
     images: dict[str, Image], project: Project, tmp_path: Path
 ) -> None:
-    image, here = images["tf-2.12-gpu-debian"], Project(tmp_path)
-    here.templates.parent.mkdir()
-    here.templates.symlink_to(project.templates)
-    here.locks.symlink_to(project.locks)
+    image, here = images["tf-2.12-gpu-debian"], _project_without_dockerfiles(tmp_path, project)
     shutil.copytree(project.dockerfiles / image.name, here.dockerfiles / image.name)
     assert committed_dockerfile(image, here) == render_dockerfile(image, project.templates)
     facts = here.dockerfiles / image.name / "gpu.json"
