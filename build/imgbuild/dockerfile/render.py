@@ -103,7 +103,7 @@ def _render_beside(image: Image, path: Path, locks: Path) -> dict[Path, str]:
     """Return the texts of the files beside an image's Dockerfile, by path."""
     texts = {path.with_name(CONSTRAINTS): render_constraints(image, locks)}
     if image.cuda:
-        texts[path.with_name(GPU_FACTS)] = json.dumps(gpu_facts(image), indent=1) + "\n"
+        texts[path.with_name(GPU_FACTS)] = json.dumps(gpu_facts(image, image.cuda), indent=1) + "\n"
     return texts
 
 

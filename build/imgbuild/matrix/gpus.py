@@ -156,25 +156,23 @@ def driver_cuda(image: Image) -> str:
     return f"{release.split('.')[0]}.0" if Version(release or "0") >= Version("11") else release
 
 
-def gpu_facts(image: Image) -> dict[str, object]:
-    """Return what the check at container start knows of a GPU image.
+def gpu_facts(image: Image, cuda: Cuda) -> dict[str, object]:
+    """Return what the check at container start knows of an image with this CUDA.
 
     ``driver`` is the oldest driver, ``driver_cuda`` the CUDA release that this driver supports.
     ``newest`` is the newest capability of CUDA's libraries. ``instead`` names an image for each GPU
     generation that this image does not support.
     """
-    facts: dict[str, object] = {"tensorflow": image.tensorflow}
-    if image.cuda is not None:
-        facts |= {
-            "cuda": image.version_of("cuda"),
-            "driver": image.cuda.driver,
-            "driver_cuda": driver_cuda(image),
-            "newest": image.cuda.newest,
-            "native": list(image.wheel.native),
-            "ptx": list(image.wheel.ptx),
-            "instead": _find_instead(image),
-        }
-    return facts
+    return {
+        "tensorflow": image.tensorflow,
+        "cuda": image.version_of("cuda"),
+        "driver": cuda.driver,
+        "driver_cuda": driver_cuda(image),
+        "newest": cuda.newest,
+        "native": list(image.wheel.native),
+        "ptx": list(image.wheel.ptx),
+        "instead": _find_instead(image),
+    }
 
 
 def _find_instead(image: Image) -> dict[str, str]:
