@@ -374,7 +374,7 @@ def explain_old(driver, cuda, facts):
     )
 
 
-def explain_code(code, answers):  # noqa: PLR0911 - one cause each
+def explain_code(code, answers):
     """Return why `cuInit` fails with this code."""
     if code == NO_DEVICE:
         return explain_files() or explain_variable(answers) or explain_division(answers)
@@ -388,13 +388,8 @@ def explain_code(code, answers):  # noqa: PLR0911 - one cause each
             f"{limit / 1e9:.0f} GB (`ulimit -v`). Batch systems set this limit: raise it to 32 GB "
             "or more, or remove it."
         )
-    if code == UNKNOWN and not (is_wsl() or os.path.exists(UVM)):
-        return (
-            f"the device {UVM} is missing. Load its module on the host with `nvidia-modprobe -u "
-            "-c=0`, then start the container again."
-        )
-    if code == UNKNOWN and not is_wsl() and explain_file(UVM):
-        return explain_file(UVM)
+    if code == UNKNOWN and not (is_wsl() or can_open(UVM)):
+        return explain_uvm()
     if code == NO_PROC and not os.path.exists("/proc/self"):
         return "CUDA needs /proc, which is not mounted in the container. Mount it."
     known = f"CUDA does not start (cuInit: error {code}). Check the host with `nvidia-smi`."
@@ -412,6 +407,16 @@ def explain_files():
         )
     faults = map(explain_file, [DEVICES + "/nvidiactl", *numbered])
     return next(filter(None, faults), "")
+
+
+def explain_uvm():
+    """Return the fault of the device for unified memory, which a module of its own makes."""
+    if os.path.exists(UVM):
+        return explain_file(UVM)
+    return (
+        f"the device {UVM} is missing. Load its module on the host with `nvidia-modprobe -u -c=0`, "
+        "then start the container again."
+    )
 
 
 def explain_file(path):
