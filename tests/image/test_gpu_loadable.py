@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from docker_command import docker
 from gpu_libraries import NCCL, driver_cuda, is_optional, version_number
 from gpu_libraries import soname as named
 from gpu_machine import hiding
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from container import Container, Ran
     from expectation import Expectation
+    from lab import Lab
 
 SECONDS = 120
 #: The exit code of a container that requires a GPU.
@@ -189,6 +191,21 @@ def test_the_check_at_start_says_what_is_wrong(container: Container) -> None:
     assert required.ended_with == UNABLE
     off = container.run("env", library, "IMGBUILD_GPU=off", *command, seconds=30)
     assert (off.ended_with, off.stderr) == (7, "")
+
+
+def test_the_check_at_start_needs_no_rights(lab: Lab) -> None:
+    """A user without a name, on a read-only image, is told the same: there is no GPU."""
+    own = ("--read-only", "--tmpfs=/tmp", "--user=12345:12345")
+    # Some engines add the driver to every container.
+    no_gpu = ("--env=NVIDIA_VISIBLE_DEVICES=void", "--env=IMGBUILD_GPU=require")
+    name = lab.bare("required", *own, *no_gpu, command=("true",))
+    assert docker("wait", name).strip() == str(UNABLE)
+
+
+def test_docker_exec_makes_no_check(container: Container) -> None:
+    """`docker exec` starts a program without the entry point, and so without the check."""
+    started = container.run("env", "IMGBUILD_GPU=require", "true", seconds=30)
+    assert (started.ended_with, started.stderr) == (0, "")
 
 
 def test_the_check_at_start_is_silent_on_gpus_that_fit(container: Container) -> None:
