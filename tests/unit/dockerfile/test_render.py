@@ -177,6 +177,16 @@ def _project_without_dockerfiles(folder: Path, project: Project) -> Project:
     return here
 
 
+@pytest.mark.parametrize("name", ["Dockerfile", "constraints.txt", "gpu.json"])
+def test_a_file_that_the_image_no_longer_has_is_deleted(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "tf-x" / name
+    path.parent.mkdir()
+    path.touch()
+    assert find_drift({}, tmp_path) == [f"{path}: belongs to no image of the matrix"]
+    write_all({}, tmp_path)
+    assert not path.parent.exists()
+
+
 def test_a_build_refuses_a_dockerfile_that_is_not_there(
     images: dict[str, Image], project: Project, tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_name_of_no_model_or_of_two_is_not_guessed(model: str, nearest: str) -
     [
         ("tf-1.15-gpu-ubuntu", "8.0", "tf-2.5-gpu-debian"),
         ("tf-2.15-gpu-debian", "3.7", "tf-2.14-gpu-debian"),
+        ("tf-2.3-gpu-ubuntu", "5.0", "tf-2.2-gpu-ubuntu"),  # 2.5 has code for it, too
         ("tf-2.19-gpu-debian", "12.0", "tf-2.20-gpu-debian"),
     ],
 )

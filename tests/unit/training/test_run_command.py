@@ -188,10 +188,15 @@ def test_what_the_driver_compiles_outlives_the_container(tmp_path: Path) -> None
     own = ("--env", "CUDA_CACHE_PATH=/mine")
     for words in (("--tf", "2.2"), (*image, "--gpus", "none"), (*image, *own)):
         assert kernels not in ran(tmp_path, *words, *PROGRAM)[1], words
+
+
+def test_tensorboard_gets_no_gpu(tmp_path: Path) -> None:
+    image = ("--tf", "2.12", "--gpu", "--env", "IMGBUILD_GPU=require")
     board = ("--tensorboard", "/data", "--mount", "logs:/data")
-    shown = docker_lines(ran(tmp_path, *image, *board, *PROGRAM)[1])[0]
-    assert "IMGBUILD_GPU=off" in shown, "TensorBoard gets no GPU"
-    assert not {"--gpus", kernels} & {*shown}
+    shown, *_ = docker_lines(ran(tmp_path, *image, *board, *PROGRAM)[1])
+    assert "--detach" in shown
+    assert {"IMGBUILD_GPU=off"} == {word for word in shown if word.startswith("IMGBUILD_GPU=")}
+    assert not [word for word in shown if "--gpus" in word or "cuda-cache" in word]
 
 
 def test_tensorboard_may_show_the_folder_above_a_mount(tmp_path: Path) -> None:
