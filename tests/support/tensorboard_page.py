@@ -12,8 +12,6 @@ from support.waiting import wait_for
 
 SCREENSHOTS = ROOT / "reports" / "screenshots"
 ALMOST_ALL = 0.9
-#: The share of a line's pixels that may change when it is hidden and shown again.
-REDRAWN = 0.05
 #: Every element of the page, those in shadow trees and in frames too.
 ELEMENTS = """
     const every = root => [...root.querySelectorAll("*")].flatMap(element => [
@@ -31,13 +29,15 @@ _HEIGHTS = f"""
     return lines.map(path => (path.getAttribute("d") || "").split(/[ML]/).filter(Boolean)
         .map(pair => Number(pair.split(",")[1])));
 """
-_SHOW = f"""
+_ALONE = f"""
     {_LINES}
     const line = lines[arguments[0]];
+    for (const other of lines) other.style.visibility = "hidden";
     if (!line) return 0;  // the page is drawing its charts anew
     line.style.visibility = arguments[1];
     return line.getBoundingClientRect().width;
 """
+_SHOW_ALL = f'{_LINES} for (const line of lines) line.style.visibility = "";'
 
 
 def answer(url: str, **parameters: str) -> Any:
@@ -61,41 +61,38 @@ def follows(heights: list[float], values: list[float]) -> bool:
 
 
 def _share_seen(browser: Browser, line: int) -> float:
-    """Return along how much of a line's width, of 1, the screen changes with it."""
-    width: float = browser.run(_SHOW, line, "visible")
-    shown = browser.screenshot()
-    browser.run(_SHOW, line, "hidden")
-    hidden = browser.screenshot()
-    browser.run(_SHOW, line, "visible")
-    again = browser.screenshot()
-    changed = _differing(shown, hidden)
-    # The browser smooths a few pixels of a line that is back otherwise than before. More of them
-    # mean that the page is being drawn.
-    if not width or len(_differing(shown, again)) > len(changed) * REDRAWN:
-        return 0.0
-    return len({column for _, column in changed}) / width
+    """Return along how much of a line's width, of 1, the screen changes with it.
 
-
-def _differing(first: bytes, second: bytes) -> set[tuple[int, int]]:
-    """Return the pixels in which two pictures differ, by row and column."""
-    if first == second:
-        return set()
-    rows = enumerate(zip(pixels(first), pixels(second), strict=True))
-    return {(y, x) for y, (row, other) in rows for x in range(len(row)) if row[x] != other[x]}
+    All other lines are hidden meanwhile: lines that lie over each other are no fault. A pixel
+    counts if it changes as the line comes and as it goes. What changes once is something else: the
+    page is being drawn, or the browser smooths a few pixels anew.
+    """
+    browser.run(_ALONE, line, "hidden")
+    before = pixels(browser.screenshot())
+    width: float = browser.run(_ALONE, line, "visible")
+    shown = pixels(browser.screenshot())
+    browser.run(_ALONE, line, "hidden")
+    after = pixels(browser.screenshot())
+    browser.run(_SHOW_ALL)
+    columns = {
+        x
+        for rows in zip(before, shown, after, strict=True)
+        for x, (without, seen, again) in enumerate(zip(*rows, strict=True))
+        if seen not in (without, again)
+    }
+    return len(columns) / width if width else 0.0
 
 
 def see_lines(browser: Browser, name: str, *curves: list[float]) -> bytes:
-    """Wait until each curve is a line of a chart; return and keep the screen.
+    """Wait until each curve is a line of a chart that the screen shows; return and keep that."""
 
-    Lines that lie over each other hide each other in part, so one of them has to be seen whole.
-    """
+    def is_seen(curve: list[float]) -> bool:
+        heights = browser.run(_HEIGHTS)
+        lines = [number for number, line in enumerate(heights) if follows(line, curve)]
+        return any(_share_seen(browser, line) > ALMOST_ALL for line in lines)
 
     def are_seen() -> bool:
-        heights = browser.run(_HEIGHTS)
-        found = [[n for n, one in enumerate(heights) if follows(one, curve)] for curve in curves]
-        return all(found) and any(
-            _share_seen(browser, line) > ALMOST_ALL for of_curve in found for line in of_curve
-        )
+        return all(is_seen(curve) for curve in curves)
 
     wait_for(are_seen, what=f"lines of {curves}")
     screenshot = browser.screenshot()
