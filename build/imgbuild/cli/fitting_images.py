@@ -197,10 +197,9 @@ def _ptx_lines(fits: "Sequence[Fit]", gpus: "Sequence[Gpu]") -> Iterator[str]:
     from imgbuild.matrix.gpus import KernelSupport, kernel_support, ptx_warning
 
     cuda = [(fit.image.wheel, fit.image.cuda) for fit in fits if fit.image.cuda]
-    capabilities = [gpu.capability for gpu in gpus if gpu.capability]
-    for capability in capabilities:
-        if any(kernel_support(capability, *code) is KernelSupport.PTX for code in cuda):
-            warning = ptx_warning(capability)
+    for capability in [gpu.capability for gpu in gpus if gpu.capability]:
+        compiled = [code for code in cuda if kernel_support(capability, *code) is KernelSupport.PTX]
+        for warning in dict.fromkeys(ptx_warning(capability, *code) for code in compiled):
             yield ""
             yield from wrap_words(f"{KernelSupport.PTX}: {warning}", "")
 

@@ -22,6 +22,8 @@ SCHEMA = 2
 WheelTag = Literal["cp36", "cp37", "cp38", "cp39", "cp310", "cp311", "cp312", "cp313", "cp314"]
 #: The oldest glibc that each legacy platform tag supports. Sources: PEP 513, PEP 571, PEP 599.
 _LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
+#: The first TensorFlow with PTX that only Hopper can use, and the first without.
+_HOPPER_ONLY = (Version("2.16"), Version("2.21"))
 
 #: A version that `Version` can parse, because the file may contain anything. Empty if unknown.
 _Numbers = Annotated[str, Field(pattern=r"^([0-9]{1,4}(\.[0-9]{1,4})*)?$")]
@@ -69,7 +71,13 @@ class WheelFacts(Facts):
 
     @property
     def ptx(self) -> tuple[str, ...]:
-        """The compute capabilities that it has PTX for."""
+        """The compute capabilities of its PTX, if the driver can compile all of it for newer GPUs.
+
+        In TensorFlow 2.16 to 2.20, operations by element (Add, Cast) have PTX for sm_90a, which no
+        other GPU can use. Source: the wheels, read by benchmarks/ptx.py.
+        """
+        if _HOPPER_ONLY[0] <= Version(self.version) < _HOPPER_ONLY[1]:
+            return ()
         ptx = [name for name in self.capabilities if name.startswith("compute_")]
         return tuple(map(_format_capability, ptx))
 

@@ -45,13 +45,14 @@ _NO_MODEL = re.compile(
     r"|pcie|nvl|sxm\d?|hbm\w*|\d+ ?gb|blackwell|server|workstation|edition)\b"
 )
 _COMPILED = "the driver compiles it at the first start, which takes minutes"
-#: From this capability on, PTX may not be enough: the GPU rejects code that XLA emits, and the
-#: driver rejects the PTX of some operations. Source: https://github.com/tensorflow/tensorflow,
-#: issues 111958 (2.21 and newer) and 101746 (2.16 and 2.20).
-_REFUSES_PTX = (12, 0)
-_REPORTED = (
-    "XLA and some operations are reported to fail on capability 12.0 (issues 111958 and 101746 of "
-    "tensorflow/tensorflow)"
+_BEFORE_BLACKWELL = "9.0"
+#: The oldest CUDA that compiles for Blackwell. XLA writes PTX for the GPU itself, in the version of
+#: PTX that belongs to the wheel's CUDA, and older versions do not know Blackwell. Sources: NVIDIA,
+#: PTX ISA, "Release History"; https://github.com/tensorflow/tensorflow/issues/111958.
+_CUDA_OF_BLACKWELL = Version("12.8")
+_NO_XLA = (
+    "XLA, which Keras 3 uses by default, cannot compile for this GPU: pass jit_compile=False to "
+    "compile(), or set TF_DETERMINISTIC_OPS=1"
 )
 
 
@@ -86,21 +87,30 @@ def unsupported_gpus(image: Image) -> str | None:
     """Return a warning about GPUs that are too new for full support; None if there are none."""
     if image.cuda is None:
         return None
-    newest = _parse_capability(image.cuda.newest)
-    newer, compiled = [], []
+    wheel, cuda, release = image.wheel, image.cuda, f"CUDA {image.version_of('cuda')}"
+    native = max(map(_parse_capability, wheel.native))
+    newer, compiled = list[Generation](), list[Generation]()
     for generation, support in gpu_support(image):
-        if support is KernelSupport.NOTHING and _parse_capability(generation.capability) > newest:
-            newer.append(generation.name)
-        elif support is KernelSupport.PTX:
-            compiled.append(generation.name)
-    if not newer:
-        warning = f"{_COMPILED[0].upper()}{_COMPILED[1:]}; {_REPORTED}"
-        return f"{compiled[-1]}: PTX only. {warning}." if newest >= _REFUSES_PTX else None
-    cuda = f"CUDA {image.version_of('cuda')}"
-    return (
-        f"{newer[0]} and newer GPUs are not supported by {cuda}: a newer driver may compile the "
-        f"wheel's PTX for them, but cuBLAS and cuDNN of {cuda} have no code for them."
-    )
+        if _parse_capability(generation.capability) > native:
+            if support is KernelSupport.NOTHING:
+                newer.append(generation)
+            elif support is KernelSupport.PTX:
+                compiled.append(generation)
+    if newer and _parse_capability(newer[0].capability) > _parse_capability(cuda.newest):
+        return (
+            f"{newer[0].name} and newer GPUs are not supported by {release}: a newer driver may "
+            f"compile the wheel's PTX for them, but cuBLAS and cuDNN of {release} have no code for "
+            "them."
+        )
+    if newer:
+        return (
+            f"{newer[0].name} and newer GPUs are not supported by TensorFlow {wheel.version}: many "
+            "of its operations, for example Add, have no code for them."
+        )
+    if compiled:
+        warning = ptx_warning(compiled[-1].capability, wheel, cuda)
+        return f"{compiled[-1].name}: {KernelSupport.PTX}. {warning[0].upper()}{warning[1:]}."
+    return None
 
 
 def kernel_support(capability: str, wheel: WheelFacts, cuda: Cuda) -> KernelSupport:
@@ -114,10 +124,16 @@ def kernel_support(capability: str, wheel: WheelFacts, cuda: Cuda) -> KernelSupp
     return KernelSupport.NOTHING
 
 
-def ptx_warning(capability: str) -> str:
+def ptx_warning(capability: str, wheel: WheelFacts, cuda: Cuda) -> str:
     """Return a warning for a GPU that the wheel supports with PTX only."""
-    refused = capability and _parse_capability(capability) >= _REFUSES_PTX
-    return f"{_COMPILED}; {_REPORTED}" if refused else _COMPILED
+    has_xla = _parse_capability(capability) <= _parse_capability(xla_newest(wheel, cuda))
+    return _COMPILED if has_xla else f"{_COMPILED}; {_NO_XLA}"
+
+
+def xla_newest(wheel: WheelFacts, cuda: Cuda) -> str:
+    """Return the newest capability of this CUDA for which the wheel's XLA compiles."""
+    newest = min(cuda.newest, _BEFORE_BLACKWELL, key=_parse_capability)
+    return newest if Version(wheel.cuda or "0") < _CUDA_OF_BLACKWELL else cuda.newest
 
 
 def compatibility(
@@ -139,11 +155,11 @@ def compatibility(
     if cuda and installed < Version(cuda.driver).release[: len(installed)]:
         reason = f"driver {driver} is too old for {release}, which needs {cuda.driver}"
         return KernelSupport.NOTHING, reason
-    if support is None or driver is None:
+    if not (cuda and capability and driver):
         return None, "nvidia-smi does not report enough; docs/gpus.md lists cards by name"
     if support is KernelSupport.NATIVE:
         return support, ""
-    return support, ptx_warning(capability or "")
+    return support, ptx_warning(capability, image.wheel, cuda)
 
 
 def driver_cuda(image: Image) -> str:
@@ -160,7 +176,8 @@ def gpu_facts(image: Image, cuda: Cuda) -> dict[str, object]:
     """Return what the check at container start knows of an image with this CUDA.
 
     ``driver`` is the oldest driver, ``driver_cuda`` the CUDA release that this driver supports.
-    ``newest`` is the newest capability of CUDA's libraries. ``instead`` names an image for each GPU
+    ``newest`` is the newest capability of CUDA's libraries, ``xla`` the newest for which XLA
+    compiles. ``instead`` names an image for each GPU
     generation that this image does not support.
     """
     return {
@@ -171,6 +188,7 @@ def gpu_facts(image: Image, cuda: Cuda) -> dict[str, object]:
         "newest": cuda.newest,
         "native": list(image.wheel.native),
         "ptx": list(image.wheel.ptx),
+        "xla": xla_newest(image.wheel, cuda),
         "instead": _find_instead(image),
     }
 

@@ -258,7 +258,11 @@ REFUSED: dict[str, tuple[Machine, tuple[str, ...]]] = {
     ),
     "a new card": (
         Machine(gpus=(RTX_5090,), image="tf-2.19-gpu-debian"),
-        ("RTX 5090 (compute capability 12.0)", "CUDA 12.5", "tf-2.20-gpu-debian"),
+        ("RTX 5090 (compute capability 12.0)", "CUDA 12.5", "tf-2.21-gpu-debian"),
+    ),
+    "a new card that CUDA knows, but not TensorFlow": (
+        Machine(gpus=(RTX_5090,), image="tf-2.20-gpu-debian"),
+        ("RTX 5090 (compute capability 12.0)", "TensorFlow 2.20", "tf-2.21-gpu-debian"),
     ),
     "a new card and TensorFlow 1": (
         Machine(gpus=(H200,), image="tf-1.15-gpu-ubuntu"),
@@ -314,8 +318,12 @@ def test_require_ends_the_container(start: Callable[[Machine], Result], machine:
 #: Machines on which TensorFlow uses a GPU, but the user should know something.
 NOTED: dict[str, tuple[Machine, tuple[str, ...]]] = {
     "only PTX": (
-        Machine(gpus=(RTX_5090,), image="tf-2.20-gpu-debian"),
+        Machine(gpus=(RTX_5090,), image="tf-2.21-gpu-debian"),
         ("RTX 5090 (compute capability 12.0)", "first start", "minutes"),
+    ),
+    "no XLA": (
+        Machine(gpus=(RTX_5090,), image="tf-2.21-gpu-debian"),
+        ("XLA", "jit_compile=False", "TF_DETERMINISTIC_OPS=1"),
     ),
     "one of two cards is too old": (
         Machine(gpus=(K80, H200)),
@@ -358,11 +366,30 @@ def test_code_that_was_compiled_before_is_not_compiled_again(
     cache = tmp_path / "cache"
     cache.mkdir()
     machine = Machine(
-        gpus=(RTX_5090,), image="tf-2.20-gpu-debian", variables={"CUDA_CACHE_PATH": str(cache)}
+        gpus=(H200,), image="tf-2.12-gpu-debian", variables={"CUDA_CACHE_PATH": str(cache)}
     )
     assert str(cache) in start(machine).said
     (cache / "index").touch()
     assert start(machine).said == ""
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_said"),
+    [
+        ({}, True),
+        ({"TF_DETERMINISTIC_OPS": "0"}, True),
+        ({"TF_DETERMINISTIC_OPS": "1"}, False),
+        ({"TF_USE_LEGACY_KERAS": "True"}, False),
+    ],
+)
+def test_xla_is_no_matter_if_keras_does_not_use_it(
+    start: Callable[[Machine], Result], tmp_path: Path, variables: dict[str, str], is_said: bool
+) -> None:
+    (tmp_path / "compiled").touch()
+    variables = {**variables, "CUDA_CACHE_PATH": str(tmp_path)}
+    said = start(Machine(gpus=(RTX_5090,), image="tf-2.21-gpu-debian", variables=variables)).said
+    assert ("XLA" in said) == is_said
+    assert is_said or said == ""
 
 
 @pytest.mark.parametrize("value", ["required", "1", "true", "Off"])

@@ -43,6 +43,8 @@ def test_the_edges(
 def test_the_gpus_that_are_too_new_for_an_image(images: dict[str, Image]) -> None:
     too_new = "Blackwell and newer GPUs are not supported by CUDA 11.8:"
     assert str(unsupported_gpus(images["tf-2.12-gpu-debian"])).startswith(too_new)
+    without_code = "Blackwell and newer GPUs are not supported by TensorFlow 2.20.0:"
+    assert str(unsupported_gpus(images["tf-2.20-gpu-debian"])).startswith(without_code)
     assert str(unsupported_gpus(images["tf-2.21-gpu-debian"])).startswith("Blackwell: PTX only.")
     assert unsupported_gpus(images["tf-2.1-cpu-ubuntu"]) is None
     assert not gpu_support(images["tf-2.1-cpu-ubuntu"])
@@ -94,7 +96,7 @@ def test_a_name_of_no_model_or_of_two_is_not_guessed(model: str, nearest: str) -
         ("tf-1.15-gpu-ubuntu", "8.0", "tf-2.5-gpu-debian"),
         ("tf-2.15-gpu-debian", "3.7", "tf-2.14-gpu-debian"),
         ("tf-2.3-gpu-ubuntu", "5.0", "tf-2.2-gpu-ubuntu"),  # 2.5 has code for it, too
-        ("tf-2.19-gpu-debian", "12.0", "tf-2.20-gpu-debian"),
+        ("tf-2.19-gpu-debian", "12.0", "tf-2.21-gpu-debian"),
     ],
 )
 def test_the_nearest_image_for_a_gpu_is_named(
