@@ -25,6 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "image")]
 IMGBUILD = str(Path(sys.executable).with_name("imgbuild"))
 DOCKER = shutil.which("docker") or "docker"
 BRIDGE, NETWORK = "imgbuild-bench", "10.213.77"
+ADDRESS = "02:42:0a:d5:4d:01"
 #: The networks that suites make in it, one of 256 addresses each.
 POOL = "10.213.128.0/17"
 
@@ -211,7 +212,9 @@ def _wait(env: Mapping[str, str]) -> None:
 
 def _network(flag: str) -> list[list[str]]:
     """Return the commands that make the bridge and its rules (``-I``) or remove them (``-D``)."""
-    link = ["ip", "link", "add", BRIDGE, "type", "bridge"]
+    # A bridge without an address takes that of a port, and changes it when a container
+    # comes or goes: the others lose their way out until they ask for the address again.
+    link = ["ip", "link", "add", BRIDGE, "address", ADDRESS, "type", "bridge"]
     address = ["ip", "address", "add", f"{NETWORK}.1/24", "dev", BRIDGE]
     rules = [
         f"iptables -t nat {flag} POSTROUTING -s {NETWORK}.0/24 ! -o {BRIDGE} -j MASQUERADE".split(),
