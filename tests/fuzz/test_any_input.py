@@ -159,7 +159,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
         for name in [name for name in os.environ if name.startswith("IMGBUILD_")]:
             patched.delenv(name)
         patched.chdir(root)
-        patched.setattr(socket.socket, "connect", _refused)
+        patched.setattr(socket.socket, "connect", _refuse_and_close)
         patched.setattr(socket, "getaddrinfo", _refused)
         patched.setattr("imgbuild.build.bases.bootstrap_base", _no_base)
         patched.setattr("imgbuild.cli.register", lambda *_: None)  # it has been
@@ -171,6 +171,12 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 
 def _refused(*_: object, **__: object) -> NoReturn:
     raise ConnectionRefusedError("there is no network in this test")
+
+
+def _refuse_and_close(refused: socket.socket, *_: object) -> NoReturn:
+    """Refuse a connection. Docker's library leaves a socket open that does not connect."""
+    refused.close()
+    _refused()
 
 
 def _no_base(*_: object, **__: object) -> NoReturn:
