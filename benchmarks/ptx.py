@@ -1,9 +1,9 @@
-"""What of TensorFlow's PTX compiles for newer GPUs, and the time of one core for all of it.
+"""Compile the PTX in TensorFlow's wheels for newer GPUs; report failures and CPU time.
 
-PTX is compiled by the driver when a kernel is first used. NVIDIA's assembler, `ptxas`, does the
-same without a GPU. All PTX of the libraries in TensorFlow's wheels is cut out, also what
-`cuobjdump` does not find by itself: the kernels of operations by element, which TensorFlow loads
-from its data (`.rodata`). The same PTX in two libraries is compiled once.
+The driver compiles PTX when a kernel is first used. NVIDIA's assembler, `ptxas`, does the same
+without a GPU. All PTX of the libraries in a wheel is extracted, including what `cuobjdump` does not
+find by itself: the kernels of element-wise operations, which TensorFlow loads from its data
+(`.rodata`). PTX that is in two libraries is compiled once.
 """
 
 import mmap
@@ -27,7 +27,7 @@ from measure import options, publish, table
 CONTAINER = struct.Struct("<IHHQ")
 BEGIN = struct.pack("<IHH", 0xBA55ED50, 1, CONTAINER.size)
 #: The sections from which TensorFlow's kernels are loaded.
-KINDS = {".nv_fatbin": "kernels in CUDA C++", ".rodata": "operations by element"}
+KINDS = {".nv_fatbin": "kernels in CUDA C++", ".rodata": "element-wise operations"}
 RELEASE = re.compile(r"tensorflow-([0-9.]+)-")
 TARGET = re.compile(r"^\.target (\w+)", re.MULTILINE)
 ERROR = re.compile(r"(?:error|fatal) +: (.*)")

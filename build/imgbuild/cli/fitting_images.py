@@ -193,15 +193,18 @@ def _difference_lines(fits: "Sequence[Fit]", best: "Fit", need: "Requirements") 
 
 
 def _ptx_lines(fits: "Sequence[Fit]", gpus: "Sequence[Gpu]") -> Iterator[str]:
-    """Yield a warning for each GPU for which an image has only PTX."""
-    from imgbuild.matrix.gpus import KernelSupport, kernel_support, ptx_warning
+    """Yield a warning if an image has only PTX for a GPU."""
+    from imgbuild.matrix.gpus import PTX_WARNING, KernelSupport, kernel_support
 
     cuda = [(fit.image.wheel, fit.image.cuda) for fit in fits if fit.image.cuda]
-    for capability in [gpu.capability for gpu in gpus if gpu.capability]:
-        compiled = [code for code in cuda if kernel_support(capability, *code) is KernelSupport.PTX]
-        for warning in dict.fromkeys(ptx_warning(capability, *code) for code in compiled):
-            yield ""
-            yield from wrap_words(f"{KernelSupport.PTX}: {warning}", "")
+    capabilities = [gpu.capability for gpu in gpus if gpu.capability]
+    if any(
+        kernel_support(capability, *code) is KernelSupport.PTX
+        for capability in capabilities
+        for code in cuda
+    ):
+        yield ""
+        yield from wrap_words(f"{KernelSupport.PTX}: {PTX_WARNING}", "")
 
 
 def _refusal_lines(refused: "Refused", minors: Sequence[str]) -> Iterator[str]:

@@ -71,10 +71,10 @@ class WheelFacts(Facts):
 
     @property
     def ptx(self) -> tuple[str, ...]:
-        """The compute capabilities of its PTX, if the driver can compile all of it for newer GPUs.
+        """The compute capabilities of its PTX; empty if only a part can run on newer GPUs.
 
-        In TensorFlow 2.16 to 2.20, operations by element (Add, Cast) have PTX for sm_90a, which no
-        other GPU can use. Source: the wheels, read by benchmarks/ptx.py.
+        In TensorFlow 2.16 to 2.20, element-wise operations (Add, Cast) have PTX for sm_90a, which
+        no other GPU can use. Source: the wheels, read by benchmarks/ptx.py.
         """
         if _HOPPER_ONLY[0] <= Version(self.version) < _HOPPER_ONLY[1]:
             return ()

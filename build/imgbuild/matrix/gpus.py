@@ -44,16 +44,7 @@ _NO_MODEL = re.compile(
     r"\b(nvidia|tesla|geforce|quadro(?! rtx)|grid|gpu|laptop|mobile|max-?q|with|design|generation"
     r"|pcie|nvl|sxm\d?|hbm\w*|\d+ ?gb|blackwell|server|workstation|edition)\b"
 )
-_COMPILED = "the driver compiles it at the first start, which takes minutes"
-_BEFORE_BLACKWELL = "9.0"
-#: The oldest CUDA that compiles for Blackwell. XLA writes PTX for the GPU itself, in the version of
-#: PTX that belongs to the wheel's CUDA, and older versions do not know Blackwell. Sources: NVIDIA,
-#: PTX ISA, "Release History"; https://github.com/tensorflow/tensorflow/issues/111958.
-_CUDA_OF_BLACKWELL = Version("12.8")
-_NO_XLA = (
-    "XLA, which Keras 3 uses by default, cannot compile for this GPU: pass jit_compile=False to "
-    "compile(), or set TF_DETERMINISTIC_OPS=1"
-)
+PTX_WARNING = "the driver compiles the PTX at the first start, which takes minutes"
 
 
 class Gpu(NamedTuple):
@@ -89,27 +80,25 @@ def unsupported_gpus(image: Image) -> str | None:
         return None
     wheel, cuda, release = image.wheel, image.cuda, f"CUDA {image.version_of('cuda')}"
     native = max(map(_parse_capability, wheel.native))
-    newer, compiled = list[Generation](), list[Generation]()
+    newer, compiled = list[str](), list[str]()
     for generation, support in gpu_support(image):
         if _parse_capability(generation.capability) > native:
             if support is KernelSupport.NOTHING:
-                newer.append(generation)
+                newer.append(generation.name)
             elif support is KernelSupport.PTX:
-                compiled.append(generation)
-    if newer and _parse_capability(newer[0].capability) > _parse_capability(cuda.newest):
+                compiled.append(generation.name)
+    if newer and native < _parse_capability(cuda.newest) and not wheel.ptx:
         return (
-            f"{newer[0].name} and newer GPUs are not supported by {release}: a newer driver may "
-            f"compile the wheel's PTX for them, but cuBLAS and cuDNN of {release} have no code for "
-            "them."
+            f"{newer[0]} and newer GPUs are not supported by TensorFlow {wheel.version}: many of "
+            "its operations, for example Add, have no code for them."
         )
     if newer:
         return (
-            f"{newer[0].name} and newer GPUs are not supported by TensorFlow {wheel.version}: many "
-            "of its operations, for example Add, have no code for them."
+            f"{newer[0]} and newer GPUs are not supported by {release}: cuBLAS and cuDNN of "
+            f"{release} have no code for them, even if a newer driver compiles the wheel's PTX."
         )
     if compiled:
-        warning = ptx_warning(compiled[-1].capability, wheel, cuda)
-        return f"{compiled[-1].name}: {KernelSupport.PTX}. {warning[0].upper()}{warning[1:]}."
+        return f"{compiled[-1]}: {KernelSupport.PTX}. {PTX_WARNING[0].upper()}{PTX_WARNING[1:]}."
     return None
 
 
@@ -122,18 +111,6 @@ def kernel_support(capability: str, wheel: WheelFacts, cuda: Cuda) -> KernelSupp
     if known and any(_parse_capability(ptx) <= device for ptx in wheel.ptx):
         return KernelSupport.PTX
     return KernelSupport.NOTHING
-
-
-def ptx_warning(capability: str, wheel: WheelFacts, cuda: Cuda) -> str:
-    """Return a warning for a GPU that the wheel supports with PTX only."""
-    has_xla = _parse_capability(capability) <= _parse_capability(xla_newest(wheel, cuda))
-    return _COMPILED if has_xla else f"{_COMPILED}; {_NO_XLA}"
-
-
-def xla_newest(wheel: WheelFacts, cuda: Cuda) -> str:
-    """Return the newest capability of this CUDA for which the wheel's XLA compiles."""
-    newest = min(cuda.newest, _BEFORE_BLACKWELL, key=_parse_capability)
-    return newest if Version(wheel.cuda or "0") < _CUDA_OF_BLACKWELL else cuda.newest
 
 
 def compatibility(
@@ -149,7 +126,7 @@ def compatibility(
     if cuda and capability and support is KernelSupport.NOTHING:
         if _parse_capability(capability) > _parse_capability(cuda.newest):
             return support, f"{release} supports no capability above {cuda.newest}"
-        return support, f"the wheels have no code for capability {capability}"
+        return support, f"the wheels do not support capability {capability}"
     # Compare only the given numbers, so that 450.80 counts as 450.80.02.
     installed = Version(driver).release if driver else ()
     if cuda and installed < Version(cuda.driver).release[: len(installed)]:
@@ -159,7 +136,7 @@ def compatibility(
         return None, "nvidia-smi does not report enough; docs/gpus.md lists cards by name"
     if support is KernelSupport.NATIVE:
         return support, ""
-    return support, ptx_warning(capability, image.wheel, cuda)
+    return support, PTX_WARNING
 
 
 def driver_cuda(image: Image) -> str:
@@ -176,8 +153,7 @@ def gpu_facts(image: Image, cuda: Cuda) -> dict[str, object]:
     """Return what the check at container start knows of an image with this CUDA.
 
     ``driver`` is the oldest driver, ``driver_cuda`` the CUDA release that this driver supports.
-    ``newest`` is the newest capability of CUDA's libraries, ``xla`` the newest for which XLA
-    compiles. ``instead`` names an image for each GPU
+    ``newest`` is the newest capability of CUDA's libraries. ``instead`` names an image for each GPU
     generation that this image does not support.
     """
     return {
@@ -188,7 +164,6 @@ def gpu_facts(image: Image, cuda: Cuda) -> dict[str, object]:
         "newest": cuda.newest,
         "native": list(image.wheel.native),
         "ptx": list(image.wheel.ptx),
-        "xla": xla_newest(image.wheel, cuda),
         "instead": _find_instead(image),
     }
 

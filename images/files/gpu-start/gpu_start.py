@@ -40,9 +40,6 @@ WITH_GPUS = (
 )
 #: Kinds of code that an image has for a GPU.
 NATIVE, PTX, NOTHING = "machine code", "PTX", "nothing"
-#: Variables with which Keras does not use XLA by itself. Source: `model_supports_jit` of Keras 3;
-#: the second selects Keras 2.
-WITHOUT_XLA = ("TF_DETERMINISTIC_OPS", "TF_USE_LEGACY_KERAS")
 #: The values of IMGBUILD_GPU.
 UNSET, REQUIRE, OFF = "", "require", "off"
 #: Exit codes, as imgbuild has them: an invalid value, and a machine that lacks something.
@@ -114,7 +111,7 @@ def describe_mode(ends, verdict):
     if verdict.usable:
         return "To skip this check, set IMGBUILD_GPU=off."
     return (
-        "The program starts all the same. To end the container instead, set IMGBUILD_GPU=require; to "
+        "The program starts anyway. To end the container instead, set IMGBUILD_GPU=require; to "
         "skip this check, set IMGBUILD_GPU=off."
     )
 
@@ -495,9 +492,13 @@ def judge(gpus, facts):
         reason = explain_refusal(gpu, facts)
         if reason:
             refused.append(reason)
-        elif find_support(gpu.capability, facts) == PTX:
-            notes += [explain_ptx(gpu, facts), explain_xla(gpu, facts)]
-    notes = [note for note in notes if note]
+        elif find_support(gpu.capability, facts) == PTX and not has_compiled():
+            notes.append(
+                f"{describe(gpu)}: TensorFlow {facts['tensorflow']} has no machine code for this "
+                "GPU. At the first start, the driver compiles TensorFlow's PTX code, which takes "
+                f"minutes, and keeps the result in {find_cache()}. If this folder is not on a "
+                "volume, mount one there, or each new container compiles again."
+            )
     if len(refused) == len(gpus):
         return refuse(" ".join(unique(refused)))
     if refused:
@@ -509,35 +510,6 @@ def judge(gpus, facts):
             "entry that does not exist, and every entry after it. Correct the variable."
         )
     return Verdict(" ".join(unique(notes)), usable=True)
-
-
-def explain_ptx(gpu, facts):
-    """Return that the driver must compile the code for a GPU first; empty if it has."""
-    if has_compiled():
-        return ""
-    return (
-        f"{describe(gpu)}: TensorFlow {facts['tensorflow']} has no machine code for this GPU. At "
-        "the first start, the driver compiles TensorFlow's PTX code, which takes minutes, and "
-        f"keeps the result in {find_cache()}. If this folder is not on a volume, mount one there, "
-        "or each new container compiles again."
-    )
-
-
-def explain_xla(gpu, facts):
-    """Return that XLA does not work on a GPU; empty if it does, or if Keras does not use it."""
-    if gpu.capability <= parse(facts["xla"]) or any(map(is_set, WITHOUT_XLA)):
-        return ""
-    return (
-        f"XLA of TensorFlow {facts['tensorflow']} cannot compile for capability "
-        f"{format_capability(gpu.capability)}. Keras 3 uses XLA by default on a GPU, so that `fit` "
-        "fails. Pass `jit_compile=False` to `compile`, or set TF_DETERMINISTIC_OPS=1, with which "
-        "Keras does not use XLA."
-    )
-
-
-def is_set(name):
-    """Return whether a variable of TensorFlow is set to true."""
-    return os.environ.get(name, "").lower() in {"1", "true"}
 
 
 def find_cache():
@@ -576,15 +548,15 @@ def explain_no_code(gpu, facts):
     newest, tensorflow = facts["newest"], facts["tensorflow"]
     capability = format_capability(gpu.capability)
     other = facts["instead"].get(capability)
-    remedy = f"See whether another image has: `imgbuild list --gpu-model {capability}`."
+    remedy = f"To find an image that does, run `imgbuild list --gpu-model {capability}`."
     if other:
         remedy = f"Use the image {other}."
     if gpu.capability <= parse(newest):
         return (
-            f"{describe(gpu)}: TensorFlow {tensorflow} of this image has no code for it. {remedy}"
+            f"{describe(gpu)}: TensorFlow {tensorflow} of this image does not support it. {remedy}"
         )
     text = (
-        f"{describe(gpu)}: CUDA {facts['cuda']} of this image has no code for a capability above "
+        f"{describe(gpu)}: CUDA {facts['cuda']} of this image supports no capability above "
         f"{newest}. {remedy}"
     )
     if tensorflow.startswith("1."):

@@ -178,7 +178,7 @@ def test_python_and_readable_groups() -> None:
     assert "their Python is not ==3.6.*; they have 3.8.18, 3.11.2\n" in text
     text = run("--gpu-model", "RTX 5090")
     assert "gpu-ubuntu 2.1 to 2.3" in text
-    assert all(fact in text for fact in ("PTX only", "minutes", "jit_compile=False"))
+    assert all(fact in text for fact in ("PTX only", "minutes"))
     assert max(map(len, text.splitlines())) <= 80
 
 

@@ -321,10 +321,6 @@ NOTED: dict[str, tuple[Machine, tuple[str, ...]]] = {
         Machine(gpus=(RTX_5090,), image="tf-2.21-gpu-debian"),
         ("RTX 5090 (compute capability 12.0)", "first start", "minutes"),
     ),
-    "no XLA": (
-        Machine(gpus=(RTX_5090,), image="tf-2.21-gpu-debian"),
-        ("XLA", "jit_compile=False", "TF_DETERMINISTIC_OPS=1"),
-    ),
     "one of two cards is too old": (
         Machine(gpus=(K80, H200)),
         ("only some of the GPUs", "Tesla K80"),
@@ -371,25 +367,6 @@ def test_code_that_was_compiled_before_is_not_compiled_again(
     assert str(cache) in start(machine).said
     (cache / "index").touch()
     assert start(machine).said == ""
-
-
-@pytest.mark.parametrize(
-    ("variables", "is_said"),
-    [
-        ({}, True),
-        ({"TF_DETERMINISTIC_OPS": "0"}, True),
-        ({"TF_DETERMINISTIC_OPS": "1"}, False),
-        ({"TF_USE_LEGACY_KERAS": "True"}, False),
-    ],
-)
-def test_xla_is_no_matter_if_keras_does_not_use_it(
-    start: Callable[[Machine], Result], tmp_path: Path, variables: dict[str, str], is_said: bool
-) -> None:
-    (tmp_path / "compiled").touch()
-    variables = {**variables, "CUDA_CACHE_PATH": str(tmp_path)}
-    said = start(Machine(gpus=(RTX_5090,), image="tf-2.21-gpu-debian", variables=variables)).said
-    assert ("XLA" in said) == is_said
-    assert is_said or said == ""
 
 
 @pytest.mark.parametrize("value", ["required", "1", "true", "Off"])
