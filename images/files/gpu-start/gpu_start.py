@@ -553,7 +553,8 @@ def explain_no_code(gpu, facts):
         remedy = f"Use the image {other}."
     if gpu.capability <= parse(newest):
         return (
-            f"{describe(gpu)}: TensorFlow {tensorflow} of this image does not support it. {remedy}"
+            f"{describe(gpu)}: TensorFlow {tensorflow} of this image has no code for it, or not "
+            f"for all operations. {remedy}"
         )
     text = (
         f"{describe(gpu)}: CUDA {facts['cuda']} of this image supports no capability above "
