@@ -6,7 +6,6 @@ find by itself: the kernels of element-wise operations, which TensorFlow loads f
 (`.rodata`). PTX that is in two libraries is compiled once.
 """
 
-import mmap
 import os
 import re
 import struct
@@ -20,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from elftools.elf.elffile import ELFFile
 from measure import options, publish, table
 
 #: A container of code for several GPUs: magic, version, length of this header, length of the rest.
@@ -35,7 +35,7 @@ ERROR = re.compile(r"(?:error|fatal) +: (.*)")
 
 @dataclass(frozen=True)
 class Module:
-    """PTX that is compiled as a whole: its text, where it was found, what it is written for."""
+    """PTX that `ptxas` compiles as a whole; ``kind`` is a value of `KINDS`."""
 
     kind: str
     text: str
@@ -44,7 +44,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What the assembler said of a module: CPU seconds, and its error, or nothing."""
+    """The result of compiling a module: CPU seconds, and the error of `ptxas` if it failed."""
 
     seconds: float
     error: str
@@ -89,20 +89,15 @@ def read_modules(wheel: Path, cuobjdump: str) -> list[Module]:
 
 
 def read_library(library: Path, cuobjdump: str) -> Iterator[Module]:
-    sections = read_sections(library)
-    if ".nv_fatbin" not in sections:
-        return
-    with (
-        library.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content,
-        tempfile.TemporaryDirectory() as name,
-    ):
-        for section, kind in KINDS.items():
-            start, end = sections[section]
-            at = content.find(BEGIN, start, end)
+    with library.open("rb") as file, tempfile.TemporaryDirectory() as name:
+        elf = ELFFile(file)
+        for section_name, kind in KINDS.items():
+            section = elf.get_section_by_name(section_name)
+            content = section.data() if section else b""
+            at = content.find(BEGIN)
             while at >= 0:
                 length = sum(CONTAINER.unpack_from(content, at)[2:])
-                container = Path(name) / "one.fatbin"
+                container = Path(name) / "container"
                 container.write_bytes(content[at : at + length])
                 command = [cuobjdump, "-xptx", "all", container.name]
                 subprocess.run(command, check=True, capture_output=True, cwd=name)
@@ -110,15 +105,7 @@ def read_library(library: Path, cuobjdump: str) -> Iterator[Module]:
                     text = path.read_text(encoding="utf-8")
                     yield Module(kind, text, TARGET.findall(text)[0])
                     path.unlink()
-                at = content.find(BEGIN, at + length, end)
-
-
-def read_sections(library: Path) -> dict[str, tuple[int, int]]:
-    """Return where the sections of an ELF file begin and end."""
-    command = ["readelf", "--section-headers", "--wide", str(library)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    lines = re.findall(r"\] (\.\S+) +\w+ +\w+ (\w+) (\w+)", printed)
-    return {name: (int(at, 16), int(at, 16) + int(size, 16)) for name, at, size in lines}
+                at = content.find(BEGIN, at + length)
 
 
 def compile_all(modules: Sequence[Module], ptxas: str, gpu: str) -> list[tuple[Module, Compiled]]:
