@@ -44,6 +44,7 @@ _NO_MODEL = re.compile(
     r"\b(nvidia|tesla|geforce|quadro(?! rtx)|grid|gpu|laptop|mobile|max-?q|with|design|generation"
     r"|pcie|nvl|sxm\d?|hbm\w*|\d+ ?gb|blackwell|server|workstation|edition)\b"
 )
+#: The effect of `KernelSupport.PTX`.
 PTX_WARNING = "the driver compiles the PTX at the first start, which takes minutes"
 
 
@@ -78,27 +79,22 @@ def unsupported_gpus(image: Image) -> str | None:
     """Return a warning about GPUs that are too new for full support; None if there are none."""
     if image.cuda is None:
         return None
-    wheel, cuda, release = image.wheel, image.cuda, f"CUDA {image.version_of('cuda')}"
-    native = max(map(_parse_capability, wheel.native))
-    newer, compiled = list[str](), list[str]()
-    for generation, support in gpu_support(image):
-        if _parse_capability(generation.capability) > native:
-            if support is KernelSupport.NOTHING:
-                newer.append(generation.name)
-            elif support is KernelSupport.PTX:
-                compiled.append(generation.name)
-    if newer and native < _parse_capability(cuda.newest) and not wheel.ptx:
-        return (
-            f"{newer[0]} and newer GPUs are not supported by TensorFlow {wheel.version}: many of "
-            "its operations, for example Add, have no code for them."
-        )
+    newest = _parse_capability(image.cuda.newest)
+    newer = [known.name for known in GENERATIONS if _parse_capability(known.capability) > newest]
+    *_, (generation, support) = gpu_support(image)
     if newer:
+        cuda = f"CUDA {image.version_of('cuda')}"
         return (
-            f"{newer[0]} and newer GPUs are not supported by {release}: cuBLAS and cuDNN of "
-            f"{release} have no code for them, even if a newer driver compiles the wheel's PTX."
+            f"{newer[0]} and newer GPUs are not supported by {cuda}: cuBLAS and cuDNN of {cuda} "
+            "have no code for them, even if a newer driver compiles the wheel's PTX."
         )
-    if compiled:
-        return f"{compiled[-1]}: {KernelSupport.PTX}. {PTX_WARNING[0].upper()}{PTX_WARNING[1:]}."
+    if support is KernelSupport.NOTHING:
+        return (
+            f"{generation.name} and newer GPUs are not supported by TensorFlow {image.tensorflow}: "
+            "many of its operations, for example Add, have no code for them."
+        )
+    if support is KernelSupport.PTX:
+        return f"{generation.name}: {support}. {PTX_WARNING[0].upper()}{PTX_WARNING[1:]}."
     return None
 
 
@@ -132,7 +128,7 @@ def compatibility(
     if cuda and installed < Version(cuda.driver).release[: len(installed)]:
         reason = f"driver {driver} is too old for {release}, which needs {cuda.driver}"
         return KernelSupport.NOTHING, reason
-    if not (cuda and capability and driver):
+    if support is None or driver is None:
         return None, "nvidia-smi does not report enough; docs/gpus.md lists cards by name"
     if support is KernelSupport.NATIVE:
         return support, ""
