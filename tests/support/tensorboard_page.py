@@ -63,9 +63,9 @@ def follows(heights: list[float], values: list[float]) -> bool:
 def _share_seen(browser: Browser, line: int) -> float:
     """Return along how much of a line's width, of 1, the screen changes with it.
 
-    All other lines are hidden meanwhile: lines that lie over each other are no fault. A pixel
-    counts if it changes as the line comes and as it goes. What changes once is something else: the
-    page is being drawn, or the browser smooths a few pixels anew.
+    All other lines are hidden meanwhile, because lines may cover each other. A pixel counts if it
+    changes when the line is shown and again when it is hidden. A pixel that changes only once is no
+    part of the line: the page is being drawn, or the browser smooths other lines anew.
     """
     browser.run(_ALONE, line, "hidden")
     before = pixels(browser.screenshot())
