@@ -548,7 +548,7 @@ def explain_no_code(gpu, facts):
     newest, tensorflow = facts["newest"], facts["tensorflow"]
     capability = format_capability(gpu.capability)
     other = facts["instead"].get(capability)
-    remedy = f"To find an image that does, run `imgbuild list --gpu-model {capability}`."
+    remedy = f"To find an image that supports it, run `imgbuild list --gpu-model {capability}`."
     if other:
         remedy = f"Use the image {other}."
     if gpu.capability <= parse(newest):
