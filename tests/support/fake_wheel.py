@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 _HANDLE = "_ZN15stream_executor8internal9DsoLoader{}Get{}DsoHandleEv"
 GPU_10_1 = {"CudaDriver": "1", "CudaRuntime": "10.1", "Cublas": "10", "Cudnn": "7"}
 GPU_11_2 = {"CudaDriver": "1", "CudaRuntime": "11.0", "Cudnn": "8", "NvInfer": "8.6.1"}
+#: Machines of ELF libraries: elf(5).
+X86_64, AARCH64 = 62, 183
 CPU = {"CudaDriver": "1", "CudaRuntime": "", "Cublas": "", "Cudnn": ""}
 
 
@@ -28,6 +30,8 @@ class FakeWheel:
     recent: bool = False
     #: Kind (1: PTX, 2: machine code) and capability of each entry of a fat binary.
     code: tuple[tuple[int, int], ...] = ((2, 35), (2, 70), (1, 70))
+    #: The machine in the library's header: X86_64 or AARCH64.
+    machine: int = X86_64
 
     @property
     def file(self) -> str:
@@ -62,7 +66,8 @@ class FakeWheel:
         functions = {} if self.recent else {"_Z19tf_compiler_versionv": self.compiler}
         for part, version in self.loader.items():
             functions[_HANDLE.format(len(part) + 12, part)] = version
-        return elf(functions, self.own, self.needed, self.glibc, made=self.recent)
+        library = elf(functions, self.own, self.needed, self.glibc, made=self.recent)
+        return library[:18] + struct.pack("<H", self.machine) + library[20:]
 
 
 def elf(

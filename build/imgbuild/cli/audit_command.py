@@ -21,7 +21,8 @@ _WIDTH = 100
 #: The JSON fields of an input, in addition to its seconds.
 _INPUT = ("name", "url", "sha256", "state", "detail", "bytes_read")
 _HEADER = (
-    "artifact", "version", "size", "state", "CUDA", "cuDNN", "compiler", "ABI", "glibc", "read", "s"
+    "artifact", "version", "machine", "size", "state",
+    "CUDA", "cuDNN", "compiler", "ABI", "glibc", "read", "s"
 )  # fmt: skip
 
 
@@ -46,7 +47,7 @@ def audit(
     from imgbuild.locks.lockfile import read_lock
     from imgbuild.maintain.audit import audit_offline, audit_online, list_artifacts, write_evidence
     from imgbuild.maintain.reachability import list_other_inputs
-    from imgbuild.matrix.images import all_images
+    from imgbuild.matrix.images import all_images, with_other_architectures
 
     if offline and (write or refresh or download or strict):
         raise InputError(
@@ -55,7 +56,7 @@ def audit(
     if write:
         options.require_own(checkout, "audit --write")
     # Without a selection all images are audited.
-    images = select(checkout, selection.or_everything)
+    images = with_other_architectures(select(checkout, selection.or_everything))
     matrix = images[0].matrix
     artifacts = list_artifacts(images)
     names = set[str]()
@@ -78,7 +79,7 @@ def audit(
     lines = _lines(result, position)
     print_result(document, lines, as_json=as_json)
     if write:
-        needed = list_artifacts(all_images(matrix))
+        needed = list_artifacts(with_other_architectures(all_images(matrix)))
         changed = write_evidence(checkout.evidence, result.facts, needed)
         state = "written" if changed else "unchanged"
         info(f"images/evidence.json: {state}.")
@@ -121,7 +122,7 @@ def _summary(result: "AuditResult") -> str:
 
 
 def _row(artifact: "Artifact") -> tuple[str, ...]:
-    from imgbuild.matrix.evidence import WheelFacts
+    from imgbuild.matrix.evidence import MACHINES, WheelFacts
 
     facts = artifact.facts
     built = ("-",) * 5
@@ -133,7 +134,8 @@ def _row(artifact: "Artifact") -> tuple[str, ...]:
     read = ("-", "-")
     if artifact.bytes_read:
         read = (f"{artifact.bytes_read / 1e6:.1f} MB", f"{artifact.seconds:.1f}")
-    return (artifact.distribution, artifact.version, size, artifact.state, *built, *read)
+    machine = MACHINES[artifact.architecture] if artifact.python_tag else "-"
+    return (artifact.distribution, artifact.version, machine, size, artifact.state, *built, *read)
 
 
 def _place(place: "Location | str", position: "Callable[[Location], str]") -> str:
@@ -183,6 +185,7 @@ def _artifact_json(artifact: "Artifact") -> dict[str, Any]:
     document = {
         "distribution": artifact.distribution,
         "version": artifact.version,
+        "architecture": artifact.architecture if artifact.python_tag else None,
         "state": artifact.state,
         "facts": facts,
         "bytes_read": artifact.bytes_read,

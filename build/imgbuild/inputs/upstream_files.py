@@ -137,8 +137,12 @@ def lock_files(
     With ``sources``, always yield the source distribution. ``name`` is the lock's name, for errors.
     Raise the errors of `python_items`.
     """
-    environment: Environment = {**default_environment(), "python_full_version": target.python}
-    tags = [] if sources else _list_wheel_tags(target.minor, target.glibc)
+    environment: Environment = {
+        **default_environment(),
+        "python_full_version": target.python,
+        "platform_machine": target.machine,
+    }
+    tags = [] if sources else _list_wheel_tags(target)
     try:
         with work_folder("python-files") as folder:
             pylock = find_files(name, lock.versions, target, folder, index_environment(sites))
@@ -167,22 +171,22 @@ def _with_locked_files(package: Package, lock: Lock) -> Package:
     return replace(package, wheels=wheels) if wheels else package
 
 
-def _list_wheel_tags(python: str, glibc: str) -> list[Tag]:
-    """Return the tags of wheels for this Python on a system with this glibc, best first.
+def _list_wheel_tags(target: Target) -> list[Tag]:
+    """Return the tags of wheels for this target, best first.
 
     Like uv in the build, list all versions of glibc down to 2.5, some also by an older name
     (PEP 600).
     """
-    version = tuple(int(part) for part in python.split("."))
-    cpython = f"cp{python.replace('.', '')}"
+    version = tuple(int(part) for part in target.minor.split("."))
+    cpython = f"cp{target.minor.replace('.', '')}"
     old = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
-    minors = range(int(glibc.partition(".")[2] or 17), 4, -1)
+    minors = range(int(target.glibc.partition(".")[2] or 17), 4, -1)
     platforms: list[str] = []
     for minor in minors:
-        platforms.append(f"manylinux_2_{minor}_x86_64")
+        platforms.append(f"manylinux_2_{minor}_{target.machine}")
         if minor in old:
-            platforms.append(f"{old[minor]}_x86_64")
-    platforms.append("linux_x86_64")
+            platforms.append(f"{old[minor]}_{target.machine}")
+    platforms.append(f"linux_{target.machine}")
     abi = f"{cpython}m" if version < (3, 8) else cpython
     return [*cpython_tags(version, [abi], platforms), *compatible_tags(version, cpython, platforms)]
 

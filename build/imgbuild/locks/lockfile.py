@@ -25,6 +25,9 @@ MAKE_LOCK = " Run `imgbuild lock`, then commit the result."
 FOLDER = "layers"
 #: The name of the last layer, with the packages that no layer of the matrix names.
 REST = "rest"
+#: A comment below the request: how the packages differ from those of the same image on amd64.
+UNLIKE = "# unlike"
+_UNLIKE = re.compile(rf"^{UNLIKE} [^:\n]+: (.+)$", re.MULTILINE)
 _REQUEST = re.compile(r"^# request: sha256:([0-9a-f]{64})$", re.MULTILINE)
 #: A line that is neither empty nor a comment, with its continuation lines.
 _LINE = re.compile(r"^(?![ \t]*(?:#|$))(?:.*\\\n)*.*", re.MULTILINE)
@@ -42,7 +45,8 @@ class Lock:
 
     ``entries`` has the original lines of each package. ``dependents`` maps a package to the
     packages that require it, with the versions that they accept, for example ``>=1.12,<2``. Only
-    `imgbuild lock` records dependents.
+    `imgbuild lock` records dependents. ``unlike`` has the stated differences of a lock for another
+    architecture.
     """
 
     request_digest: str
@@ -50,6 +54,7 @@ class Lock:
     hashes: Mapping[str, tuple[str, ...]]
     entries: Mapping[str, str] = field(default_factory=dict)
     dependents: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    unlike: tuple[str, ...] = ()
 
 
 def read_lock(path: Path, advice: str = MAKE_LOCK) -> Lock:
@@ -115,7 +120,12 @@ def parse_lock(text: str, name: str) -> Lock:
         if comment := _DEPENDENTS.match(text, line.end()):
             dependents[distribution] = _parse_dependents(comment[1])
     return Lock(
-        request[1], versions=versions, hashes=hashes, entries=entries, dependents=dependents
+        request[1],
+        versions=versions,
+        hashes=hashes,
+        entries=entries,
+        dependents=dependents,
+        unlike=tuple(_UNLIKE.findall(text)),
     )
 
 

@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from packaging.pylock import Pylock
+from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
 from imgbuild.core.errors import CheckFailedError, InputError
@@ -13,16 +15,26 @@ from imgbuild.core.files import json_sha256, work_folder, write_texts
 from imgbuild.core.parallel import in_parallel
 from imgbuild.locks.conda import check_conda_locks, conda_lock_name, resolve_conda
 from imgbuild.locks.constraints import applies, parse_requirement
-from imgbuild.locks.lockfile import HEADER, Lock, add_dependents, parse_lock, read_lock
+from imgbuild.locks.lockfile import (
+    HEADER,
+    UNLIKE,
+    Lock,
+    add_dependents,
+    parse_lock,
+    read_lock,
+    read_lock_text,
+)
 from imgbuild.locks.resolver import (
     ReadMetadata,
     ReadRequirements,
     Target,
     explain_refusal,
+    find_files,
     lock_packages,
 )
 from imgbuild.matrix.components import CondaPython
-from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.evidence import MACHINES, file_tags, tag_machine
+from imgbuild.matrix.images import Image, all_images, with_other_architectures
 from imgbuild.matrix.model import Condition, Matrix
 
 if TYPE_CHECKING:
@@ -47,6 +59,8 @@ class LockRequest:
     If ``alone`` is true, the dependencies of the requirements are not installed. ``provided`` names
     distributions to leave out because another one in the lock has the same files. ``platform`` is
     one of uv's platforms. ``horovod`` names the requirements of Horovod, which is in no lock.
+    ``like`` is the file name of the lock for amd64 whose versions a lock for another architecture
+    takes wherever that architecture has a file of them.
     """
 
     file_name: str
@@ -58,6 +72,7 @@ class LockRequest:
     provided: tuple[str, ...] = ()
     platform: str = PLATFORM
     horovod: tuple[str, ...] = ()
+    like: str = ""
 
     @property
     def target(self) -> Target:
@@ -96,7 +111,7 @@ def lock_family(matrix: Matrix, stack: str | None = None) -> LockFamily:
             names.add(conda_lock_name(version))
     requests: dict[str, LockRequest] = {}
     pythons: dict[str, CondaPython] = {}
-    for image in all_images(matrix):
+    for image in with_other_architectures(all_images(matrix)):
         names.update(image.lock_names)
         if stack in {None, image.stack}:
             # Images that share a lock have the same request.
@@ -153,16 +168,21 @@ def _request_packages(image: Image) -> LockRequest:
     requirements += _select_requirements(matrix.requirements, image)
     platform = PLATFORM
     if image.python.origin == "apt":  # a distribution's own Python runs on no other system
-        platform = uv_platform(image.os.glibc)
+        platform = uv_platform(image.os.glibc, image.machine)
+    like = of_other = ""
+    if image.architecture != "amd64":
+        like = replace(image, architecture="amd64").lock_name
+        of_other = f", {image.architecture}"
     return LockRequest(
         image.lock_name,
-        title=f"TensorFlow {image.tensorflow}, Python {python}, {image.variant}",
+        title=f"TensorFlow {image.tensorflow}, Python {python}, {image.variant}{of_other}",
         python=python,
         requirements=tuple(requirements),
         constraints=_select_requirements(matrix.constraints, image),
         provided=tuple(image.provided),
         platform=platform,
         horovod=_horovod_requirements(image),
+        like=like,
     )
 
 
@@ -191,6 +211,10 @@ def check_lock(request: LockRequest, folder: Path) -> list[str]:
     problems = [*_find_unmet(request, lock)]
     if not problems and lock.request_digest != request.digest:
         problems.append("out of date: the requirements in the matrix have changed")
+    if request.like and (folder / request.like).is_file():
+        other = read_lock(folder / request.like)
+        unstated = [text for text in _find_differences(lock, other) if text not in lock.unlike]
+        problems += [f"out of date: unlike {request.like}, {text}" for text in unstated]
     return [f"{request.file_name}: {problem}" for problem in problems]
 
 
@@ -219,6 +243,43 @@ def _find_unmet(request: LockRequest, lock: Lock) -> Iterator[str]:
             yield f"has {name} {version}; the matrix {verb} {text}"
 
 
+def _find_differences(lock: Lock, other: Lock) -> Iterator[str]:
+    """Yield how the packages of a lock differ from those of the lock for amd64."""
+    for name in sorted({*lock.versions, *other.versions}):
+        version, usual = lock.versions.get(name), other.versions.get(name)
+        if usual is None:
+            yield f"{name} {version} is added"
+        elif version is None:
+            yield f"{name} {usual} is left out"
+        elif version != usual:
+            yield f"{name} is {version} instead of {usual}"
+
+
+def _find_poorer_wheels(
+    request: LockRequest, lock: Lock, usual: Target, folder: Path, environment: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the packages with compiled files whose wheel for this architecture has none."""
+    places = [folder / "own", folder / "usual"]
+    for place in places:
+        place.mkdir()
+    own = find_files(request.file_name, lock.versions, request.target, places[0], environment)
+    versions = {name: lock.versions[name] for name in _pure_wheels(own)}
+    pure = _pure_wheels(find_files(request.like, versions, usual, places[1], environment))
+    for name in sorted(versions.keys() - pure):
+        machine = request.target.machine
+        yield f"{name} {versions[name]} has no compiled files for {machine}"
+
+
+def _pure_wheels(files: Pylock) -> set[str]:
+    """Return the packages whose wheels have no compiled files, by the tags in their names."""
+    pure = set[str]()
+    for package in files.packages:
+        tags = [file_tags(wheel.filename) for wheel in package.wheels or ()]
+        if tags and not any(map(tag_machine, set[Tag]().union(*tags))):
+            pure.add(str(package.name))
+    return pure
+
+
 def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
     family: LockFamily,
     folder: Path,
@@ -235,12 +296,26 @@ def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
     """
     environment = index_environment(sites)
     upgrade = scope == "upgrade"
-    requests = [*family.requests]
-    if scope == "stale":
-        requests = [request for request in requests if check_lock(request, folder)]
+    usual = {request.file_name: request for request in family.requests if not request.like}
+    texts: dict[Path, str] = {}
+
+    def is_due(request: LockRequest) -> bool:
+        changed = folder / request.like in texts
+        return changed or scope != "stale" or bool(check_lock(request, folder))
 
     def resolve_text(request: LockRequest) -> str:
         log(f"resolving {request.file_name}")
+        if request.like:
+            like = folder / request.like
+            usual_text = texts.get(like) or read_lock_text(like)
+            return resolve_like(
+                request,
+                usual[request.like].target,
+                usual_text,
+                read_metadata,
+                read_requirements,
+                environment=environment,
+            )
         return resolve_lock(
             request,
             folder,
@@ -250,9 +325,13 @@ def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
             environment=environment,
         )
 
-    paths = [folder / request.file_name for request in requests]
-    resolved = in_parallel(resolve_text, requests, _AT_ONCE)
-    texts = dict(zip(paths, resolved, strict=True))
+    # Those for amd64 come first, because the others take their versions.
+    others = [request for request in family.requests if request.like]
+    for group in (usual.values(), others):
+        due = [request for request in group if is_due(request)]
+        resolved = in_parallel(resolve_text, due, _AT_ONCE)
+        paths = [folder / request.file_name for request in due]
+        texts |= dict(zip(paths, resolved, strict=True))
     unread = []
     for version, python in family.pythons.items():
         text, faults = resolve_conda(version, python, folder, sites, upgrade=upgrade)
@@ -285,6 +364,42 @@ def resolve_lock(  # noqa: PLR0913 - which lock, and how
     previous = ""
     if known.exists() and not upgrade:
         previous = known.read_text("utf-8")
+    return _resolve(request, previous, read_metadata, read_requirements, environment)
+
+
+def resolve_like(  # noqa: PLR0913, PLR0917 - which lock, and how
+    request: LockRequest,
+    usual: Target,
+    usual_text: str,
+    read_metadata: ReadMetadata,
+    read_requirements: ReadRequirements,
+    environment: Mapping[str, str],
+) -> str:
+    """Resolve the ``request`` of another architecture than amd64; return the text of its lock.
+
+    ``usual_text`` is the lock of the same image for amd64, whose target is ``usual``. The new lock
+    has its versions if there are files of them for the architecture, and states each difference:
+    other packages, other versions, and wheels without the compiled files that amd64's have.
+
+    The errors are those of `resolve_lock`.
+    """
+    text = _resolve(request, usual_text, read_metadata, read_requirements, environment)
+    lock = parse_lock(text, request.file_name)
+    differences = [*_find_differences(lock, parse_lock(usual_text, request.like))]
+    with work_folder("lock") as work:
+        differences += _find_poorer_wheels(request, lock, usual, work, environment)
+    end = text.index("\n", text.index("# request:")) + 1
+    stated = "".join(f"{UNLIKE} {request.like}: {difference}\n" for difference in differences)
+    return text[:end] + stated + text[end:]
+
+
+def _resolve(
+    request: LockRequest,
+    previous: str,
+    read_metadata: ReadMetadata,
+    read_requirements: ReadRequirements,
+    environment: Mapping[str, str],
+) -> str:
     # tf-keras requires tensorflow, even if tensorflow-cpu with the same files is installed.
     overrides = [f"{name}; sys_platform == 'never'\n" for name in request.provided]
     options = ["--constraint", "constraints.txt", "--override", "overrides.txt", "requirements.in"]
@@ -323,7 +438,7 @@ def _find_dependents(
         "extra": "",
         "implementation_name": "cpython",
         "os_name": "posix",
-        "platform_machine": "x86_64",
+        "platform_machine": target.machine,
         "platform_python_implementation": "CPython",
         "platform_system": "Linux",
         "python_full_version": target.python,
@@ -343,11 +458,11 @@ def _find_dependents(
     return dependents
 
 
-def uv_platform(glibc: str) -> str:
-    """Return uv's platform with the newest wheels that run on a system with this glibc."""
+def uv_platform(glibc: str, machine: str = MACHINES["amd64"]) -> str:
+    """Return uv's platform with the newest wheels that run on a machine with this glibc."""
     minor = int(glibc.partition(".")[2] or 0)
     known = [glibc_minor for glibc_minor in _UV_GLIBCS if glibc_minor <= minor]
-    return f"x86_64-manylinux_2_{known[-1]}" if known else PLATFORM
+    return f"{machine}-manylinux_2_{known[-1]}" if known else f"{machine}-manylinux2014"
 
 
 def _parse_glibc(platform: str) -> str:

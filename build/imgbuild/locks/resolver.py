@@ -96,6 +96,11 @@ class Target:
         return ".".join(self.python.split(".")[:2])
 
     @property
+    def machine(self) -> str:
+        """The machine as ``uname`` names it, for example ``x86_64``."""
+        return self.platform.partition("-")[0]
+
+    @property
     def options(self) -> tuple[str, ...]:
         return ("--python-version", self.python, "--python-platform", self.platform)
 

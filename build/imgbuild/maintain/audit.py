@@ -31,7 +31,14 @@ from imgbuild.maintain.package_index import (
 )
 from imgbuild.maintain.reachability import AWAY, OtherInput, check_input, compare_inputs
 from imgbuild.maintain.wheels import read_wheel
-from imgbuild.matrix.evidence import SCHEMA, Facts, WheelFacts, WheelTag, read_evidence
+from imgbuild.matrix.evidence import (
+    SCHEMA,
+    Architecture,
+    Facts,
+    WheelFacts,
+    WheelTag,
+    read_evidence,
+)
 from imgbuild.matrix.images import Image
 from imgbuild.net.http import HttpClient
 from imgbuild.net.sites import Sites
@@ -103,14 +110,18 @@ def write_evidence(path: Path, read: Iterable[Facts], artifacts: Sequence[Artifa
 
 def list_artifacts(images: Iterable[Image]) -> list[Artifact]:
     """Return the TensorFlow wheels of the images, then Horovod's sources, without duplicates."""
-    wheels: dict[tuple[str, str, str], list[Image]] = {}
+    wheels: dict[tuple[str, str, str, Architecture], list[Image]] = {}
     sources: dict[str, list[Image]] = {}
     for image in images:
-        wheel = (image.distribution, image.tensorflow, image.python.wheel_tag)
+        tag = image.python.wheel_tag
+        wheel = (image.distribution, image.tensorflow, tag, image.architecture)
         wheels.setdefault(wheel, []).append(image)
         if image.horovod_source:
             sources.setdefault(image.horovod_source[0], []).append(image)
-    artifacts = [Artifact(*wheel, tuple(group)) for wheel, group in wheels.items()]
+    artifacts = []
+    for (name, version, python_tag, architecture), group in wheels.items():
+        artifact = Artifact(name, version, python_tag, tuple(group), architecture=architecture)
+        artifacts.append(artifact)
     for version, group in sources.items():
         artifact = Artifact(HOROVOD, version, python_tag="", images=tuple(group))
         artifacts.append(artifact)

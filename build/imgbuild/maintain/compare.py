@@ -10,9 +10,17 @@ from packaging.version import Version
 from imgbuild.core.yaml_file import Location
 from imgbuild.locks.lockfile import Lock
 from imgbuild.maintain.package_index import OfferedFile
-from imgbuild.matrix.evidence import Evidence, Facts, WheelFacts, file_tags
+from imgbuild.matrix.evidence import (
+    MACHINES,
+    Architecture,
+    Evidence,
+    Facts,
+    WheelFacts,
+    file_tags,
+    tag_machine,
+)
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.pins import locate_pin
+from imgbuild.matrix.pins import distribution_key, locate_pin
 from imgbuild.matrix.rules import find_rule_faults
 
 ArtifactState = Literal["read", "cached", "evidence", "offered", "verified", "missing", "unread"]
@@ -50,6 +58,7 @@ class Artifact:
     seconds: float = 0.0
     problem: str = ""
     contradictions: tuple[Contradiction, ...] = ()
+    architecture: Architecture = "amd64"
 
     @property
     def subject(self) -> str:
@@ -58,7 +67,8 @@ class Artifact:
     @property
     def title(self) -> str:
         if self.python_tag:
-            return f"wheel of {self.subject} for {self.python_tag} on Linux x86-64"
+            machine = MACHINES[self.architecture]
+            return f"wheel of {self.subject} for {self.python_tag} on Linux, {machine}"
         return f"source distribution of {self.subject}"
 
     @property
@@ -69,7 +79,7 @@ class Artifact:
         return ("horovod", image.version_of("horovod"))
 
     def fits(self, file: str) -> bool:
-        """Return whether the file name is this version's, for this Python on Linux x86-64."""
+        """Return whether the file is this version's, for this Python and machine on Linux."""
         name = canonicalize_name(self.distribution).replace("-", "_")
         start = f"{name}-{self.version}"
         if not self.python_tag:
@@ -77,7 +87,7 @@ class Artifact:
         if not file.startswith(f"{start}-"):
             return False
         for tag in file_tags(file):
-            is_ours = tag.platform.endswith("_x86_64") and "linux" in tag.platform
+            is_ours = tag_machine(tag) == MACHINES[self.architecture]
             if is_ours and tag.interpreter == self.python_tag:
                 return True
         return False
@@ -187,7 +197,8 @@ def _compare_variant(image: Image, facts: WheelFacts) -> Iterator[Contradiction]
         evidence = (
             f"it loads {loaded}, and its build_info.py says is_cuda_build = {facts.cuda_build}"
         )
-        place = ("tensorflow", image.tensorflow, "distribution", image.variant)
+        key = distribution_key(image.variant, image.architecture)
+        place = ("tensorflow", image.tensorflow, "distribution", key)
         change = f"name the distribution that is built {expected}"
         yield Contradiction(image.variant, _subject(image), place, evidence, change)
 

@@ -22,9 +22,9 @@ from imgbuild.locks.requirements import lock_family, write_locks
 from imgbuild.maintain.audit import audit_offline, audit_online, list_artifacts, write_evidence
 from imgbuild.maintain.compare import Artifact
 from imgbuild.maintain.package_index import OfferedFile, find_index_url, read_project_page
-from imgbuild.matrix.images import Image, all_images, minor_of
+from imgbuild.matrix.images import Image, all_images, minor_of, with_other_architectures
 from imgbuild.matrix.load import load_matrix
-from imgbuild.matrix.model import Matrix, Variant
+from imgbuild.matrix.model import Matrix, Package
 from imgbuild.matrix.new_row import NewRow
 from imgbuild.matrix.rules import parse_numbers
 from imgbuild.net.sites import Sites
@@ -52,7 +52,7 @@ def add_version(
     beside = {"tensorboard": tensorboard}
     if row.release.tf_keras:
         beside["tf_keras"] = _newest_release("tf-keras", row.version, page("tf-keras"))
-    distributions = _find_distributions(row, page)
+    distributions = find_distributions(row, page, log)
     text = row.text(beside, distributions)
     with work_folder("add") as folder:
         copy = _copy_project(project, folder)
@@ -70,7 +70,7 @@ def add_version(
         if unread:
             raise MachineError(f"{' '.join(unread)} Nothing was changed.")
         images = _select_images(matrix, row)
-        _read_wheels(copy, images, sites, log)
+        _read_wheels(copy, with_other_architectures(images), sites, log)
         matrix = load_matrix(copy.matrix)  # with the facts of its wheels
         rendered = render_all(all_images(matrix), copy.templates, copy.dockerfiles)
         rendered |= readme_texts(copy.root, matrix)
@@ -106,9 +106,12 @@ def _list_releases(project: str, page: Page) -> Iterator[str]:
             yield ".".join(map(str, version.release))
 
 
-def _find_distributions(row: NewRow, page: Callable[[str], Page]) -> dict[Variant, str]:
-    """Return the index's package name of each variant's wheel for the row's Python."""
-    distributions: dict[Variant, str] = {}
+def find_distributions(row: NewRow, page: Callable[[str], Page], log: Log) -> dict[Package, str]:
+    """Return the index's package name of each variant's wheel for the row's Python.
+
+    A release without a wheel for arm64 gets no image for arm64.
+    """
+    distributions: dict[Package, str] = {}
     for variant, names in row.distributions.items():
         for name in names:
             wheel = Artifact(name, row.version, row.wheel_tag, images=())
@@ -117,6 +120,14 @@ def _find_distributions(row: NewRow, page: Callable[[str], Page]) -> dict[Varian
                 break
         else:
             raise _no_wheel(row, names, page)
+    for name in row.names_for_arm64:
+        wheel = Artifact(name, row.version, row.wheel_tag, images=(), architecture="arm64")
+        if any(map(wheel.fits, page(name))):
+            distributions["arm64"] = name
+            break
+    else:
+        if row.names_for_arm64:
+            log(f"{' and '.join(row.names_for_arm64)} {row.version}: no wheel for arm64")
     return distributions
 
 
@@ -166,7 +177,7 @@ def _read_wheels(copy: Project, images: tuple[Image, ...], sites: Sites, log: Lo
         sentences = [f"{item.subject}: {item.evidence}." for item in contradictions]
         text = " ".join(dict.fromkeys(sentences))
         raise CheckFailedError(f"{text} Nothing was changed.")
-    needed = list_artifacts(all_images(matrix))
+    needed = list_artifacts(with_other_architectures(all_images(matrix)))
     write_evidence(copy.evidence, result.facts, needed)
 
 

@@ -89,6 +89,8 @@ class Library:
             if sections[name].compressed or sections[name]["sh_type"] == "SHT_NOBITS":
                 raise ValueError(f"the section {name} is compressed or empty")
         text, data = sections[".text"], sections[".rodata"]
+        #: Whether its code is for x86-64, the only one whose instructions `strings_of` knows.
+        self.is_x86_64 = elf["e_machine"] == "EM_X86_64"
         self._text = (text["sh_addr"], text.data())
         self._data = (data["sh_addr"], data.data())
         #: The libraries needed to load it.
@@ -104,7 +106,12 @@ class Library:
         self.glibc = max(versions, key=Version, default="0")
 
     def strings_of(self, function: str) -> list[str]:
-        """Return the strings whose addresses a function loads, or the number in its code."""
+        """Return the strings whose addresses a function loads, or the number in its code.
+
+        LookupError: the library is for another machine than x86-64.
+        """
+        if not self.is_x86_64:
+            raise LookupError(f"{function} is not x86-64 code, so its strings cannot be read")
         (text_address, text), (data_address, data) = self._text, self._data
         address, size = self.exported[function]
         start = address - text_address
@@ -148,8 +155,10 @@ def _read_facts(wheel: zipfile.ZipFile) -> dict[str, Any]:
     built = _read_build_info(wheel)
     framework = _find_member(wheel, *_FRAMEWORK)
     library = Library(read_member(wheel, framework, _LIBRARY_LIMIT))
-    libraries, loading = _find_gpu_libraries(wheel, library)
     cuda_build = built.get("is_cuda_build")
+    libraries, loading = set[str](), "none"
+    if library.is_x86_64 or cuda_build is not False:
+        libraries, loading = _find_gpu_libraries(wheel, library)
     cuda = str(built.get("cuda_version", ""))
     capabilities = built.get("cuda_compute_capabilities", ())
     return {

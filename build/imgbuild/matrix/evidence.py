@@ -19,6 +19,9 @@ from imgbuild.core.yaml_file import Section
 
 #: Increment it if a fact changes its meaning. Files with another number are refused.
 SCHEMA = 2
+#: The architectures of images, as Docker names them, and as wheels and ``uname`` do.
+Architecture = Literal["amd64", "arm64"]
+MACHINES: Mapping[Architecture, str] = {"amd64": "x86_64", "arm64": "aarch64"}
 WheelTag = Literal["cp36", "cp37", "cp38", "cp39", "cp310", "cp311", "cp312", "cp313", "cp314"]
 #: The oldest glibc that each legacy platform tag supports. Sources: PEP 513, PEP 571, PEP 599.
 _LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
@@ -82,9 +85,14 @@ class WheelFacts(Facts):
         return tuple(map(_format_capability, ptx))
 
     @property
+    def machine(self) -> str:
+        """The machine that it runs on, for example ``x86_64``; empty if its file name has none."""
+        return next(filter(None, map(tag_machine, file_tags(self.file))), "")
+
+    @property
     def platform_glibc(self) -> str | None:
         """The oldest glibc that its platform tags support; None if they name none."""
-        names = [tag.platform.removesuffix("_x86_64") for tag in file_tags(self.file)]
+        names = [tag.platform.removesuffix(f"_{self.machine}") for tag in file_tags(self.file)]
         promises = [_LEGACY.get(name) or ".".join(name.split("_")[1:3]) for name in names]
         return min(filter(None, promises), key=Version, default=None)
 
@@ -110,27 +118,40 @@ def file_tags(file: str) -> frozenset[Tag]:
         return frozenset()
 
 
+def tag_machine(tag: Tag) -> str:
+    """Return the machine of a wheel for Linux, for example ``x86_64``; empty for other wheels."""
+    if "linux" in tag.platform:
+        for machine in MACHINES.values():
+            if tag.platform.endswith(f"_{machine}"):
+                return machine
+    return ""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """All facts, by the sha256 of the file that they are about."""
 
     facts: Mapping[str, Facts] = field(default_factory=dict)
 
-    def wheel(self, distribution: str, version: str, python: str) -> WheelFacts | None:
+    def wheel(
+        self, distribution: str, version: str, python: str, machine: str = MACHINES["amd64"]
+    ) -> WheelFacts | None:
         """Return the facts about a release's wheel for a Python tag, for example ``cp36``."""
-        return self._wheels[canonicalize_name(distribution), version].get(python)
+        return self._wheels[canonicalize_name(distribution), version, machine].get(python)
 
-    def pythons(self, distribution: str, version: str) -> tuple[str, ...]:
+    def pythons(
+        self, distribution: str, version: str, machine: str = MACHINES["amd64"]
+    ) -> tuple[str, ...]:
         """Return the Python tags of a release's wheels; empty if none of the wheels was read."""
-        wheels = self._wheels[canonicalize_name(distribution), version]
+        wheels = self._wheels[canonicalize_name(distribution), version, machine]
         return next((wheel.pythons for wheel in wheels.values()), ())
 
     @cached_property
-    def _wheels(self) -> Mapping[tuple[str, str], dict[str, WheelFacts]]:
-        wheels = defaultdict[tuple[str, str], dict[str, WheelFacts]](dict)
+    def _wheels(self) -> Mapping[tuple[str, str, str], dict[str, WheelFacts]]:
+        wheels = defaultdict[tuple[str, str, str], dict[str, WheelFacts]](dict)
         for facts in self.facts.values():
             if isinstance(facts, WheelFacts):
-                release = wheels[canonicalize_name(facts.name), facts.version]
+                release = wheels[canonicalize_name(facts.name), facts.version, facts.machine]
                 for tag in file_tags(facts.file):
                     release[tag.interpreter] = facts
         return wheels

@@ -1,6 +1,6 @@
 """The images of the matrix. An image is a row in one variant, with all pins resolved."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -8,9 +8,15 @@ from typing import Any
 
 from imgbuild.core.errors import InputError
 from imgbuild.matrix.components import AptCuda, Cuda, IndexCuda, Mpi, NoMpi, Python
-from imgbuild.matrix.evidence import WheelFacts
+from imgbuild.matrix.evidence import MACHINES, Architecture, WheelFacts
 from imgbuild.matrix.model import Horovod, Matrix, OperatingSystem, Row, TensorFlow, Variant
-from imgbuild.matrix.pins import ResolvedPin, resolve_os, resolve_pins, usual_mpi
+from imgbuild.matrix.pins import (
+    ResolvedPin,
+    distribution_key,
+    resolve_os,
+    resolve_pins,
+    usual_mpi,
+)
 from imgbuild.matrix.rule_model import Part
 from imgbuild.matrix.tags import PLACEHOLDER, PlannedTags, join_parts, python_part
 
@@ -21,7 +27,7 @@ STANDIN_HOST = "standin.invalid/"
 
 @dataclass(frozen=True)
 class Image:
-    """One TensorFlow version in one variant on one stack, with the pins of its components."""
+    """One TensorFlow in one variant on one stack and architecture, with its components' pins."""
 
     tensorflow: str
     variant: Variant
@@ -31,6 +37,7 @@ class Image:
     pins: tuple[ResolvedPin, ...]
     row: Row
     matrix: Matrix
+    architecture: Architecture = "amd64"
 
     @property
     def minor(self) -> str:
@@ -44,9 +51,22 @@ class Image:
 
     @cached_property
     def name(self) -> str:
-        """The name in files, logs and reports, for example ``tf-2.2-cpu-debian``."""
-        ending = "" if self.usual_mpi else self.mpi.flavour
-        return "-".join(filter(None, ("tf", self.minor, self.variant, self.stack, ending)))
+        """The name in files, logs and reports, for example ``tf-2.2-cpu-debian``.
+
+        Only the names of images for another architecture than amd64 end with the architecture.
+        """
+        mpi = "" if self.usual_mpi else self.mpi.flavour
+        words = ("tf", self.minor, self.variant, self.stack, mpi, self._architecture_part)
+        return "-".join(filter(None, words))
+
+    @property
+    def _architecture_part(self) -> str:
+        return "" if self.architecture == "amd64" else self.architecture
+
+    @property
+    def machine(self) -> str:
+        """The architecture as wheels and ``uname`` name it, for example ``x86_64``."""
+        return MACHINES[self.architecture]
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -64,8 +84,9 @@ class Image:
 
     @property
     def lock_name(self) -> str:
-        """The lock of this TensorFlow, Python and variant, which all stacks share."""
-        return f"tf-{self.tensorflow}-py{self.python_minor}-{self.variant}.txt"
+        """The lock of this TensorFlow, Python, variant and architecture; all stacks share it."""
+        words = (f"tf-{self.tensorflow}", f"py{self.python_minor}", self.variant)
+        return "-".join(filter(None, (*words, self._architecture_part))) + ".txt"
 
     @property
     def build_lock_name(self) -> str:
@@ -124,7 +145,7 @@ class Image:
     def wheel(self) -> WheelFacts:
         """The facts about its TensorFlow wheel; InputError if the evidence has none."""
         tag = self.python.wheel_tag
-        wheel = self.matrix.evidence.wheel(self.distribution, self.tensorflow, tag)
+        wheel = self.matrix.evidence.wheel(self.distribution, self.tensorflow, tag, self.machine)
         if wheel is None:
             raise InputError(
                 f"images/evidence.json has no facts about the {tag} wheel of {self.distribution} "
@@ -136,7 +157,7 @@ class Image:
     @property
     def distribution(self) -> str:
         """The package of this variant on the index, for example ``tensorflow-cpu``."""
-        return self.release.distribution[self.variant]
+        return self.release.distribution[distribution_key(self.variant, self.architecture)]
 
     @property
     def provided(self) -> dict[str, str]:
@@ -233,23 +254,41 @@ def standin_image(image: Image) -> Image:
     return replace(image, repository=f"{STANDIN_HOST}{image.repository}")
 
 
-def all_images(matrix: Matrix) -> tuple[Image, ...]:
-    """Return all images, in the order of the file.
+def all_images(matrix: Matrix, architecture: Architecture = "amd64") -> tuple[Image, ...]:
+    """Return all images for one architecture, in the order of the file.
 
     Skip images with missing pins or broken references, which `load_matrix` reports.
     """
     images = []
+    for row, variant in _variants_for(matrix, architecture):
+        with suppress(LookupError):
+            images.append(resolve_image(matrix, row, variant, architecture))
+    return tuple(images)
+
+
+def with_other_architectures(images: Iterable[Image]) -> tuple[Image, ...]:
+    """Return images for amd64, each followed by the same image for arm64 if its row has that."""
+    both = []
+    for image in images:
+        both.append(image)
+        if image.variant == "cpu" and "arm64" in image.row.architectures:
+            both.append(resolve_image(image.matrix, image.row, image.variant, "arm64"))
+    return tuple(both)
+
+
+def _variants_for(matrix: Matrix, architecture: Architecture) -> Iterator[tuple[Row, Variant]]:
     for row in matrix.images:
         for variant in row.variants:
-            with suppress(LookupError):
-                images.append(resolve_image(matrix, row, variant))
-    return tuple(images)
+            if architecture == "amd64" or (variant == "cpu" and architecture in row.architectures):
+                yield row, variant
 
 
 # Cached, because every check of the matrix and every selection resolves all images.
 @lru_cache(maxsize=1024)
-def resolve_image(matrix: Matrix, row: Row, variant: Variant) -> Image:
-    """Return the image of a row in one variant.
+def resolve_image(
+    matrix: Matrix, row: Row, variant: Variant, architecture: Architecture = "amd64"
+) -> Image:
+    """Return the image of a row in one variant for one architecture.
 
     LookupError: a pin is missing, or a reference names no entry.
     """
@@ -259,9 +298,10 @@ def resolve_image(matrix: Matrix, row: Row, variant: Variant) -> Image:
         stack=row.stack,
         os_name=resolve_os(matrix, row),
         repository=matrix.repository,
-        pins=resolve_pins(matrix, row, variant),
+        pins=resolve_pins(matrix, row, variant, architecture),
         row=row,
         matrix=matrix,
+        architecture=architecture,
     )
 
 

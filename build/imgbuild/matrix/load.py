@@ -130,6 +130,11 @@ def _find_image_faults(matrix: Matrix) -> Iterator[Fault]:
             except LookupError as error:
                 yield Fault(("images", index), f"{error} (for the {variant} variant)")
                 continue
+            if variant == "cpu" and "arm64" in row.architectures:
+                try:
+                    resolve_image(matrix, row, variant, "arm64")
+                except LookupError as error:
+                    yield Fault(("images", index), f"{error} (for arm64)")
             is_repeated = variant in row.variants[:place]
             if first.setdefault(name, index) != index or is_repeated:
                 message = f"{name} is already in entry {first[name] + 1} of images; remove one"

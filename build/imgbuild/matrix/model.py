@@ -12,10 +12,12 @@ from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, mo
 from imgbuild.core import scalars
 from imgbuild.core.yaml_file import Section
 from imgbuild.matrix.components import Cuda, Mpi, Python
-from imgbuild.matrix.evidence import Evidence
+from imgbuild.matrix.evidence import Architecture, Evidence
 from imgbuild.matrix.rule_model import Rule, Tags
 
 Variant = Literal["cpu", "gpu"]
+#: The keys of a release's packages on the index: its variants, and the variant cpu for arm64.
+Package = Variant | Literal["arm64"]
 #: The Horovod version of a row without Horovod.
 NONE = "none"
 
@@ -152,12 +154,13 @@ class TensorFlow(Section):
 
     ``cudnn`` is the version that the GPU wheel was compiled with. It is set here because the facts
     of the wheel only have the major number. ``tf_keras`` is the release of Keras 2 for a TensorFlow
-    whose own Keras is Keras 3.
+    whose own Keras is Keras 3. ``distribution`` names the package of each variant, and that of the
+    variant cpu for ``arm64``, which may be another one.
     """
 
     tensorboard: scalars.Release
     tf_keras: scalars.Release | None = None
-    distribution: dict[Variant, scalars.Distribution]
+    distribution: dict[Package, scalars.Distribution]
     cudnn: scalars.Version | None = None
 
 
@@ -251,12 +254,14 @@ class Row(StackPins):
     ``horovod: {version: none, why: …}`` omits Horovod and MPI. ``budget`` is the expected size of
     each variant's image in megabytes. A build fails if the image is over 5 % larger, or over 16 %
     in a containerd image store. ``ran_on`` are the GPUs on which the suite ``gpu_runs`` passed in
-    the GPU image. Neither is an input of the image.
+    the GPU image. Neither is an input of the image. ``architectures`` are those that the CPU image
+    is locked for. GPU images are for amd64 alone, because no wheel for arm64 has CUDA.
     """
 
     tensorflow: scalars.Release
     stack: scalars.Name
     variants: tuple[Variant, ...] = Field(min_length=1)
+    architectures: tuple[Architecture, ...] = ("amd64",)
     os: scalars.Name | None = None
     horovod: HorovodPin
     cuda: AnyPin | None = None
@@ -273,6 +278,14 @@ class Row(StackPins):
     def _check_mpi(self) -> Self:
         if self.without_horovod and self.mpi:
             raise ValueError("only Horovod uses MPI: remove `mpi`, because this row has no Horovod")
+        return self
+
+    @model_validator(mode="after")
+    def _check_architectures(self) -> Self:
+        if "amd64" not in self.architectures:
+            raise ValueError("every row has the architecture amd64: add it to `architectures`")
+        if "arm64" in self.architectures and "cpu" not in self.variants:
+            raise ValueError("arm64 is for a row with the variant cpu: remove it")
         return self
 
     @model_validator(mode="after")

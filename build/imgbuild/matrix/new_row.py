@@ -13,10 +13,11 @@ from pathlib import Path
 from imgbuild.core.errors import InputError
 from imgbuild.core.yaml_file import Location, read_document
 from imgbuild.matrix.images import minor_of
-from imgbuild.matrix.model import Matrix, Row, TensorFlow, Variant
+from imgbuild.matrix.model import Matrix, Package, Row, TensorFlow, Variant
 from imgbuild.matrix.pins import resolve_pin
 from imgbuild.matrix.rules import admits, parse_numbers
 
+_ARCHITECTURES = re.compile(r",? *\n? *architectures: \[[^]]*\]")
 #: What was measured with a release, and is not copied to another one.
 _MEASURED = re.compile(r",? *\n? *(budget: \{[^}]*\}|ran_on: \[[^]]*\])")
 
@@ -57,6 +58,14 @@ class NewRow:
         return distributions
 
     @property
+    def names_for_arm64(self) -> list[str]:
+        """The possible package names of the wheel for arm64; none if the row to copy has none."""
+        if "arm64" not in self.like.architectures or "cpu" not in self.variants:
+            return []
+        names = dict.fromkeys((self.release.distribution["arm64"], "tensorflow"))
+        return [*names]
+
+    @property
     def cudnn(self) -> str | None:
         """The cuDNN of the nearest release that has one; None without a GPU variant."""
         releases = self.matrix.tensorflow.items()
@@ -85,7 +94,7 @@ class NewRow:
         same: str = self.like.horovod.version
         return same if same in fitting else max(fitting, key=parse_numbers)
 
-    def text(self, beside: Mapping[str, str], distributions: Mapping[Variant, str]) -> str:
+    def text(self, beside: Mapping[str, str], distributions: Mapping[Package, str]) -> str:
         """Return the text of the matrix with the new release and its row.
 
         ``beside`` has the releases of packages that go with it, by key, for example of TensorBoard.
@@ -99,6 +108,8 @@ class NewRow:
             place = _lines_of(lines, document.marks, ("images", number))
             text = "".join(lines[place])
             changed = named.sub(f"tensorflow: {new}", text)
+            if "arm64" not in distributions:
+                changed = _ARCHITECTURES.sub("", changed)
             if self._is_replaced(row):
                 edits.append((place, changed))
             elif row is self.like and not self.replaces:
@@ -132,7 +143,7 @@ class NewRow:
             row = re.sub(r"horovod: (\{[^}]*\}|[^,}\s]+)", f"horovod: {self.horovod}", row)
         return without_measurements(row)
 
-    def _release(self, beside: Mapping[str, str], distributions: Mapping[Variant, str]) -> str:
+    def _release(self, beside: Mapping[str, str], distributions: Mapping[Package, str]) -> str:
         named = ", ".join(f"{variant}: {name}" for variant, name in distributions.items())
         cudnn = f"    cudnn: {self.cudnn}\n" if self.cudnn else ""
         others = "".join(f"    {name}: {version}\n" for name, version in beside.items())

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from imgbuild.core.yaml_file import Location
-from imgbuild.matrix.model import Matrix, Pin, Row, StackPins, Variant
+from imgbuild.matrix.evidence import Architecture
+from imgbuild.matrix.model import Matrix, Package, Pin, Row, StackPins, Variant
 
 INDEX = "Python package index"
 #: The upstreams of NVIDIA's packages, by component.
@@ -71,21 +72,29 @@ def usual_mpi(matrix: Matrix, row: Row) -> str | None:
     return next((level.mpi.version for level in _levels(matrix, row)[1:] if level.mpi), None)
 
 
-def resolve_pins(matrix: Matrix, row: Row, variant: Variant) -> tuple[ResolvedPin, ...]:
-    """Return the pins of a row in one variant, with their sources.
+def distribution_key(variant: Variant, architecture: Architecture) -> Package:
+    """Return the key of an image's package in ``distribution`` of `TensorFlow`."""
+    return variant if architecture == "amd64" else architecture
+
+
+def resolve_pins(
+    matrix: Matrix, row: Row, variant: Variant, architecture: Architecture = "amd64"
+) -> tuple[ResolvedPin, ...]:
+    """Return the pins of a row in one variant for one architecture, with their sources.
 
     LookupError: a pin or the distribution is missing. KeyError: a reference names no entry.
     """
     release, name = matrix.tensorflow[row.tensorflow], f"tensorflow.{row.tensorflow}"
-    if variant not in release.distribution:
-        raise LookupError(f"{name}.distribution has no {variant} package; add one")
+    package = distribution_key(variant, architecture)
+    if package not in release.distribution:
+        raise LookupError(f"{name}.distribution has no {package} package; add one")
     if variant == "gpu" and release.cudnn is None:
         raise LookupError(
             f"{name}.cudnn is missing; set the cuDNN that its GPU wheel was compiled with"
         )
     pins = [
         ResolvedPin(
-            "tensorflow", row.tensorflow, source=f"{INDEX}: {release.distribution[variant]}"
+            "tensorflow", row.tensorflow, source=f"{INDEX}: {release.distribution[package]}"
         ),
         ResolvedPin("tensorboard", release.tensorboard, source=f"{INDEX}: tensorboard"),
     ]

@@ -9,9 +9,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
 
 from imgbuild.core.yaml_file import Fault, Location
+from imgbuild.matrix.evidence import MACHINES, Architecture
 from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.pins import locate_pin
+from imgbuild.matrix.pins import distribution_key, locate_pin
 from imgbuild.matrix.rule_model import Check, Rule
 
 #: The table whose keys the pins of a component name.
@@ -55,17 +56,19 @@ class BrokenRule:
         )
 
 
-def find_broken_rules(matrix: Matrix, pins: Pins) -> list[BrokenRule]:
-    judged = (_judge(matrix, rule, pins) for rule in matrix.rules)
+def find_broken_rules(
+    matrix: Matrix, pins: Pins, architecture: Architecture = "amd64"
+) -> list[BrokenRule]:
+    judged = (_judge(matrix, rule, pins, architecture) for rule in matrix.rules)
     return [broken for broken in judged if broken is not None]
 
 
 def find_rule_faults(matrix: Matrix) -> Iterator[Fault]:
     """Yield one fault for each broken rule and place in the file, with the names of the images."""
     images: dict[Fault, list[str]] = {}
-    for image in all_images(matrix):
-        for broken in find_broken_rules(matrix, image.keys):
-            nearest = find_working_value(matrix, image.keys, broken)
+    for image in (*all_images(matrix), *all_images(matrix, "arm64")):
+        for broken in find_broken_rules(matrix, image.keys, image.architecture):
+            nearest = find_working_value(matrix, image.keys, broken, image.architecture)
             message = (
                 f"{broken.sentence} Consequence: {broken.rule.otherwise}. "
                 f"Nearest that works: {nearest or 'none'}."
@@ -77,7 +80,9 @@ def find_rule_faults(matrix: Matrix) -> Iterator[Fault]:
         yield Fault(fault.location, f"{listed}: {fault.message}")
 
 
-def find_working_value(matrix: Matrix, pins: Pins, broken: BrokenRule) -> str | None:
+def find_working_value(
+    matrix: Matrix, pins: Pins, broken: BrokenRule, architecture: Architecture = "amd64"
+) -> str | None:
     """Return the nearest value that breaks no rule for the judged pin; None if there is none.
 
     If an older and a newer value are equally near, return the newer one. Prefer values with the
@@ -95,7 +100,7 @@ def find_working_value(matrix: Matrix, pins: Pins, broken: BrokenRule) -> str | 
             known |= dict.fromkeys(getattr(cuda, component))
 
     def works(value: str) -> bool:
-        for other in find_broken_rules(matrix, {**pins, component: value}):
+        for other in find_broken_rules(matrix, {**pins, component: value}, architecture):
             if other.rule.judges == component and not other.blames_table:
                 return False
         return True
@@ -134,16 +139,16 @@ def admits(specifier: str, version: str) -> bool:
         return False
 
 
-def _judge(matrix: Matrix, rule: Rule, pins: Pins) -> BrokenRule | None:
+def _judge(matrix: Matrix, rule: Rule, pins: Pins, architecture: Architecture) -> BrokenRule | None:
     """Return how the pins break the rule; None if they meet it or it does not apply."""
     if rule.judges not in pins:  # for example CUDA in a CPU image
         return None
     for name, specifier in rule.where.items():
-        known = _look_up(matrix, pins, name)
+        known = _look_up(matrix, pins, name, architecture)
         if not known or not admits(specifier, known[0]):
             return None
-    value = _look_up(matrix, pins, rule.value or rule.judges)
-    fact = _look_up(matrix, pins, rule.fact) if rule.fact else None
+    value = _look_up(matrix, pins, rule.value or rule.judges, architecture)
+    fact = _look_up(matrix, pins, rule.fact, architecture) if rule.fact else None
     if rule.minimum is not None:
         minimum = rule.minimum.get(pins[rule.judges])
         fact = (minimum,) if minimum else None
@@ -158,7 +163,7 @@ def _judge(matrix: Matrix, rule: Rule, pins: Pins) -> BrokenRule | None:
     return BrokenRule(rule, pins[rule.judges], compared, required)
 
 
-def _look_up(matrix: Matrix, pins: Pins, fact: str) -> Value | None:
+def _look_up(matrix: Matrix, pins: Pins, fact: str, architecture: Architecture) -> Value | None:
     """Return a pin (``cuda``), a field of its entry (``cuda.os``) or a fact of the wheel.
 
     None: the image has no such pin, the entry has no such value, or the wheel was not read.
@@ -166,7 +171,7 @@ def _look_up(matrix: Matrix, pins: Pins, fact: str) -> Value | None:
     component, _, name = fact.partition(".")
     value: object = pins.get(component)
     if component == "wheel":
-        value = _wheel_fact(matrix, pins, name)
+        value = _wheel_fact(matrix, pins, name, architecture)
     elif value and name:
         entry = getattr(matrix, TABLES[component])[value]
         value = getattr(entry, name, None)
@@ -175,14 +180,16 @@ def _look_up(matrix: Matrix, pins: Pins, fact: str) -> Value | None:
     return value if isinstance(value, tuple) else None
 
 
-def _wheel_fact(matrix: Matrix, pins: Pins, name: str) -> object:
+def _wheel_fact(matrix: Matrix, pins: Pins, name: str, architecture: Architecture) -> object:
     """Return a fact of the image's TensorFlow wheel; None if the wheel was not read."""
     version = pins["tensorflow"]
-    distribution = matrix.tensorflow[version].distribution["gpu" if "cuda" in pins else "cpu"]
+    key = distribution_key("gpu" if "cuda" in pins else "cpu", architecture)
+    distribution, machine = matrix.tensorflow[version].distribution[key], MACHINES[architecture]
     if name == "pythons":  # known even if the release has no wheel for this Python
-        return matrix.evidence.pythons(distribution, version) or None
+        return matrix.evidence.pythons(distribution, version, machine) or None
     tag = matrix.python[pins["python"]].wheel_tag
-    return getattr(matrix.evidence.wheel(distribution, version, tag), name, None) or None
+    wheel = matrix.evidence.wheel(distribution, version, tag, machine)
+    return getattr(wheel, name, None) or None
 
 
 def _location(image: Image, broken: BrokenRule) -> Location:

@@ -84,7 +84,7 @@ def make_provenance(  # noqa: PLR0913 - the parts of a predicate
     """
     image, labels = candidate.image, candidate.stored.labels
     external = _external_parameters(candidate, record)
-    external["row"] = image.row.model_dump(mode="json", exclude={"ran_on"})
+    external["row"] = image.row.model_dump(mode="json", exclude={"architectures", "ran_on"})
     external["revision"] = labels.get(f"{OCI}.revision", "")
     internal = _internal_parameters(candidate, configuration)
     internal["inputs"] = read_parts(labels) or {}

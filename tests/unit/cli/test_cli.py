@@ -147,7 +147,9 @@ def test_lock_writes_all_locks_or_none(checkout: Path, monkeypatch: pytest.Monke
     lost.touch()
     fault = f"[ ! -e {lost} ] || [ $(wc -l < {left}) -lt 3 ] || {{ echo dns error >&2; exit 2; }}"
     lock = f"pip==1 \\\\\\n    --hash=sha256:{'0' * 64}"
-    write_fake_uv(uv, f"echo >> {left}\n{fault}\nprintf '{lock}\\n' > lock.txt")
+    files = r'lock-version = "1.0"\ncreated-by = "uv"\npackages = []\n'
+    answer = f"printf '{lock}\\n' > lock.txt; printf '{files}' > pylock.toml"
+    write_fake_uv(uv, f"echo >> {left}\n{fault}\n{answer}")
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(uv))
     monkeypatch.setattr(MetadataReader, "requirements", lambda *_: {})
     stale = checkout / "images" / "locks" / "tf-9.9.9-py3.6-cpu.txt"
@@ -171,7 +173,8 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
     def unread(*_: object) -> str:
         raise MachineError("no connection.")
 
-    monkeypatch.setattr(requirements, "resolve_lock", lambda *_, **__: "new\n")
+    for name in ("resolve_lock", "resolve_like"):
+        monkeypatch.setattr(requirements, name, lambda *_, **__: "new\n")
     monkeypatch.setattr(conda, "_read_repodata", unread)
     code, message = _run(checkout, "lock", "--upgrade")
     assert (code, "no connection." in message) == (3, True)

@@ -15,7 +15,7 @@ from imgbuild.maintain.audit import AuditResult, audit_offline, list_artifacts, 
 from imgbuild.maintain.compare import Artifact
 from imgbuild.maintain.reachability import AWAY, OtherInput
 from imgbuild.matrix.evidence import Facts, WheelFacts, read_evidence
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, with_other_architectures
 from support.fake_wheel import FakeWheel
 from support.faulty_server import FaultyServer, Reply
 from support.offered_wheel import offer, run_command
@@ -32,6 +32,32 @@ def test_the_committed_evidence_bears_out_the_matrix(
     locks = {name: read_lock(project.locks / name) for name in names}
     evidence = read_evidence(project.evidence).facts
     assert audit_offline(list_artifacts(images.values()), locks, evidence).contradictions == ()
+
+
+def test_an_image_for_arm64_is_held_to_its_own_wheel_and_lock(
+    project: Project, images: dict[str, Image]
+) -> None:
+    both = with_other_architectures([images["tf-2.18-cpu-debian"]])
+    locks = {name: read_lock(project.locks / name) for image in both for name in image.lock_names}
+    evidence = read_evidence(project.evidence).facts
+    artifacts = list_artifacts(both)
+    wheels = [artifact for artifact in artifacts if artifact.python_tag]
+    assert [(one.distribution, one.architecture) for one in wheels] == [
+        ("tensorflow-cpu", "amd64"),
+        ("tensorflow", "arm64"),
+    ]
+    assert audit_offline(artifacts, locks, evidence).contradictions == ()
+    with_cuda = {
+        digest: facts.model_copy(update={"cuda_build": True}) if "aarch64" in facts.file else facts
+        for digest, facts in evidence.items()
+    }
+    [found] = audit_offline(artifacts, locks, with_cuda).contradictions
+    assert (found.kind, found.subject) == ("cpu", "tensorflow 2.18.1")
+    assert found.place == ("tensorflow", "2.18.1", "distribution", "arm64")
+    for_amd64 = {digest: facts for digest, facts in evidence.items() if "aarch64" not in facts.file}
+    [found] = audit_offline(artifacts, locks, for_amd64).contradictions
+    assert found.kind == "evidence"
+    assert "aarch64" in found.evidence
 
 
 def test_evidence_that_is_missing_or_of_another_horovod_is_a_contradiction(

@@ -13,7 +13,9 @@ from imgbuild.core.project import Project
 from imgbuild.dockerfile.render import find_drift, render_all
 from imgbuild.locks.lockfile import read_lock
 from imgbuild.locks.requirements import check_family, lock_family
-from imgbuild.matrix.images import all_images
+from imgbuild.maintain.new_version import find_distributions
+from imgbuild.maintain.package_index import OfferedFile
+from imgbuild.matrix.images import all_images, with_other_architectures
 from imgbuild.matrix.new_row import new_row, without_measurements
 from support.fake_uv import write_fake_uv
 from support.fake_wheel import CPU, FakeWheel
@@ -172,3 +174,34 @@ def test_a_new_minor_is_like_a_release_with_a_horovod_that_was_tried_with_it(
 def test_what_was_measured_with_a_release_is_not_copied() -> None:
     row = "  - {tensorflow: 2.18.1, budget: {cpu: 1, gpu: 2}, ran_on: [NVIDIA H200, T4]}"
     assert without_measurements(row) == "  - {tensorflow: 2.18.1}"
+
+
+@pytest.mark.parametrize("version", ["2.15.9", "2.22.0"], ids=["patch release", "new minor"])
+def test_a_release_gets_an_image_for_arm64_if_it_has_a_wheel(
+    checkout: Project, version: str
+) -> None:
+    horovod = checkout.matrix.read_text("utf-8").replace(">=2.16,<2.22", ">=2.16,<2.23")
+    checkout.matrix.write_text(horovod, "utf-8")
+    row = new_row(loaded(checkout), checkout.matrix, version, None, ())
+    usual = f"{version}-cp311-cp311-manylinux_2_17_x86_64.whl"
+    files = [f"tensorflow_cpu-{usual}", f"tensorflow-{usual}"]
+    other = f"tensorflow-{version}-cp311-cp311-manylinux_2_17_aarch64.whl"
+
+    def images(*offered: str) -> tuple[list[str], list[str]]:
+        """Return the new names of images with the index's files, and what was said."""
+        page = {name: OfferedFile(name, "", "0" * 64) for name in (*files, *offered)}
+        log = list[str]()
+        distributions = find_distributions(row, lambda _: page, log.append)
+        text = row.text({"tensorboard": "2.15.2"}, distributions)
+        checkout.matrix.write_text(text, "utf-8")
+        made = with_other_architectures(all_images(loaded(checkout)))
+        return [one.name for one in made if one.tensorflow == version and one.usual_mpi], log
+
+    before = checkout.matrix.read_text("utf-8")
+    minor = version.rpartition(".")[0]
+    both = [f"tf-{minor}-cpu-debian", f"tf-{minor}-cpu-debian-arm64", f"tf-{minor}-gpu-debian"]
+    assert images(other) == (both, [])
+    checkout.matrix.write_text(before, "utf-8")
+    names, (said,) = images()
+    assert names == [both[0], both[2]]
+    assert said.endswith(f"{version}: no wheel for arm64")

@@ -25,7 +25,7 @@ from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.net.http import HttpClient
 from imgbuild.net.sites import Sites
 from support.bombs import UNPACKED, memory_below, replaced, understated
-from support.fake_wheel import CPU, GPU_11_2, FakeWheel
+from support.fake_wheel import AARCH64, CPU, GPU_11_2, FakeWheel
 from support.faulty_server import FaultyServer, Reply
 
 pytest_plugins = ("support.audit_fixtures",)
@@ -74,7 +74,8 @@ def read(server: FaultyServer, client: HttpClient) -> Read:
     def from_server(what: Reply | FakeWheel) -> WheelFacts:
         reply = what if isinstance(what, Reply) else Reply(what.content())
         remote = RemoteFile(client, server.give("/w.whl", reply))
-        return read_wheel(remote, FakeWheel().file, "00" * 32, ("cp36",))
+        wheel = FakeWheel() if isinstance(what, Reply) else what
+        return read_wheel(remote, wheel.file, "00" * 32, ("cp36",))
 
     return from_server
 
@@ -139,6 +140,29 @@ def test_a_gpu_and_a_cpu_wheel_with_a_loader(read: Read) -> None:
     facts = read(FakeWheel(loader=CPU, build_info="is_cuda_build = False"))
     assert (facts.libraries, facts.loading, facts.cuda_build) == ((), "none", False)
     assert (facts.cuda, facts.capabilities) == ("", ())
+
+
+def test_a_wheel_for_arm64_is_read_without_its_instructions(read: Read) -> None:
+    """Where a function takes its strings from, only the code of x86-64 tells."""
+    cpu = FakeWheel(
+        "tensorflow",
+        "2.18.1",
+        compiler="Ubuntu Clang 17.0.3 (++2023",
+        loader=CPU,
+        build_info="is_cuda_build = False",
+        tag="cp311-cp311-manylinux_2_17_aarch64.manylinux2014_aarch64",
+        recent=True,
+        machine=AARCH64,
+    )
+    facts = read(cpu)
+    assert (facts.libraries, facts.loading, facts.cuda_build) == ((), "none", False)
+    assert (facts.compiler, facts.machine) == ("clang-17.0.3", "aarch64")
+    assert facts.platform_glibc == "2.17"
+    for unknown in ("is_cuda_build = True", ""):
+        with pytest.raises(MachineError, match="is not x86-64 code"):
+            read(replace(cpu, build_info=unknown))
+    with pytest.raises(MachineError, match=r"tf_compiler_version.* is not x86-64 code"):
+        read(replace(cpu, recent=False))
 
 
 def test_an_entry_of_a_fat_binary_may_lie_across_two_pieces() -> None:
