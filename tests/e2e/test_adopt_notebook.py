@@ -65,7 +65,8 @@ def test_notebook_is_adopted_and_opens(
     base: Bases, checkout: Checkout, open_folder: Path, tag: str
 ) -> None:
     base("tf-2.2-cpu-debian")
-    adopted = checkout.json("adopt", str(open_folder), "--date", "2021-12-01", "--tag", tag)
+    asked = ("--tf", "2.2", "--date", "2021-12-01", "--tag", tag)
+    adopted = checkout.json("adopt", str(open_folder), *asked)
     assert (adopted["outcome"], adopted["reason"]) == ("stops", "data")
     assert adopted["place"] == "notebooks/Train.ipynb:4"
     assert adopted["missing"] == []
