@@ -199,7 +199,9 @@ def _refuse_tensorflow0(sources: Sequence[SourceFacts]) -> None:
     """
     plain = [source for source in sources if not source.tensorflow.get("guards0")]
     places = find_signs(plain, ("removed0",))
-    names = {name for source in plain for name in source.removed_names}
+    names = set[str]()
+    for source in plain:
+        names.update(source.removed_names)
     is_leftover = len(names) == 1 and names <= REMOVED_NAMES.keys()
     if is_leftover and find_signs(sources, ("since1", "since0.12")):
         return

@@ -156,7 +156,9 @@ def find_signs(sources: Iterable[SourceFacts], signs: Iterable[str]) -> tuple[Ev
     wanted = tuple(signs)
     places = []
     for source in sources:
-        lines = [line for sign in wanted for line in source.tensorflow.get(sign, ())]
+        lines: list[int] = []
+        for sign in wanted:
+            lines += source.tensorflow.get(sign, ())
         places += [Evidence(source.path, line) for line in sorted(lines)]
     return tuple(places)
 

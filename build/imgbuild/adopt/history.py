@@ -277,7 +277,9 @@ class _Git:
         seconds = min(COMMAND_SECONDS, self.ends - time.monotonic())
         if seconds <= 0:
             raise InputError("the history was not read to its end: it took too long")
-        options = [part for setting in _SETTINGS for part in ("-c", setting)]
+        options = []
+        for setting in _SETTINGS:
+            options += ["-c", setting]
         limit = f'ulimit -v {_MEMORY_KIB} && ulimit -c 0 && exec "$@"'
         command = ["sh", "-c", limit, "sh", "git", "--no-pager", *options, *words]
         finished = run(command, timeout=seconds, env=self.environment, cwd=self.work)

@@ -170,7 +170,9 @@ def first_day(name: str, base: BaseImage) -> date | None:
 
 def system_packages(names: Iterable[str]) -> tuple[str, ...]:
     """Return the Debian packages that packages with these canonical names load."""
-    packages = {package for name in names for package in SYSTEM_PACKAGES.get(name, ())}
+    packages = set[str]()
+    for name in names:
+        packages.update(SYSTEM_PACKAGES.get(name, ()))
     return tuple(sorted(packages))
 
 
@@ -196,11 +198,9 @@ class _Collected:
             canonicalize_name(find_distribution(imported.module))
             for imported, _ in self.closure.imports
         }
-        self.windows = [
-            Evidence(source.path, line)
-            for source in self.closure.sources
-            for line in source.windows
-        ]
+        self.windows: list[Evidence] = []
+        for source in self.closure.sources:
+            self.windows += [Evidence(source.path, line) for line in source.windows]
 
     def add_lines(self, requested: Sequence[RequestedLine]) -> None:
         for line in requested[_MOST_LINES:]:
@@ -432,9 +432,9 @@ class _Collected:
         renders = any(source.renders for source in self.closure.sources)
         if renders and RENDERERS & self.requirements.keys():
             apt |= {*RENDERING}
-        build_apt = {
-            package for name in self.requirements for package in BUILD_PACKAGES.get(name, ())
-        }
+        build_apt = set[str]()
+        for name in self.requirements:
+            build_apt.update(BUILD_PACKAGES.get(name, ()))
         return PackageRequest(
             tuple(self.requirements.values()),
             tuple(dict.fromkeys((*self.unused, *self.optional))),

@@ -216,7 +216,10 @@ class PublishedRepository:
     @property
     def _latest(self) -> Mapping[str, Record]:
         """The last published image with each moving tag."""
-        return {tag: record for record in self.records for tag in record.moving}
+        latest: dict[str, Record] = {}
+        for record in self.records:
+            latest |= dict.fromkeys(record.moving, record)
+        return latest
 
 
 def read_published(registry: RegistryClient) -> PublishedRepository:
