@@ -60,7 +60,7 @@ from imgbuild.extend.extension import Extension, check_use, parse_extension
 from imgbuild.extend.requirement_files import image_facts
 from imgbuild.extend.system_packages import check_apt
 from imgbuild.locks.requirements import index_environment
-from imgbuild.matrix.gpus import compatibility
+from imgbuild.matrix.gpus import compatibility, why_no_image
 from imgbuild.matrix.images import Image
 from imgbuild.net.sites import Sites
 from imgbuild.suites.container import require_docker_client
@@ -149,6 +149,9 @@ def _tell_gpus(image: Image, engine: Engine, log: Log) -> None:
         log("The engine offers no GPUs, so a trial has none.")
     elif (engine.host or DEFAULT_HOST).startswith("unix://"):
         for gpu in dict.fromkeys(find_gpus()[0]):
+            if no_image := why_no_image(gpu.name):
+                log(no_image)
+                continue
             _, why = compatibility(image, gpu.capability, gpu.driver)
             if why:
                 log(f"{gpu.name} and {image.name}: {why}.")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from imgbuild.core.errors import InputError
+from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.core.files import read_user_file
 from imgbuild.core.other_formats import is_conda_file
 from imgbuild.core.project import Project
@@ -25,7 +25,14 @@ from imgbuild.locks.requirement_rules import (
     parse_line,
     repair_line,
 )
-from imgbuild.matrix.gpus import Gpu, KernelSupport, compatibility, gpu_capability, kernel_support
+from imgbuild.matrix.gpus import (
+    Gpu,
+    KernelSupport,
+    compatibility,
+    gpu_capability,
+    kernel_support,
+    why_no_image,
+)
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.selection import default_image, newest_images
 
@@ -130,8 +137,13 @@ class Requirements:
 
 
 def gpus_here() -> tuple[tuple[Gpu, ...], str]:
-    """Return the kinds of GPUs in this machine, or the reason why there are none."""
+    """Return the kinds of GPUs in this machine, or the reason why there are none.
+
+    CheckFailedError: they are GPUs of machines with ARM processors.
+    """
     gpus, problem = find_gpus()
+    for gpu in gpus:
+        _require_x86_64(gpu.name)
     known = (gpu._replace(capability=gpu.capability or gpu_capability(gpu.name)) for gpu in gpus)
     kinds = tuple(dict.fromkeys(known))
     if gpus:
@@ -139,8 +151,17 @@ def gpus_here() -> tuple[tuple[Gpu, ...], str]:
     return kinds, problem or "this machine has no nvidia-smi"
 
 
+def _require_x86_64(model: str) -> None:
+    if reason := why_no_image(model):
+        raise CheckFailedError(reason)
+
+
 def find_gpu(model: str | None, driver: str | None) -> Gpu:
-    """Return a GPU by its model or compute capability, and its driver; None means any."""
+    """Return a GPU by its model or compute capability, and its driver; None means any.
+
+    CheckFailedError: it is a GPU of machines with ARM processors.
+    """
+    _require_x86_64(model or "")
     if driver and not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})*", driver):
         raise InputError(
             f"--driver {driver!r} is not a version: give, for example, 450.80.02 or 450.80."

@@ -78,7 +78,7 @@ def read_image_facts(image: "Image", locks: Path) -> dict[str, Any]:
 
 
 def _gpu(image: "Image") -> dict[str, Any] | None:
-    from imgbuild.matrix.gpus import gpu_support, unsupported_gpus
+    from imgbuild.matrix.gpus import NO_CUDA_ON_ARM, gpu_support, unsupported_gpus
 
     if image.cuda is None:
         return None
@@ -95,6 +95,7 @@ def _gpu(image: "Image") -> dict[str, Any] | None:
         generations.append(facts)
     return {
         "ran_on": list(image.ran_on),
+        "why_not_arm64": NO_CUDA_ON_ARM,
         "minimum_driver": image.cuda.driver,
         "minimum_driver_source": next(sources, "matrix.yaml"),
         "newest_capability": image.cuda.newest,
@@ -133,6 +134,7 @@ def _gpu_lines(gpu: dict[str, Any]) -> list[str]:
     lines += wrap_words(f"source: {gpu['minimum_driver_source']}", INDENT)
     if gpu["ran_on"]:
         lines.append(f"the suite gpu_runs passed on {', '.join(gpu['ran_on'])}")
+    lines += wrap_words(f"only for x86-64, because {gpu['why_not_arm64']}")
     lines += ["", *GPU_TITLE]
     for facts in gpu["generations"]:
         line = f"{facts['generation']:<10} {facts['capability']:<5} {facts['service']:<15}"

@@ -11,7 +11,7 @@ from imgbuild.doctor.host_system import as_root, install_command
 from imgbuild.engine.discovery import DEFAULT_HOST
 from imgbuild.engine.gpus import SECONDS, find_gpus
 from imgbuild.engine.types import EngineVersion
-from imgbuild.matrix.gpus import Gpu, KernelSupport, compatibility
+from imgbuild.matrix.gpus import Gpu, KernelSupport, compatibility, why_no_image
 from imgbuild.matrix.images import Image
 
 #: The device files of the Container Device Interface. Source: its specification.
@@ -59,6 +59,9 @@ def check_gpus(
         capability = gpu.capability or "unknown (an old nvidia-smi)"
         detail = f"{count} x {gpu.name}, compute capability {capability}, driver {gpu.driver}"
         yield Finding(Status.FINE, "GPU", detail)
+        if reason := why_no_image(gpu.name):
+            yield Finding(Status.WARNING, "GPU images", reason)
+            continue
         images = [image for image in family if image.cuda]
         yield from _check_images(gpu, images, {image.name for image in selected})
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from imgbuild.core.errors import InputError
+from imgbuild.core.text import printable
 from imgbuild.matrix.components import Cuda
 from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.matrix.images import Image, all_images
@@ -44,6 +45,13 @@ _NO_MODEL = re.compile(
     r"\b(nvidia|tesla|geforce|quadro(?! rtx)|grid|gpu|laptop|mobile|max-?q|with|design|generation"
     r"|pcie|nvl|sxm\d?|hbm\w*|\d+ ?gb|blackwell|server|workstation|edition)\b"
 )
+#: The GPUs of machines with ARM processors. Source: NVIDIA's pages about Grace Hopper, Grace
+#: Blackwell, DGX Spark and Jetson.
+_ARM_MODELS = re.compile(
+    r"\b(gh200|gb10|gb[23]00|grace|dgx[ -]?spark|jetson|orin|tegra|thor|xavier)\b", re.IGNORECASE
+)
+#: Why GPU images are only for x86-64. Source: build_info.py of these wheels (images/evidence.json).
+NO_CUDA_ON_ARM = "TensorFlow's wheels for arm64 have no CUDA"
 #: The effect of `KernelSupport.PTX`.
 PTX_WARNING = "the driver compiles the PTX at the first start, which takes minutes"
 
@@ -222,6 +230,16 @@ def gpu_capability(model: str) -> str:
     raise InputError(
         f"{model!r} does not name one known GPU. Most similar: {listed}. Use one of these names, "
         "or the GPU's compute capability, for example 7.0."
+    )
+
+
+def why_no_image(model: str) -> str:
+    """Return why no image can use a GPU of machines with ARM processors; empty for other GPUs."""
+    if not _ARM_MODELS.search(model):
+        return ""
+    return (
+        f"No image can use {printable(model)}. This GPU is in machines with ARM processors, and "
+        f"GPU images are only for x86-64, because {NO_CUDA_ON_ARM}."
     )
 
 

@@ -69,6 +69,30 @@ def test_a_gpu_that_the_version_does_not_support(
     assert offered == ([oldest, without] if oldest else [without])
 
 
+#: As nvidia-smi and people name them.
+ARM = ["NVIDIA GH200 480GB", "gb200", "NVIDIA GB10", "DGX Spark", "Jetson AGX Orin"]
+
+
+@pytest.mark.parametrize("model", ARM)
+def test_a_gpu_of_a_machine_with_an_arm_processor(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its capability has code in an image, but no GPU image is for its processor."""
+    with pytest.raises(CheckFailedError, match=r"only for x86-64, because .* arm64 have no CUDA"):
+        run("--gpu-model", model)
+    monkeypatch.setattr(choice, "find_gpus", lambda: ((Gpu(model, "580.82", "9.0"),), ""))
+    with pytest.raises(CheckFailedError, match="ARM processors"):
+        run("--here")
+
+
+def test_a_word_with_the_name_of_such_a_gpu_in_it_is_none() -> None:
+    for word in ("monitoring", "author"):
+        with pytest.raises(InputError, match=word):
+            run(word)
+        with pytest.raises(InputError, match="does not name one known GPU"):
+            run("--gpu-model", word)
+
+
 def test_the_selection_narrows() -> None:
     answer = found(*V100, "--cpu", "--tf", "2.2")
     assert {*answer["run"]} == {

@@ -53,6 +53,13 @@ def test_no_gpu_is_one_line(found: Found) -> None:
     assert "no nvidia-smi; GPU images can be built" in row.detail
 
 
+def test_a_gpu_of_a_machine_with_an_arm_processor(program: Program, found: Found) -> None:
+    nvidia(program, "NVIDIA GH200 480GB, 580.82, 9.0")
+    rows = [row for row in found("tf-2.18-gpu-debian") if row.what == "GPU images"]
+    assert [row.status for row in rows] == [Status.WARNING]
+    assert "No image can use NVIDIA GH200 480GB" in rows[0].detail
+
+
 def test_images_that_do_alike_on_a_gpu_are_one_finding(program: Program, found: Found) -> None:
     """A warning for the selected image alone; matrix/test_gpus.py has which images run on what."""
     nvidia(
