@@ -13,14 +13,42 @@ from imgbuild.engine.failure import BuildFailedError
 
 #: Part of every name in the probe's build, by which its build cache is found and removed.
 MARK = "imgbuild-probe"
-#: A Linux program for x86-64 that does nothing: the header of an ELF file, the header of a segment,
-#: and "push 60; pop rax; xor edi, edi; syscall". The probe needs it because ``FROM scratch`` has no
-#: shell, and this machine may not have a base image yet.
-EXIT_PROGRAM = bytes.fromhex(
+#: The exit code of the probe's program if the processor, or its emulation, has no AVX.
+NO_AVX = 88
+#: A Linux program for x86-64: the header of an ELF file, the header of a segment, and code that
+#: asks the processor itself for AVX: CPUID (leaf 1, ECX) has AVX (bit 28) and XGETBV (OSXSAVE, bit
+#: 27), and XGETBV says that the system saves the registers of AVX (XCR0, bits 1 and 2). It exits
+#: with 0, or with `NO_AVX`. A file like /proc/cpuinfo would show the flags of the machine that
+#: emulates. The probe brings its own program because ``FROM scratch`` has no shell, and there may
+#: be no base image yet.
+#: Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, section 14.3.
+PROBE_PROGRAM = bytes.fromhex(
     "7f454c4602010100000000000000000002003e00010000007800400000000000"
-    "40000000000000000000000000000000000000004000380001000000000000000"
-    "1000000050000000000000000000000000040000000000000004000000000007f"
-    "000000000000007f0000000000000000100000000000006a3c5831ff0f05"
+    "4000000000000000000000000000000000000000400038000100000000000000"
+    "0100000005000000000000000000000000004000000000000000400000000000"
+    "a000000000000000a0000000000000000010000000000000"
+    "b801000000"  # mov eax, 1
+    "0fa2"  # cpuid
+    "f7d1"  # not ecx
+    "bf58000000"  # mov edi, NO_AVX
+    "f7c100000018"  # test ecx, bits 27 and 28
+    "750d"  # jnz, to the exit
+    "31c9"  # xor ecx, ecx
+    "0f01d0"  # xgetbv
+    "f7d0"  # not eax
+    "a806"  # test al, bits 1 and 2
+    "7502"  # jnz, to the exit
+    "31ff"  # xor edi, edi
+    "6a3c580f05"  # push 60; pop rax; syscall: exit(edi)
+)
+_WITHOUT_AVX = (
+    "The processor that builds run on has no AVX, which TensorFlow's wheels require: TensorFlow "
+    "would end with `Illegal instruction`. Emulators often have no AVX, for example on a Mac with "
+    "an ARM processor. Use a machine with AVX. A virtual machine needs the CPU model of its host."
+)
+_OTHER_MACHINE = (
+    "Builds can run no program for x86-64, and all images are for x86-64. Use an x86-64 machine, "
+    "or an emulator with AVX."
 )
 #: Everything that imgbuild's own Dockerfiles use: a named build context, secrets, mounts, a step on
 #: the engine's network, a here-document and a linked layer.
@@ -43,7 +71,7 @@ def broken_feature(buildx: Buildx) -> str | None:
 
     The probe's image and build cache are removed afterwards.
 
-    MachineError: buildx or the engine cannot be used at all.
+    MachineError: buildx or the engine cannot be used at all, or cannot run TensorFlow's programs.
     """
     with tempfile.TemporaryDirectory(prefix="imgbuild-probe-") as name:
         folder = Path(name)
@@ -56,6 +84,10 @@ def broken_feature(buildx: Buildx) -> str | None:
                 engine.discard(image_id)
                 return None
         except BuildFailedError as error:
+            if error.cause.endswith(f"exit code: {NO_AVX}"):
+                raise MachineError(_WITHOUT_AVX) from error
+            if any("exec format error" in line.lower() for line in (error.cause, *error.tail)):
+                raise MachineError(_OTHER_MACHINE) from error
             if error.fault and error.fault.of_machine and not error.step:
                 raise MachineError(f"{error.cause}. {error.fault.advice}") from error
             return f"{error.step}: {error.cause}" if error.step else error.cause
@@ -67,7 +99,7 @@ def _target(folder: Path) -> BuildTarget:
     for context in ("context", "named"):
         (folder / context).mkdir()
     program = folder / "named" / MARK
-    program.write_bytes(EXIT_PROGRAM)
+    program.write_bytes(PROBE_PROGRAM)
     program.chmod(0o755)
     (folder / "secret").write_text("probe", encoding="utf-8")
     (folder / "Dockerfile").write_text(_DOCKERFILE, encoding="utf-8")

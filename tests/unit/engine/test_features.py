@@ -1,5 +1,7 @@
 """The trial build, with a program that plays buildx."""
 
+import platform
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,38 @@ def test_a_missing_feature_is_told_from_a_missing_engine(tmp_path: Path) -> None
     broken.write_text("ERROR: Cannot connect to the Docker daemon at unix:///x.sock.\n")
     with pytest.raises(MachineError, match="cannot be reached"):
         features.broken_feature(buildx)
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        (f"exit code: {features.NO_AVX}", "no AVX, .* `Illegal instruction`"),
+        ("exec /imgbuild-probe: exec format error", "run no program for x86-64"),
+    ],
+)
+def test_a_machine_that_cannot_run_tensorflow(tmp_path: Path, cause: str, said: str) -> None:
+    broken = tmp_path / "broken.rawjson"
+    buildx = fake_buildx.replaying(tmp_path, broken.with_suffix(""), code=1)
+    step = 'process "/imgbuild-probe" did not complete successfully'
+    broken.write_text(f"ERROR: failed to solve: {step}: {cause}\n")
+    with pytest.raises(MachineError, match=said):
+        features.broken_feature(buildx)
+    broken.write_text(f"ERROR: failed to solve: {step}: exit code: 1\n")
+    assert features.broken_feature(buildx) == "exit code: 1"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the program is for x86-64")
+def test_the_processor_itself_is_asked(tmp_path: Path) -> None:
+    """A bit that is never set stands in for AVX where there is AVX."""
+    flags = Path("/proc/cpuinfo").read_text("utf-8").split()
+    has_avx = 0 if "avx" in flags else features.NO_AVX
+    changes = {"": "", "f7c100000018": "f7c100000100", "a806": "a880"}  # ECX; XCR0
+    codes = []
+    for number, (asked, reserved) in enumerate(changes.items()):
+        text = features.PROBE_PROGRAM.hex()
+        assert not asked or text.count(asked) == 1
+        program = tmp_path / str(number)
+        program.write_bytes(bytes.fromhex(text.replace(asked, reserved)))
+        program.chmod(0o755)
+        codes.append(subprocess.run([str(program)], check=False).returncode)
+    assert codes == [has_avx, features.NO_AVX, features.NO_AVX]
