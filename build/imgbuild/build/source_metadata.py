@@ -53,6 +53,7 @@ from imgbuild.locks.resolver import (
     parse_metadata,
     wheel_metadata,
 )
+from imgbuild.matrix.evidence import MACHINES
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.net.sites import Sites
@@ -198,13 +199,17 @@ class MetadataReader:
         system = read_build_system(archive)
         self.log(f"making the metadata of {title} in a container: it has no wheel")
         requires, reason = system.requires, ""
+        # The container is for amd64, whatever the metadata is for.
+        usual = MACHINES["amd64"]
+        platform = target.platform.replace(target.machine, usual, 1)
+        tools_target = replace(target, platform=platform)
         more: tuple[str, ...] = ()
         # A backend may require more than its package declares (PEP 517).
         for _ in range(ROUNDS):
             requires += more
             with work_folder("metadata") as folder:
                 (tools := folder / "tools").mkdir()
-                if files := self._fetch_tools(requires, target, folder, title):
+                if files := self._fetch_tools(requires, tools_target, folder, title):
                     with show_progress() as progress:
                         tools = prepare_downloads(files, cache_dir(), self.sites, progress)
                 made = self._run(archive, system, tools, target, context, folder / "build")

@@ -117,7 +117,7 @@ def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Source, ...]:
     MachineError: the index cannot be reached.
     """
     glibc = image.os.glibc
-    target = Target(image.version_of("python"), uv_platform(glibc), glibc)
+    target = Target(image.version_of("python"), uv_platform(glibc, image.machine), glibc)
     files: list[Source] = []
     for name in image.lock_names:
         lock = read_lock(locks / name)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -34,7 +35,7 @@ from imgbuild.locks.resolver import (
 )
 from imgbuild.matrix.components import CondaPython
 from imgbuild.matrix.evidence import MACHINES, file_tags, tag_machine
-from imgbuild.matrix.images import Image, all_images, with_other_architectures
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Condition, Matrix
 
 if TYPE_CHECKING:
@@ -47,8 +48,11 @@ PLATFORM = "x86_64-manylinux2014"
 #: The minor versions of glibc 2 for which uv has a platform.
 _UV_GLIBCS = range(31, 41)
 _AT_ONCE = 4
+#: Part of the statement about a wheel that is poorer than amd64's.
+_NOT_COMPILED = "has no compiled files for"
 #: Which locks to resolve: only locks that do not satisfy the matrix (``stale``), or all. Versions
-#: that still satisfy the matrix are kept, except with ``upgrade``.
+#: that still satisfy the matrix are kept, except with ``upgrade``. A lock for arm64 takes those of
+#: amd64.
 Scope = Literal["stale", "all", "upgrade"]
 
 
@@ -111,7 +115,7 @@ def lock_family(matrix: Matrix, stack: str | None = None) -> LockFamily:
             names.add(conda_lock_name(version))
     requests: dict[str, LockRequest] = {}
     pythons: dict[str, CondaPython] = {}
-    for image in with_other_architectures(all_images(matrix)):
+    for image in all_images(matrix):
         names.update(image.lock_names)
         if stack in {None, image.stack}:
             # Images that share a lock have the same request.
@@ -120,6 +124,10 @@ def lock_family(matrix: Matrix, stack: str | None = None) -> LockFamily:
             if isinstance(image.python, CondaPython):
                 version = image.version_of("python")
                 pythons[version] = image.python
+    # Stacks share locks, so the lock for amd64 decides, not the stack of the image for arm64.
+    others = {image.lock_name: _request_packages(image) for image in all_images(matrix, "arm64")}
+    names.update(others)
+    requests |= {name: other for name, other in others.items() if other.like in requests}
     return LockFamily(tuple(requests.values()), pythons, frozenset(names))
 
 
@@ -166,9 +174,8 @@ def _request_packages(image: Image) -> LockRequest:
         requirements.append(f"tf-keras=={keras}")
     requirements += image.cuda_requirements
     requirements += _select_requirements(matrix.requirements, image)
-    platform = PLATFORM
-    if image.python.origin == "apt":  # a distribution's own Python runs on no other system
-        platform = uv_platform(image.os.glibc, image.machine)
+    # A distribution's own Python runs on no other system.
+    glibc = image.os.glibc if image.python.origin == "apt" else Target.glibc
     like = of_other = ""
     if image.architecture != "amd64":
         like = replace(image, architecture="amd64").lock_name
@@ -180,7 +187,7 @@ def _request_packages(image: Image) -> LockRequest:
         requirements=tuple(requirements),
         constraints=_select_requirements(matrix.constraints, image),
         provided=tuple(image.provided),
-        platform=platform,
+        platform=uv_platform(glibc, image.machine),
         horovod=_horovod_requirements(image),
         like=like,
     )
@@ -211,10 +218,10 @@ def check_lock(request: LockRequest, folder: Path) -> list[str]:
     problems = [*_find_unmet(request, lock)]
     if not problems and lock.request_digest != request.digest:
         problems.append("out of date: the requirements in the matrix have changed")
-    if request.like and (folder / request.like).is_file():
-        other = read_lock(folder / request.like)
-        unstated = [text for text in _find_differences(lock, other) if text not in lock.unlike]
-        problems += [f"out of date: unlike {request.like}, {text}" for text in unstated]
+    if request.like:
+        with suppress(InputError):  # the check of that lock reports it
+            other = read_lock(folder / request.like)
+            problems += _find_wrong_statements(request, lock, other)
     return [f"{request.file_name}: {problem}" for problem in problems]
 
 
@@ -255,6 +262,17 @@ def _find_differences(lock: Lock, other: Lock) -> Iterator[str]:
             yield f"{name} is {version} instead of {usual}"
 
 
+def _find_wrong_statements(request: LockRequest, lock: Lock, other: Lock) -> Iterator[str]:
+    """Yield the differences from the lock for amd64 that are not stated, or stated and not true."""
+    differences = [*_find_differences(lock, other)]
+    for text in differences:
+        if text not in lock.unlike:
+            yield f"out of date: unlike {request.like}, {text}"
+    for text in lock.unlike:
+        if text not in differences and _NOT_COMPILED not in text:
+            yield f"out of date: states that, unlike {request.like}, {text}"
+
+
 def _find_poorer_wheels(
     request: LockRequest, lock: Lock, usual: Target, folder: Path, environment: Mapping[str, str]
 ) -> Iterator[str]:
@@ -267,7 +285,7 @@ def _find_poorer_wheels(
     pure = _pure_wheels(find_files(request.like, versions, usual, places[1], environment))
     for name in sorted(versions.keys() - pure):
         machine = request.target.machine
-        yield f"{name} {versions[name]} has no compiled files for {machine}"
+        yield f"{name} {versions[name]} {_NOT_COMPILED} {machine}"
 
 
 def _pure_wheels(files: Pylock) -> set[str]:
@@ -300,8 +318,8 @@ def write_locks(  # noqa: PLR0913, PLR0917 - which locks, and how
     texts: dict[Path, str] = {}
 
     def is_due(request: LockRequest) -> bool:
-        changed = folder / request.like in texts
-        return changed or scope != "stale" or bool(check_lock(request, folder))
+        is_like_resolved = folder / request.like in texts
+        return is_like_resolved or scope != "stale" or bool(check_lock(request, folder))
 
     def resolve_text(request: LockRequest) -> str:
         log(f"resolving {request.file_name}")

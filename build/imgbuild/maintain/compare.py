@@ -62,13 +62,14 @@ class Artifact:
 
     @property
     def subject(self) -> str:
-        return f"{self.distribution} {self.version}"
+        return _subject_for(self.distribution, self.version, self.architecture)
 
     @property
     def title(self) -> str:
         if self.python_tag:
             machine = MACHINES[self.architecture]
-            return f"wheel of {self.subject} for {self.python_tag} on Linux, {machine}"
+            release = f"{self.distribution} {self.version}"
+            return f"wheel of {release} for {self.python_tag} on Linux, {machine}"
         return f"source distribution of {self.subject}"
 
     @property
@@ -126,7 +127,13 @@ def compare(artifact: Artifact, locks: Mapping[str, Lock]) -> tuple[Contradictio
 
 
 def _subject(image: Image) -> str:
-    return f"{image.distribution} {image.tensorflow}"
+    return _subject_for(image.distribution, image.tensorflow, image.architecture)
+
+
+def _subject_for(distribution: str, version: str, architecture: Architecture) -> str:
+    """Return the subject of messages; on two architectures, one package has other wheels."""
+    other = "" if architecture == "amd64" else f" for {architecture}"
+    return f"{distribution} {version}{other}"
 
 
 def _has_hash(facts: Facts) -> str:
@@ -191,7 +198,9 @@ def _compare_variant(image: Image, facts: WheelFacts) -> Iterator[Contradiction]
         wrong, expected = not _is_gpu(facts), "with CUDA, usually tensorflow-gpu"
     else:
         wrong = bool(facts.libraries or facts.cuda_build)
-        expected = "without CUDA; there is none if tensorflow-cpu lacks this release"
+        expected = "without CUDA"
+        if image.architecture == "amd64":
+            expected += "; there is none if tensorflow-cpu lacks this release"
     if wrong:
         loaded = " ".join(facts.libraries) or "no GPU library"
         evidence = (

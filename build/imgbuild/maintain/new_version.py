@@ -24,7 +24,7 @@ from imgbuild.maintain.compare import Artifact
 from imgbuild.maintain.package_index import OfferedFile, find_index_url, read_project_page
 from imgbuild.matrix.images import Image, all_images, minor_of, with_other_architectures
 from imgbuild.matrix.load import load_matrix
-from imgbuild.matrix.model import Matrix, Package
+from imgbuild.matrix.model import DistributionKey, Matrix
 from imgbuild.matrix.new_row import NewRow
 from imgbuild.matrix.rules import parse_numbers
 from imgbuild.net.sites import Sites
@@ -106,12 +106,14 @@ def _list_releases(project: str, page: Page) -> Iterator[str]:
             yield ".".join(map(str, version.release))
 
 
-def find_distributions(row: NewRow, page: Callable[[str], Page], log: Log) -> dict[Package, str]:
+def find_distributions(
+    row: NewRow, page: Callable[[str], Page], log: Log
+) -> dict[DistributionKey, str]:
     """Return the index's package name of each variant's wheel for the row's Python.
 
     A release without a wheel for arm64 gets no image for arm64.
     """
-    distributions: dict[Package, str] = {}
+    distributions: dict[DistributionKey, str] = {}
     for variant, names in row.distributions.items():
         for name in names:
             wheel = Artifact(name, row.version, row.wheel_tag, images=())

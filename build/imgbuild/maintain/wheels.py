@@ -108,10 +108,14 @@ class Library:
     def strings_of(self, function: str) -> list[str]:
         """Return the strings whose addresses a function loads, or the number in its code.
 
-        LookupError: the library is for another machine than x86-64.
+        MachineError: the library is for another machine than x86-64.
         """
         if not self.is_x86_64:
-            raise LookupError(f"{function} is not x86-64 code, so its strings cannot be read")
+            raise MachineError(
+                f"The strings of {function} cannot be read, because this library is not for "
+                "x86-64. The facts of such a wheel can only be read from 2.9 on, and only if its "
+                "build_info.py says that it was built without CUDA."
+            )
         (text_address, text), (data_address, data) = self._text, self._data
         address, size = self.exported[function]
         start = address - text_address

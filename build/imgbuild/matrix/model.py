@@ -17,7 +17,7 @@ from imgbuild.matrix.rule_model import Rule, Tags
 
 Variant = Literal["cpu", "gpu"]
 #: The keys of a release's packages on the index: its variants, and the variant cpu for arm64.
-Package = Variant | Literal["arm64"]
+DistributionKey = Literal["cpu", "gpu", "arm64"]
 #: The Horovod version of a row without Horovod.
 NONE = "none"
 
@@ -160,7 +160,7 @@ class TensorFlow(Section):
 
     tensorboard: scalars.Release
     tf_keras: scalars.Release | None = None
-    distribution: dict[Package, scalars.Distribution]
+    distribution: dict[DistributionKey, scalars.Distribution]
     cudnn: scalars.Version | None = None
 
 

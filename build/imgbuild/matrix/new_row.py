@@ -13,7 +13,7 @@ from pathlib import Path
 from imgbuild.core.errors import InputError
 from imgbuild.core.yaml_file import Location, read_document
 from imgbuild.matrix.images import minor_of
-from imgbuild.matrix.model import Matrix, Package, Row, TensorFlow, Variant
+from imgbuild.matrix.model import DistributionKey, Matrix, Row, TensorFlow, Variant
 from imgbuild.matrix.pins import resolve_pin
 from imgbuild.matrix.rules import admits, parse_numbers
 
@@ -94,7 +94,7 @@ class NewRow:
         same: str = self.like.horovod.version
         return same if same in fitting else max(fitting, key=parse_numbers)
 
-    def text(self, beside: Mapping[str, str], distributions: Mapping[Package, str]) -> str:
+    def text(self, beside: Mapping[str, str], distributions: Mapping[DistributionKey, str]) -> str:
         """Return the text of the matrix with the new release and its row.
 
         ``beside`` has the releases of packages that go with it, by key, for example of TensorBoard.
@@ -104,11 +104,13 @@ class NewRow:
         old, new = self.like.tensorflow, self.version
         named = re.compile(rf"\btensorflow: {re.escape(old)}(?![\d.])")
         edits: list[tuple[slice, str]] = []
+        known = self.matrix.tensorflow.get(new)
+        packages = known.distribution if known else distributions
         for number, row in enumerate(self.matrix.images):
             place = _lines_of(lines, document.marks, ("images", number))
             text = "".join(lines[place])
             changed = named.sub(f"tensorflow: {new}", text)
-            if "arm64" not in distributions:
+            if "arm64" not in packages:
                 changed = _ARCHITECTURES.sub("", changed)
             if self._is_replaced(row):
                 edits.append((place, changed))
@@ -143,7 +145,9 @@ class NewRow:
             row = re.sub(r"horovod: (\{[^}]*\}|[^,}\s]+)", f"horovod: {self.horovod}", row)
         return without_measurements(row)
 
-    def _release(self, beside: Mapping[str, str], distributions: Mapping[Package, str]) -> str:
+    def _release(
+        self, beside: Mapping[str, str], distributions: Mapping[DistributionKey, str]
+    ) -> str:
         named = ", ".join(f"{variant}: {name}" for variant, name in distributions.items())
         cudnn = f"    cudnn: {self.cudnn}\n" if self.cudnn else ""
         others = "".join(f"    {name}: {version}\n" for name, version in beside.items())

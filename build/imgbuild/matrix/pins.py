@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from imgbuild.core.yaml_file import Location
 from imgbuild.matrix.evidence import Architecture
-from imgbuild.matrix.model import Matrix, Package, Pin, Row, StackPins, Variant
+from imgbuild.matrix.model import DistributionKey, Matrix, Pin, Row, StackPins, Variant
 
 INDEX = "Python package index"
 #: The upstreams of NVIDIA's packages, by component.
@@ -72,7 +72,7 @@ def usual_mpi(matrix: Matrix, row: Row) -> str | None:
     return next((level.mpi.version for level in _levels(matrix, row)[1:] if level.mpi), None)
 
 
-def distribution_key(variant: Variant, architecture: Architecture) -> Package:
+def distribution_key(variant: Variant, architecture: Architecture) -> DistributionKey:
     """Return the key of an image's package in ``distribution`` of `TensorFlow`."""
     return variant if architecture == "amd64" else architecture
 

@@ -16,7 +16,7 @@ from imgbuild.locks.requirements import (
     lock_family,
     write_locks,
 )
-from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.model import Matrix, Pin
 from imgbuild.net.sites import Sites
 from support.fake_uv import no_metadata, no_requirements
 from support.hostile_package import HostileIndex
@@ -98,6 +98,42 @@ def test_a_lock_for_arm64_is_out_of_date_if_amd64_moves(
     lock.write_text(lock.read_text("utf-8").replace("app==2.0", "app==1.0"), "utf-8")
     [problem] = check_lock(OTHER, folder)
     assert problem == "x-arm64.txt: out of date: unlike x.txt, app is 2.0 instead of 1.0"
+
+
+@pytest.mark.usefixtures("index")
+def test_statements_about_other_versions_are_true(tmp_path: Path) -> None:
+    (folder := tmp_path / "locks").mkdir()
+    _write(folder, USUAL, OTHER)
+    lock = folder / "x-arm64.txt"
+    right = lock.read_text("utf-8")
+    lock.write_text(right.replace("newer is 1.0 instead of 2.0", "app is 1.0 instead of 2.0"))
+    assert check_lock(OTHER, folder) == [
+        "x-arm64.txt: out of date: unlike x.txt, newer is 1.0 instead of 2.0",
+        "x-arm64.txt: out of date: states that, unlike x.txt, app is 1.0 instead of 2.0",
+    ]
+    lock.write_text(right)
+    (folder / "x.txt").write_text("not a lock\n")
+    assert check_lock(OTHER, folder) == [], "the problem is the other lock's"
+    assert len(check_lock(USUAL, folder)) == 1
+
+
+def test_a_lock_for_arm64_follows_the_lock_that_stacks_share(matrix: Matrix) -> None:
+    """Also if no row of the stack is for arm64, and whatever the row's Python is."""
+    rows = []
+    for row in matrix.images:
+        if row.tensorflow == "2.12.1":
+            rows.append(row.model_copy(update={"stack": "ubuntu", "architectures": ("amd64",)}))
+            python = Pin(version="3.8.18")
+            rows.append(row.model_copy(update={"python": python}))
+        rows.append(row)
+    changed = matrix.model_copy(update={"images": tuple(rows)})
+    requests = {request.file_name: request for request in lock_family(changed, "ubuntu").requests}
+    name = "tf-2.12.1-py3.11-cpu"
+    assert requests[f"{name}-arm64.txt"].like == f"{name}.txt"
+    every = {request.file_name: request for request in lock_family(changed).requests}
+    compiled = every["tf-2.12.1-py3.8-cpu-arm64.txt"]
+    assert compiled.platform == "aarch64-manylinux2014"
+    assert compiled.target.machine == "aarch64"
 
 
 def test_the_committed_locks_for_arm64_differ_in_their_tensorflow_alone(

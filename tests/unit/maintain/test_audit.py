@@ -52,7 +52,7 @@ def test_an_image_for_arm64_is_held_to_its_own_wheel_and_lock(
         for digest, facts in evidence.items()
     }
     [found] = audit_offline(artifacts, locks, with_cuda).contradictions
-    assert (found.kind, found.subject) == ("cpu", "tensorflow 2.18.1")
+    assert (found.kind, found.subject) == ("cpu", "tensorflow 2.18.1 for arm64")
     assert found.place == ("tensorflow", "2.18.1", "distribution", "arm64")
     for_amd64 = {digest: facts for digest, facts in evidence.items() if "aarch64" not in facts.file}
     [found] = audit_offline(artifacts, locks, for_amd64).contradictions
