@@ -196,6 +196,8 @@ def test_gpus_that_the_image_does_not_fit_are_named(
     assert "NVIDIA H200" in line
     assert "CUDA 10.0 supports no capability above" in line
     assert tell("tf-2.18-gpu-debian", "nvidia", card) == []
+    (line,) = tell("tf-2.18-gpu-debian", "nvidia", Gpu("NVIDIA GH200 480GB", "580.82", "9.0"))
+    assert line.startswith("No image can use NVIDIA GH200 480GB")
     assert tell("tf-1.15-gpu-ubuntu", "nvidia", card, host="ssh://other") == []
     assert "no GPUs" in tell("tf-2.15-gpu-debian", None)[0]
 
