@@ -48,7 +48,7 @@ class _LateGrammar(ModuleType):
 sys.modules["rfc3987_syntax"] = _LateGrammar("rfc3987_syntax")
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(optionalhook=True, wrapper=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     """Start three workers for two cores: a third of the time, tests wait for what they started."""
     cores = yield
