@@ -1,6 +1,6 @@
 """The images of the matrix. An image is a row in one variant, with all pins resolved."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -260,9 +260,11 @@ def all_images(matrix: Matrix, architecture: Architecture = "amd64") -> tuple[Im
     Skip images with missing pins or broken references, which `load_matrix` reports.
     """
     images = []
-    for row, variant in _variants_for(matrix, architecture):
-        with suppress(LookupError):
-            images.append(resolve_image(matrix, row, variant, architecture))
+    for row in matrix.images:
+        for variant in row.variants:
+            if row.is_for(variant, architecture):
+                with suppress(LookupError):
+                    images.append(resolve_image(matrix, row, variant, architecture))
     return tuple(images)
 
 
@@ -271,16 +273,9 @@ def with_other_architectures(images: Iterable[Image]) -> tuple[Image, ...]:
     both = []
     for image in images:
         both.append(image)
-        if image.variant == "cpu" and "arm64" in image.row.architectures:
+        if image.row.is_for(image.variant, "arm64"):
             both.append(resolve_image(image.matrix, image.row, image.variant, "arm64"))
     return tuple(both)
-
-
-def _variants_for(matrix: Matrix, architecture: Architecture) -> Iterator[tuple[Row, Variant]]:
-    for row in matrix.images:
-        for variant in row.variants:
-            if architecture == "amd64" or (variant == "cpu" and architecture in row.architectures):
-                yield row, variant
 
 
 # Cached, because every check of the matrix and every selection resolves all images.

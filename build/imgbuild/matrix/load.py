@@ -130,7 +130,7 @@ def _find_image_faults(matrix: Matrix) -> Iterator[Fault]:
             except LookupError as error:
                 yield Fault(("images", index), f"{error} (for the {variant} variant)")
                 continue
-            if variant == "cpu" and "arm64" in row.architectures:
+            if row.is_for(variant, "arm64"):
                 try:
                     resolve_image(matrix, row, variant, "arm64")
                 except LookupError as error:

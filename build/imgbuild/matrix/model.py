@@ -270,6 +270,10 @@ class Row(StackPins):
 
     __hash__ = object.__hash__  # by identity, because its dicts have no hash
 
+    def is_for(self, variant: Variant, architecture: Architecture) -> bool:
+        """Return whether the image of one variant is for an architecture."""
+        return architecture == "amd64" or (variant == "cpu" and architecture in self.architectures)
+
     @property
     def without_horovod(self) -> bool:
         return self.horovod.version == NONE
