@@ -19,6 +19,7 @@ from expectation import KERAS_2, Expectation, ExpectationError, read_expectation
 from gpu_libraries import opened_sonames
 from gpu_machine import Needs, device_faults, unusable
 from lab import Lab, open_lab
+from limits import EMULATED, Patience
 from out_of_time import OUT_OF_TIME
 from program_copies import copy_programs, remove_programs
 from result_stream import result_stream
@@ -41,12 +42,14 @@ use_channels()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--expect FILE`, `--no-gpu REASON` and `--gpus-offered`."""
+    """Add `--expect FILE`, `--no-gpu REASON`, `--gpus-offered` and `--emulated`."""
     group = parser.getgroup("imgbuild")
     group.addoption("--expect", metavar="FILE", help="what the image must be, as JSON")
     group.addoption("--no-gpu", metavar="REASON", help="why the container was given no GPU")
     offered = "the engine offers GPUs: that none can be asked is a failure"
     group.addoption("--gpus-offered", action="store_true", help=offered)
+    slow = "the image's processor is emulated, so everything may take longer"
+    group.addoption("--emulated", action="store_true", help=slow)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -61,6 +64,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "in_version(name, version): only with it in this version")
     config.addinivalue_line("markers", "with_mpi: only for images that have MPI, and Horovod")
     config.addinivalue_line("markers", "cuda_from(origin): only for images whose CUDA is of there")
+    if config.getoption("--emulated"):
+        Patience.factor = EMULATED
     if plugin := result_stream():
         config.pluginmanager.register(plugin)
     signal.signal(signal.SIGTERM, _interrupt)

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 
 import pytest
+from limits import allowed
 
 SECONDS = 60
 HOST_SPEC = "docker://"
@@ -15,7 +16,11 @@ def docker(*arguments: str, stdin: bytes | None = None, seconds: int = SECONDS) 
     """Return what a `docker` command printed; fails the test with its words where it fails."""
     __tracebackhide__ = True
     ran = subprocess.run(
-        ["docker", *arguments], input=stdin, capture_output=True, timeout=seconds, check=False
+        ["docker", *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=allowed(seconds),
+        check=False,
     )
     if ran.returncode != 0:
         words = ran.stderr.decode(errors="replace").strip()

@@ -57,6 +57,8 @@ class Expectation:
     labels: dict[str, str]
     #: The packages that an extension was asked for and added; none in an image of the matrix.
     requested: dict[str, str]
+    #: The platform as Docker names it.
+    platform: str
 
     @property
     def tensorflow_minor(self) -> tuple[int, int]:
@@ -102,14 +104,14 @@ def read_expectation(file: Path) -> Expectation:
 
 
 def parse_expectation(document: Any) -> Expectation:
-    """Return `document` as an Expectation; `labels` and `requested` may be left out.
+    """Return `document` as an Expectation; it may leave out `labels`, `requested` and `platform`.
 
     Raises ExpectationError for keys that are unknown, missing, empty or of a wrong type: a
     misspelt or empty key would otherwise be a check that silently checks nothing.
     """
     if not isinstance(document, dict):
         raise ExpectationError("not a JSON object")
-    values = {"labels": {}, "requested": {}, **document}
+    values = {"labels": {}, "requested": {}, "platform": "linux/amd64", **document}
     types = {field.name: str(field.type) for field in fields(Expectation)}
     _refuse("unknown", values.keys() - types.keys())
     _refuse("missing", types.keys() - values.keys())

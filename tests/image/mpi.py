@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from limits import allowed
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -64,7 +66,7 @@ def launch(flavour: str, launcher: str, nodes: Sequence[str]) -> tuple[str, ...]
     ranks, slots = str(len(nodes)), ",".join(f"{node}:1" for node in nodes)
     if launcher == "horovodrun":
         # The option was called --horovod-start-timeout up to 0.17.
-        patient = ("env", "HOROVOD_START_TIMEOUT=120")
+        patient = ("env", f"HOROVOD_START_TIMEOUT={allowed(120)}")
         return (*patient, "horovodrun", "-np", ranks, "-H", slots)
     if flavour == "openmpi":
         return ("mpirun", "-n", ranks, "-H", slots, "-bind-to", "none")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from container import Ran
 from docker_command import docker
+from limits import allowed
 
 if TYPE_CHECKING:
     from lab import Lab
@@ -50,7 +51,7 @@ def run_cluster(lab: Lab) -> Cluster:
     chief = lab.join(network, "chief", "--volume=/imgbuild-suite", environment["chief"])
     chief.run("mkdir", MODEL, seconds=10)
     chief.run("cp", "-r", chief.programs, PROGRAMS, seconds=10)
-    words = ("timeout", str(SECONDS), "python", PROGRAM, MODEL)
+    words = ("timeout", str(allowed(SECONDS)), "python", PROGRAM, MODEL)
     shared = f"--volumes-from={lab.id_of('chief')}"
     for task in TASKS[1:]:
         where = (f"--network={network}", f"--network-alias={task}")
@@ -80,7 +81,7 @@ def _running(lab: Lab, task: str) -> Ran:
 
 def _result(container: str, task: str, code: int) -> Ran:
     logs = subprocess.run(
-        ["docker", "logs", container], capture_output=True, timeout=10, check=False
+        ["docker", "logs", container], capture_output=True, timeout=allowed(10), check=False
     )
     stdout, stderr = (text.decode(errors="replace") for text in (logs.stdout, logs.stderr))
     return Ran(f"python {PROGRAM} {MODEL} (container {task})", SECONDS, code, stdout, stderr)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from docker_command import SECONDS, docker
 from image_labels import inspect
+from limits import allowed
 from mpi import mpirun
 from out_of_time import out_of_time
 
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from lab import Lab
 
 #: The engine kills what has not ended by then. Long, for a busy machine is no fault of the image.
-STOP_SECONDS = 30
+STOP_SECONDS = allowed(30)
 #: The exit code of what the engine killed: the signal was lost, whatever the time.
 KILLED = 137
-SECONDS_TO_START = 30
+SECONDS_TO_START = allowed(30)
 #: None of them handles a signal itself: the kernel then ignores SIGTERM for a process 1. Each says
 #: when it runs: what an init is told before it has started anything may be lost.
 READY = "ready"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import nodes_numbers
 import pytest
 from expectation import KERAS_3, USE_KERAS_2, Expectation, read_expectation
+from limits import allowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +64,7 @@ def run(container: Container, expect: Expectation) -> Callable[[str], Ran]:
     @cache
     def cluster(strategy: str) -> Ran:
         job, task = map(container.path_of, ("distribute_job.py", "distribute_task.py"))
-        words = (str(SECONDS), json.dumps(TASKS[strategy]), task, json.dumps(training))
+        words = (str(allowed(SECONDS)), json.dumps(TASKS[strategy]), task, json.dumps(training))
         start = (*keras, "python", job, *words, *ways(strategy, expect))
         return container.run(*start, seconds=SECONDS + 30)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import nodes_numbers
 import pytest
 from expectation import read_expectation
+from limits import allowed
 from mpi import says_lost
 from nodes_job import SECONDS_TO_END, Job, Start, run_job
 from out_of_time import out_of_time
@@ -128,8 +129,8 @@ def test_lost_node_ends_the_job_with_its_name(start: Start, job: Job, expect: Ex
     """A node that is killed in mid-run ends the job soon, and the launcher says which it was."""
     job.ranks()
     assert job.took is not None, "the job ended before a node was killed"
-    if job.took >= SECONDS_TO_END:
-        out_of_time(f"the job goes on {SECONDS_TO_END} s after the node's death")
+    if job.took >= allowed(SECONDS_TO_END):
+        out_of_time(f"the job goes on {allowed(SECONDS_TO_END)} s after the node's death")
     assert job.ran.ended_with != 0, f"{start}: the job ended as if nothing had been"
     said = job.ran.stdout + job.ran.stderr
     if not says_lost(expect.mpi, job.names[-1], said):

@@ -77,6 +77,15 @@ def test_distribution_is_the_pinned_one(container: Container, expect: Expectatio
     assert found == expect.os_id, f"the image is {found}, not {expect.os_id}"
 
 
+def test_the_system_is_for_the_platform(container: Container, expect: Expectation) -> None:
+    """The system's packages and the Python are for the architecture that the platform names."""
+    architecture = expect.platform.partition("/")[2]
+    found = container.run("dpkg", "--print-architecture", seconds=10).output.strip()
+    assert found == architecture
+    named = container.run("uname", "-m", seconds=10).output.strip()
+    assert named == {"amd64": "x86_64", "arm64": "aarch64"}[architecture]
+
+
 def test_locked_packages_are_installed(
     distributions: list[tuple[str, str]], expect: Expectation
 ) -> None:

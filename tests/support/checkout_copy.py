@@ -11,6 +11,7 @@ from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, REPOSITORY, pi
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.types import StoredImage
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs
+from imgbuild.matrix.images import with_other_architectures
 from imgbuild.plan.changes import parts_label
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.results import suite_result
@@ -117,7 +118,8 @@ def _keep_kinds(checkout: Checkout) -> None:
 
     checkout.edit_matrix(keep)
     checkout.render()
-    locks = {name for image in checkout.images for name in image.lock_names}
+    images = with_other_architectures(checkout.images)
+    locks = {name for image in images for name in image.lock_names}
     for lock in checkout.project.locks.glob("tf-*.txt"):
         if lock.name not in locks:
             lock.unlink()

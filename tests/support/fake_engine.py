@@ -93,8 +93,9 @@ class FakeEngine(Engine):
         self.calls.append("load")
         return ()
 
-    def _pull(self, reference: str) -> None:
+    def _pull(self, reference: str, platform: str) -> None:
         self.calls.append("pull")
+        assert platform.startswith("linux/")
         if reference not in self.registry:
             raise CheckFailedError(f"The registry has no {reference}.")
         self._store(self.registry[reference])
@@ -198,6 +199,17 @@ class OfferingEngine(FakeEngine):
 
     def version(self) -> EngineVersion:
         return replace(super().version(), gpus="nvidia")
+
+
+class EngineOn(FakeEngine):
+    """One on a machine with another processor, by the name that engines give it."""
+
+    def __init__(self, architecture: str, images: Sequence[StoredImage] = ()) -> None:
+        super().__init__(images)
+        self._architecture = architecture
+
+    def version(self) -> EngineVersion:
+        return replace(super().version(), architecture=self._architecture)
 
 
 def _full(reference: str) -> str:

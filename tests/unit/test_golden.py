@@ -22,7 +22,12 @@ from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.build import bake_definition
 from imgbuild.inputs.base import Base
 from imgbuild.inputs.build_inputs import BuildInputs, InterpreterInput, list_downloads
-from imgbuild.matrix.images import Image, all_images, planned_tags
+from imgbuild.matrix.images import (
+    Image,
+    all_images,
+    planned_tags,
+    with_other_architectures,
+)
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.digest import InputDigest, InputReader, input_digest
@@ -34,12 +39,13 @@ from support.project_copy import ROOT
 from support.project_copy import command as run
 
 GOLDEN = Path(__file__).parent / "golden"
-#: An image of each kind: Python, MPI and CUDA of each origin.
+#: An image of each kind: Python, MPI and CUDA of each origin, and one for arm64.
 IN_FULL = (
     "tf-2.2-cpu-debian",
     "tf-1.12-cpu-debian-intelmpi",
     "tf-2.2-gpu-ubuntu",
     "tf-2.12-gpu-debian",
+    "tf-2.18-cpu-debian-arm64",
 )
 
 
@@ -51,9 +57,9 @@ def real_matrix(project: Project) -> Matrix:
 @pytest.fixture(scope="module")
 def inputs(real_matrix: Matrix, project: Project) -> BuildInputs:
     """Return the inputs of a machine without settings, whose base images have made-up digests."""
-    images = all_images(real_matrix)
+    images = with_other_architectures(all_images(real_matrix))
     return BuildInputs(
-        {n: Base(f"base:{n}", f"sha256:{n}", "") for n in real_matrix.operating_systems},
+        {i.base_name: Base(f"base:{i.base_name}", f"sha256:{i.base_name}", "") for i in images},
         {v: InterpreterInput(None, "source", "source") for v in real_matrix.python},
         Path("/uv"),
         "0.13.8",
@@ -66,7 +72,8 @@ def digests(
     real_matrix: Matrix, project: Project, inputs: BuildInputs
 ) -> list[tuple[Image, InputDigest]]:
     reading = InputReader(project)
-    return [(i, input_digest(i, inputs, reading)) for i in all_images(real_matrix)]
+    images = with_other_architectures(all_images(real_matrix))
+    return [(i, input_digest(i, inputs, reading)) for i in images]
 
 
 def _compare(name: str, text: str) -> None:
@@ -106,7 +113,7 @@ def test_suite_keys(real_matrix: Matrix, project: Project) -> None:
     """A key that moves makes every image run that suite again."""
     suites = read_suites(project.suites)
     digests = {}
-    for image in all_images(real_matrix):
+    for image in with_other_architectures(all_images(real_matrix)):
         expected = expectation(image, project)
         keys = suite_keys(select_required(suites, expected), expected)
         digests[image.name] = sha256(_json(keys).encode())

@@ -11,7 +11,7 @@ from imgbuild.engine.faults import EngineUnusableError, without_advice
 from imgbuild.inputs.base import BOOTSTRAPPED, Base, require_made
 from imgbuild.inputs.bootstrap import MADE_IN_PLACE, bootstrap_base
 from imgbuild.inputs.oci_layout import read_layout, write_archive
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, with_build_images
 
 #: The kinds of `BuildFault` that mean that the registry did not answer at all.
 _NO_ANSWER = ("certificate", "unreachable")
@@ -36,17 +36,20 @@ def make_bases(
     """
     if refresh:
         settings = settings.remember_made(frozenset())
-    for image in {image.os_name: image for image in images}.values():
+    needed = tuple(images)
+    if any(image.architecture != "amd64" for image in needed):
+        needed = with_build_images(needed, engine.version().platform)
+    for image in {image.base_name: image for image in needed}.values():
         setting = settings.base_for(image.os_name, image.os.image)
         if setting.source == "bootstrap":
             bootstrap_base(image, settings, refresh=refresh, log=log)
         elif setting.image and _is_made_in_place(image, settings):
-            silence = _pull(setting.image, image.os_name, engine, log)
+            silence = _pull(setting.image, image, engine, log)
             if silence:
                 archive = f"{image.os.distribution.capitalize()}'s archive"
                 log(
-                    f"No registry answers ({silence}). Making the base image {image.os_name} from "
-                    f"{archive} instead of {setting.image}; --refresh asks the registry again."
+                    f"No registry answers ({silence}). Making the base image {image.base_name} "
+                    f"from {archive} instead of {setting.image}; --refresh asks the registry again."
                 )
                 bootstrap_base(image, settings, refresh=refresh, log=log)
                 settings = settings.remember_made(settings.made_here | {setting.image})
@@ -63,11 +66,11 @@ def provide_base(
     CheckFailedError: a registry answers but does not provide the base.
     MachineError: the base was not made yet, or no registry answers.
     """
-    require_made(base, image.os_name)
+    require_made(base, image.base_name)
     if base.layout:
         load_base(base, engine)
     elif _is_made_in_place(image, settings):
-        silence = _pull(base.reference, image.os_name, engine, log)
+        silence = _pull(base.reference, image, engine, log)
         if silence:
             raise MachineError(
                 f"The base image {base.reference} cannot be pulled because no registry answers the "
@@ -112,16 +115,17 @@ def _is_made_in_place(image: Image, settings: Settings) -> bool:
     return image.os.distribution in MADE_IN_PLACE and image.os_name not in settings.base
 
 
-def _pull(reference: str, os_name: str, engine: Engine, log: Callable[[str], None]) -> str:
+def _pull(reference: str, image: Image, engine: Engine, log: Callable[[str], None]) -> str:
     """Pull the image into the engine; return why no registry answers, or an empty text.
 
     CheckFailedError: a registry answers but does not provide the image.
     """
-    if engine.inspect(reference):
+    stored = engine.inspect(reference)  # the reference can name a list of platforms
+    if stored and stored.platform == image.platform:
         return ""
     log(f"pulling the base image {reference}")
     try:
-        engine.pull(reference, pinned=True)
+        engine.pull(reference, pinned=True, platform=image.platform)
     except EngineUnusableError:
         raise
     except ImgbuildError as error:
@@ -133,7 +137,7 @@ def _pull(reference: str, os_name: str, engine: Engine, log: Callable[[str], Non
         raise CheckFailedError(
             f"The registry does not provide the base image {reference}: {said}. If it requires a "
             "login, use `docker login`. A mirror (settings: registry) must have this digest. To "
-            f"make the image on this machine, set `base: {{{os_name}: {{from: bootstrap}}}}` in "
-            "imgbuild.local.yaml and run `imgbuild doctor --write`."
+            f"make the image on this machine, set `base: {{{image.os_name}: {{from: bootstrap}}}}` "
+            "in imgbuild.local.yaml and run `imgbuild doctor --write`."
         ) from error
     return ""

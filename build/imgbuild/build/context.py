@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -111,7 +111,8 @@ class BuildContext:
         """Buildx with the engine's own builder."""
         from imgbuild.engine.discovery import find_buildx  # noqa: PLC0415
 
-        return find_buildx(self.settings.engine, self.engine.host, self.options.step_seconds)
+        buildx = find_buildx(self.settings.engine, self.engine.host, self.options.step_seconds)
+        return replace(buildx, platform=self.engine.version().platform)
 
     @cached_property
     def builders(self) -> "tuple[Buildx, ...]":

@@ -49,7 +49,7 @@ def plan_listing(
     MachineError: an upstream or the engine cannot be reached.
     """
     inputs, project = context.inputs, context.project
-    base = inputs.bases[image.os_name]
+    base = inputs.bases[image.base_name]
     bases = folder / "base"
     if base.layout:
         reference = ""

@@ -83,7 +83,7 @@ def export_stub(image: Image, image_id: str, context: BuildContext, folder: Path
     for error in failed.values():
         raise error
     # Without the base in the engine, BuildKit would look for it in a registry.
-    load_base(context.inputs.bases[image.os_name], context.engine)
+    load_base(context.inputs.bases[image.base_name], context.engine)
     buildx = context.builders[0]
     target = stage_target(
         image,

@@ -12,7 +12,7 @@ from imgbuild.build.targets import PACKAGES
 from imgbuild.core.files import ensure_folder, file_sha256, sha256
 from imgbuild.core.project import Project
 from imgbuild.core.unpacking import open_member, read_member
-from imgbuild.dockerfile.render import render_dockerfile
+from imgbuild.dockerfile.render import own_dockerfile
 from imgbuild.dockerfile.stages import Stage, needed_stages
 from imgbuild.inputs.build_inputs import SUPPLIED, BuildInputs
 from imgbuild.locks.lockfile import read_lock
@@ -43,7 +43,7 @@ def wheel_key(image: Image, project: Project, inputs: BuildInputs) -> str | None
     of these and the instructions that compile Horovod, and nothing else. A newer Werkzeug, a
     refreshed base image or a changed suite therefore does not recompile it.
     """
-    dockerfile = render_dockerfile(image, project.templates)
+    dockerfile = own_dockerfile(image, project.templates)
     if STAGE not in dockerfile.stages:
         return None
     packages = {name for name in dockerfile.stages if name.split("-")[0] == PACKAGES}
@@ -67,7 +67,7 @@ def wheel_key(image: Image, project: Project, inputs: BuildInputs) -> str | None
     entries = {name: lock.entries[name] for name in names if name in lock.entries}
     mpi = [pin.sha256 for pin in image.pins if pin.component == "mpi"]
     downloads = inputs.downloads[image.name]
-    parts = {
+    parts: dict[str, object] = {
         "stages": instructions,
         "files": files,
         "locks": locks,
@@ -78,6 +78,8 @@ def wheel_key(image: Image, project: Project, inputs: BuildInputs) -> str | None
         "substitutes": dict(downloads.arguments),
         "stand-in": inputs.standin,
     }
+    if image.architecture != "amd64":
+        parts["platform"] = image.platform
     content = json.dumps(parts, sort_keys=True)
     return sha256(content.encode())
 

@@ -63,6 +63,7 @@ def build_item(  # noqa: PLR0913 - what, of what, by whom
         context.project,
         context.revision,
         in_engine=buildx.builder is None,
+        machine=buildx.platform,
     )
     if repository := context.options.buildkit_cache:
         target = replace(target, cache=f"{repository}:{CACHE_PREFIX}{image.name}")

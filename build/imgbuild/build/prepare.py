@@ -15,7 +15,7 @@ from imgbuild.engine.client import Engine
 from imgbuild.inputs.base import Base
 from imgbuild.inputs.build_inputs import resolve_base
 from imgbuild.inputs.download import prepare_downloads, show_progress
-from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.images import Image, all_images, with_build_images
 from imgbuild.net.sites import Sites
 
 #: The folders of each image by named context.
@@ -82,22 +82,43 @@ def full_disk(engine: Engine) -> str:
 def prepare(images: Sequence[Image], context: BuildContext) -> tuple[Downloads, Failures]:
     """Provide the base images to the engine, then fetch the downloads that Dockerfiles mount."""
     failed: Failures = {}
-    in_engine = any(buildx.builder is None for buildx in context.builders)
-    for image in {image.os_name: image for image in images}.values():
-        base = context.inputs.bases[image.os_name]
-        try:
-            if base.layout and not in_engine:  # other builders read the layout directly
-                require_whole(base)
-            else:
-                provide_base(image, context.settings, base, context.engine, context.log)
-        except ImgbuildError as error:
-            same = [other.name for other in images if other.os_name == image.os_name]
-            failed |= dict.fromkeys(same, error)
+    tried: dict[str, ImgbuildError | None] = {}
+    for image in images:
+        for own in _images_of_bases(image, context):
+            if own.base_name not in tried:
+                try:
+                    _provide(own, context)
+                    tried[own.base_name] = None
+                except ImgbuildError as error:
+                    tried[own.base_name] = error
+            if fault := tried[own.base_name]:
+                failed[image.name] = fault
     left = [image for image in images if image.name not in failed]
     if not left or (failed and not context.options.keep_going):
         return {}, failed
     downloads, not_fetched = fetch_downloads(left, context)
     return downloads, failed | not_fetched
+
+
+def _images_of_bases(image: Image, context: BuildContext) -> tuple[Image, ...]:
+    """Return the images whose bases the build of an image uses.
+
+    They are itself, and for arm64 the image for the platform that installs and compiles.
+    """
+    platforms = dict.fromkeys(buildx.platform for buildx in context.builders)
+    needed = [own for platform in platforms for own in with_build_images([image], platform)]
+    return tuple(dict.fromkeys(needed))
+
+
+def _provide(image: Image, context: BuildContext) -> None:
+    """Provide the base of an image to the engine, or check it if only other builders use it."""
+    inputs = context.inputs
+    base = inputs.bases.get(image.base_name) or inputs.build_bases[image.platform, image.os_name]
+    in_engine = any(buildx.builder is None for buildx in context.builders)
+    if base.layout and not in_engine:  # other builders read the layout directly
+        require_whole(base)
+    else:
+        provide_base(image, context.settings, base, context.engine, context.log)
 
 
 def fetch_downloads(images: Sequence[Image], context: BuildContext) -> tuple[Downloads, Failures]:

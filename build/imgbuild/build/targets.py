@@ -22,7 +22,8 @@ from imgbuild.dockerfile.labels import (
 )
 from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.engine.build import BuildTarget
-from imgbuild.inputs.build_inputs import BuildInputs
+from imgbuild.engine.types import AMD64
+from imgbuild.inputs.build_inputs import BUILD_BASE, BuildInputs
 from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import parts_label
 from imgbuild.plan.plan import PlanItem
@@ -41,9 +42,12 @@ def image_target(  # noqa: PLR0913 - the inputs of a build
     revision: str | None,
     *,
     in_engine: bool = True,
+    machine: str = AMD64,
 ) -> BuildTarget:
     """Return the build target of ``item``, with labels and without tags; see `stage_target`."""
-    target = stage_target(item.image, None, inputs, downloads, project, in_engine=in_engine)
+    target = stage_target(
+        item.image, None, inputs, downloads, project, in_engine=in_engine, machine=machine
+    )
     labels = _make_labels(item, inputs, revision)
     return replace(target, labels=labels)
 
@@ -56,22 +60,29 @@ def stage_target(  # noqa: PLR0913 - the inputs of a stage
     project: Project,
     *,
     in_engine: bool = True,
+    machine: str = AMD64,
 ) -> BuildTarget:
     """Return the build target of one stage, without labels; None means the last stage.
 
     ``downloads`` maps named contexts to the folders of the image's downloads. Set ``in_engine`` if
-    the builder is the engine's own, because it can then use the engine's images.
+    the builder is the engine's own, because it can then use the engine's images. ``machine`` is the
+    platform of the builder's machine.
     """
     folders = {**downloads}
-    if inputs.uv:
-        folders["uv"] = inputs.uv
+    # Only the building machine's own processor runs uv.
+    platform = AMD64 if image.architecture == "amd64" else machine
+    if uv := inputs.uv_for(platform):
+        folders["uv"] = uv
     if image.apt_cuda and inputs.keyrings:
         folders["keyrings"] = inputs.keyrings
     snapshot = inputs.snapshots.get(image.os.distribution)
     if snapshot:
         folders.setdefault("offline", snapshot)
-    base = inputs.bases[image.os_name]
+    base = inputs.bases[image.base_name]
     contexts = {"base": base.context(in_engine=in_engine)}
+    build_base = inputs.build_bases.get((machine, image.os_name))
+    if build_base and image.architecture != "amd64":
+        contexts[BUILD_BASE] = build_base.context(in_engine=in_engine)
     for name, folder in folders.items():
         contexts[name] = str(folder)
     own_downloads = inputs.downloads[image.name]
@@ -83,6 +94,7 @@ def stage_target(  # noqa: PLR0913 - the inputs of a stage
         args=own_downloads.arguments,
         secrets=inputs.secrets,
         target=stage,
+        platform=image.platform,
     )
     interpreter = inputs.interpreters[image.version_of("python")]
     if interpreter.prefix:
@@ -100,13 +112,14 @@ def _with_prefix(target: BuildTarget, image: Image, prefix: Path, project: Proje
             contexts[name] = target.contexts[name]
     contexts["prefix"] = str(prefix)
     interpreter = BuildTarget(
-        name=f"cpython-{version}-{image.os_name}",
+        name=f"cpython-{version}-{image.base_name}",
         context=target.context,
         dockerfile=project.prefix_dockerfile,
         contexts=contexts,
         args={"PYTHON": minor},
         secrets=target.secrets,
         output="",
+        platform=target.platform,
     )
     contexts = {**target.contexts, "cpython": f"target:{interpreter.name}"}
     return replace(target, contexts=contexts, needs=(interpreter,))
@@ -115,7 +128,7 @@ def _with_prefix(target: BuildTarget, image: Image, prefix: Path, project: Proje
 def _make_labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mapping[str, str]:
     """Return the labels that depend on the build, for example on substituted inputs."""
     image, digest = item.image, item.digest
-    base = inputs.bases[image.os_name]
+    base = inputs.bases[image.base_name]
     base_name = base.reference.split("@")[0]
     interpreter = inputs.interpreters[image.version_of("python")]
     labels = {

@@ -15,7 +15,7 @@ from imgbuild.core.files import parse_strict_json
 from imgbuild.core.outcome import Outcome
 from imgbuild.core.parallel import in_parallel
 from imgbuild.core.project import Project
-from imgbuild.dockerfile.render import render_dockerfile
+from imgbuild.dockerfile.render import own_dockerfile
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.engine.types import Layer
 from imgbuild.locks.lockfile import read_lock
@@ -121,7 +121,7 @@ def read_catalog(
             log(f"note: {fault}")
     for index, entry in enumerate(entries):
         if entry.layers:
-            dockerfile = render_dockerfile(entry.image, project.templates)
+            dockerfile = own_dockerfile(entry.image, project.templates)
             layers = name_stages(entry.layers, dockerfile.chain)
             entries[index] = replace(entry, layers=layers)
     return entries, name, built is not None

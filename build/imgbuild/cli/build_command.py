@@ -27,7 +27,7 @@ _EXCLUDED = {
     "--offline": ("--refresh",),
     "--fetch": (
         *("--dry-run", "--no-test", "--keep-going", "--offline", "--step-timeout", "--builder"),
-        *("--buildkit-cache", "--pull", "--report", "--json"),
+        *("--platform", "--buildkit-cache", "--pull", "--report", "--json"),
     ),
 }
 #: With more images than this, the table names only failed suites and counts the others.
@@ -60,6 +60,7 @@ def build(
         "engine.step_timeout in the settings.",
     ),
     builder: list[str] | None = options.BUILDER,
+    platform: str | None = options.PLATFORM,
     buildkit_cache: str | None = option(
         "--buildkit-cache REPOSITORY",
         "Repository for BuildKit's layer cache (read and write). Format: HOST[:PORT]/REPOSITORY.",
@@ -94,6 +95,7 @@ def build(
         "--offline": offline,
         "--step-timeout": step_timeout,
         "--builder": builder,
+        "--platform": platform,
         "--buildkit-cache": buildkit_cache,
         "--pull": pull,
         "--report": report,
@@ -134,6 +136,10 @@ def build(
 
             settings = checkout.settings
             repository = stack.enter_context(open_source(source, settings, info))
+        own_settings = checkout.settings.with_builders(build_options.builders)
+        images = options.for_platform(
+            images, platform, own_settings, everything=selection.everything
+        )
         opened = open_context(checkout, images, build_options, info, lock=not dry_run)
         context = stack.enter_context(opened)
         if dry_run:

@@ -30,6 +30,9 @@ def doctor(
         "no registry provides.",
     ),
     builder: list[str] | None = options.BUILDER,
+    platform: str | None = options.option(
+        "--platform PLATFORM", "linux/amd64, linux/arm64, or all. Default: linux/amd64."
+    ),
     as_json: bool = options.JSON,
     checkout: Project = options.PROJECT,
 ) -> None:
@@ -43,11 +46,16 @@ def doctor(
     from imgbuild.doctor.checks import WRITE, Status, check_home
     from imgbuild.doctor.diagnosis import diagnose, write_settings
     from imgbuild.engine.client import open_engine
+    from imgbuild.engine.types import AMD64
     from imgbuild.inputs.build_inputs import check_settings
 
     homeless = [*check_home()]
     images = select(checkout, selection)
     settings = checkout.read_settings() if write else checkout.settings
+    if platform or all(image.platform == AMD64 for image in images):
+        platform = platform or AMD64
+        everything = selection.everything
+        images = options.for_platform(images, platform, settings, everything=everything)
     settings = settings.with_builders(tuple(builder or ()))
     check_settings(settings, images[0].matrix)
     findings, choice = diagnose(checkout, images, settings, writing=write)
@@ -69,7 +77,7 @@ def doctor(
         state = "written" if changed else "unchanged"
         info(f"{checkout.settings_file}: {state}.")
         if "engine" not in lacking:
-            possible = [image for image in images if f"base {image.os_name}" not in lacking]
+            possible = [image for image in images if f"base {image.base_name}" not in lacking]
             with open_engine(choice.engine) as engine:
                 make_bases(possible, choice, engine, info)
     if missing:

@@ -227,7 +227,7 @@ def _extend(
             # If the engine has the base, its Python reads the metadata of source distributions.
             metadata = stack.enter_context(MetadataReader(project, matrix, sites, info, base.id))
             lock = _lock(requested, base, lock_path, metadata, folder, upgrade=upgrade)
-            with_uv = print_only or not (context and context.inputs.uv)
+            with_uv = print_only or not (context and context.inputs.uv_for())
             distributions += find_distributions(lock, wheels, base, metadata, with_uv=with_uv)
             _announce_compilations(distributions)
         if not context or print_only:
@@ -367,11 +367,12 @@ def _find_base(
     print_only: bool,
 ) -> "BaseImage":
     """Return the base: ``image``, unless the extension names another one."""
-    from imgbuild.extend.base_image import family_base, inspect_base
+    from imgbuild.extend.base_image import family_base, inspect_base, require_amd64
 
     if context and extension.base:
         return inspect_base(extension.base, context)
     planned = context.images[0] if context else image
+    require_amd64(planned.tags[0], planned.platform)
     base = family_base(planned, project)
     if context and not print_only:
         stored = context.need_own(planned)

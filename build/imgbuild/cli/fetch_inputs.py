@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imgbuild.cli.options import echo, info, select
+from imgbuild.cli.options import echo, info, require_amd64, select
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
 from imgbuild.core.text import align_rows, count_text, size_text
@@ -27,6 +27,7 @@ def fetch_inputs(folder: Path, selection: Selection, checkout: Project, *, refre
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--fetch {folder} is not a folder. Give a new or an existing folder.")
     images = select(checkout, selection)
+    require_amd64(images, "imgbuild build --fetch")
     settings, folder = checkout.settings, folder.absolute()
     sites = Sites(images[0].matrix.upstream_urls, settings)
     known: dict[str, Listing | None] = {}
@@ -37,8 +38,8 @@ def fetch_inputs(folder: Path, selection: Selection, checkout: Project, *, refre
     new = tuple(image for image in images if known[image.name] is None)
     if new:
         with open_context(checkout, new, BuildOptions(), info) as context, context.display:
-            for image in {image.os_name: image for image in new}.values():
-                base = context.inputs.bases[image.os_name]
+            for image in {image.base_name: image for image in new}.values():
+                base = context.inputs.bases[image.base_name]
                 provide_base(image, context.settings, base, context.engine, context.log)
             for image in new:
                 known[image.name] = plan_listing(image, sites, folder, context)

@@ -95,10 +95,11 @@ def _lines(images: "tuple[Image, ...]", *, wide: bool) -> list[str]:
     if any(image.variant == "gpu" for image in images):
         columns.append("cuda")
     ordered = sorted(images, key=lambda image: [int(n) for n in image.tensorflow.split(".")])
-    rows = [("image", *columns, *(_WIDE if wide else ()))]
+    rows = [("image", *columns, "platforms", *(_WIDE if wide else ()))]
     for image in ordered:
         cells = [image.keys.get(column, "-") for column in columns]
-        rows.append((image.name, *cells, *(_wide_cells(image) if wide else ())))
+        machines = " ".join(name.removeprefix("linux/") for name in image.platforms)
+        rows.append((image.name, *cells, machines, *(_wide_cells(image) if wide else ())))
     head, *table = align_rows(rows)
     lines = [head]
     for image, line in zip(ordered, table, strict=True):

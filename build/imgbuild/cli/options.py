@@ -5,7 +5,7 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,13 +22,14 @@ from imgbuild.core.project import (
     find_project,
     find_root,
 )
-from imgbuild.core.text import parse_duration, printable
+from imgbuild.core.text import count_text, parse_duration, printable
 from imgbuild.matrix.selection import NAMES_ALONE, Selection
 from imgbuild.net.addresses import has_registry
 
 if TYPE_CHECKING:
     from imgbuild.core.settings import Settings
     from imgbuild.engine.client import Engine
+    from imgbuild.engine.types import StoredImage
     from imgbuild.matrix.images import Image
     from imgbuild.matrix.model import Matrix
     from imgbuild.net.signing import Trust
@@ -113,6 +114,11 @@ BUILDER = option(
     "--builder NAME",
     "Use this `docker buildx` builder instead of the engine's own BuildKit. Repeatable for "
     "`build`, which divides the images among the builders.",
+)
+
+PLATFORM = option(
+    "--platform PLATFORM",
+    "linux/amd64, linux/arm64, or all. Default: the platform of the engine.",
 )
 
 
@@ -291,6 +297,114 @@ def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
     return images
 
 
+def for_platform(
+    images: "tuple[Image, ...]", platform: str | None, settings: "Settings", *, everything: bool
+) -> "tuple[Image, ...]":
+    """Return the images for a platform, by default for the engine's own.
+
+    With ``all``, each image is followed by the same image for the other platform, if there is one.
+    With ``everything``, images that are not for the platform are left out. Images for arm64 were
+    named with their architecture, and stay as they are.
+
+    InputError: the platform is unknown, or an image is not for it.
+    MachineError: the engine, whose platform is the default, does not answer.
+    """
+    from imgbuild.engine.types import AMD64, ARM64
+
+    if platform not in {None, AMD64, ARM64, "all"}:
+        raise InputError(f"--platform {platform}: use {AMD64}, {ARM64} or all.")
+    is_default = platform is None
+    if platform is None and any(image.platform == AMD64 for image in images):
+        platform = _engine_platform(settings)
+        if platform not in {AMD64, ARM64}:
+            raise InputError(
+                f"The engine's platform is {platform}, for which there are no images. Choose one "
+                f"with --platform: {AMD64}, {ARM64} or all."
+            )
+    own: list[Image] = []
+    missing: list[str] = []
+    for image in images:
+        if image.platform != AMD64 and platform == AMD64 and not is_default:
+            raise InputError(f"{image.name} is for {image.platform}, not for {AMD64}.")
+        fitting = _fitting_images(image, platform)
+        own += fitting
+        if not fitting:
+            missing.append(image.name)
+    if own and everything and missing:
+        info(f"note: {count_text(len(missing), 'image')} left out, which {platform} cannot run.")
+    if own and (everything or not missing):
+        return tuple(dict.fromkeys(own))
+    raise InputError(_why_not_arm64(images, missing, is_default=is_default))
+
+
+def _fitting_images(image: "Image", platform: str | None) -> "list[Image]":
+    """Return the images for a platform or ``all`` that an image for amd64 stands for."""
+    from imgbuild.engine.types import AMD64
+    from imgbuild.matrix.images import for_other_architecture
+
+    other = for_other_architecture(image)
+    if image.platform != AMD64 or platform == AMD64:
+        return [image]
+    others = [other] if other else []
+    return [image, *others] if platform == "all" else others
+
+
+def prefer_own_platform(images: "tuple[Image, ...]", settings: "Settings") -> "tuple[Image, ...]":
+    """Return the images for the engine's platform, or unchanged if it has none or is silent."""
+    with suppress(InputError, MachineError):
+        return for_platform(images, None, settings, everything=False)
+    return images
+
+
+def _engine_platform(settings: "Settings") -> str:
+    """Return the platform of the engine; do not ask the engine of an x86-64 machine."""
+    from imgbuild.engine.client import open_engine
+    from imgbuild.engine.discovery import DEFAULT_HOST, resolve_host
+    from imgbuild.engine.types import AMD64
+
+    host = resolve_host(settings.engine) or DEFAULT_HOST
+    machine = os.uname()
+    if host.startswith("unix://") and (machine.sysname, machine.machine) == ("Linux", "x86_64"):
+        return AMD64
+    with open_engine(settings.engine) as engine:
+        return engine.version().platform
+
+
+def require_amd64(images: "Iterable[Image | StoredImage]", command: str) -> None:
+    """Raise InputError if an image is not for linux/amd64, the only platform of some commands."""
+    from imgbuild.engine.types import AMD64
+
+    for image in images:
+        if image.platform != AMD64:
+            raise InputError(
+                f"`{command}` is only for images for {AMD64}, and this one is for "
+                f"{image.platform} (docs/arm64.md)."
+            )
+
+
+def _why_not_arm64(images: "Sequence[Image]", names: list[str], *, is_default: bool) -> str:
+    """Return the error for images that are not for arm64."""
+    from imgbuild.engine.types import AMD64, ARM64
+    from imgbuild.matrix.images import all_images
+
+    first = all_images(images[0].matrix, "arm64")[:1]
+    advice = ""
+    if first:
+        advice = (
+            f"The CPU images from TensorFlow {first[0].minor} on, with Debian's Python, are for "
+            "both, for example --tf latest: `imgbuild list` shows the platforms. "
+        )
+    engine = f"The engine's platform is {ARM64}, and" if is_default else f"For {ARM64},"
+    emulation = ""
+    if is_default:
+        emulation = " An engine without AVX cannot run them, whatever emulates."
+    return (
+        f"{engine} there is no {', '.join(names)}: TensorFlow has no wheel for it, or the wheel "
+        f"has no CUDA. {advice}For the others, use an x86-64 machine or --platform {AMD64}."
+        f"{emulation}"
+    )
+
+
 def split_names(project: Project, selection: Selection) -> tuple[Selection, tuple[str, ...]]:
     """Split off the names that are not in the matrix; return the other selection and these names.
 
@@ -372,7 +486,7 @@ def engine_images(checkout: Project, selection: Selection) -> "list[tuple[str, I
     selection, others = split_names(checkout, selection)
     references: list[tuple[str, Image | None]] = [(name, None) for name in others]
     if selection.names or not others:
-        images = select(checkout, selection)
+        images = prefer_own_platform(select(checkout, selection), checkout.settings)
         if checkout.settings.standin:
             images = tuple(map(standin_image, images))
         references += [(image.tags[0], image) for image in images]

@@ -122,12 +122,14 @@ def matrix_images(checkout: Project, selection: Selection) -> "tuple[Image, ...]
     InputError: an image is neither in the matrix nor made by `imgbuild extend`.
     """
     try:
-        return select(checkout, selection)
+        images = select(checkout, selection)
     except InputError as error:
         if any(":" in name for name in selection.names):
             text = f"{error} The engine also has no image of `imgbuild extend` with this name."
             raise InputError(text) from None
         raise
+    options.require_amd64(images, "imgbuild push")
+    return images
 
 
 def builder_images(checkout: Project) -> "tuple[Image, ...]":

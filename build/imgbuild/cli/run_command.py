@@ -19,6 +19,7 @@ from imgbuild.cli.options import (
     info,
     load_matrix,
     option,
+    prefer_own_platform,
     replace_found_checkout,
     seconds,
     select,
@@ -370,7 +371,7 @@ def _find_image(
     """Return an image's reference, whether it is for GPUs, its MPI, and its image of the matrix."""
     own, others = split_names(project, selection)
     if not others:
-        images = select(project, own)
+        images = prefer_own_platform(select(project, own), project.settings)
         if len(images) > 1:
             names = ", ".join(image.name for image in images)
             raise InputError(f"`run` takes one image, but these are selected: {names}.")

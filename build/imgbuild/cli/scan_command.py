@@ -72,6 +72,8 @@ def scan(
             info(f"scanning {planned.name if planned else reference}")
             if planned is None:
                 options.pull_missing(context.engine, reference, checkout.settings)
+            scanned_image = planned or context.engine.need(reference)
+            options.require_amd64([scanned_image], "imgbuild scan")
             result = _scan_image(reference, planned, ask, context)
             scans.append(result)
             save_scan(result, context.state)

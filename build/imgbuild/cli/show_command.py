@@ -108,6 +108,7 @@ def image_text(image: dict[str, Any]) -> str:
     """Return an image as lines of at most 80 columns, without breaking URLs or sha256."""
     named = {
         "tags": image["tags"],
+        "platforms": image["platforms"],
         "published with these moving tags and the immutable tag": [image["published"]["immutable"]],
         "aliases": image["aliases"],
         "Python packages": [image["lock"]],

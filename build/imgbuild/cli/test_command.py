@@ -28,6 +28,7 @@ def test(
     jobs: int = options.JOBS,
     fail_fast: bool = flag("--fail-fast", "Stop at the first failed check."),
     refresh: bool = flag("--refresh", "Also run suites that passed before."),
+    platform: str | None = options.PLATFORM,
     require_gpu: bool = flag("--require-gpu", "Fail unless GPU images were tested on a GPU."),
     report: Path | None = option(
         "--report DIR",
@@ -68,9 +69,17 @@ def test(
         images = select(checkout, row)
     for selected in images:
         choose_suites(checkout.suites, suite_names, known_facts(selected))
+    if image is not None and platform:
+        raise InputError(
+            "--platform selects images of the matrix. An IMAGE outside the matrix has its own."
+        )
     if image is not None and len(images) != 1:
         raise InputError(f"{image} must equal one image, but {len(images)} are selected.")
     require_docker_client()
+    if image is None:
+        images = options.for_platform(
+            images, platform, checkout.settings, everything=row.everything
+        )
     build_options = BuildOptions(reports=report and report.absolute())
     with (
         open_context(checkout, images, build_options, info, lock=True) as context,

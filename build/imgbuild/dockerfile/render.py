@@ -25,26 +25,29 @@ from imgbuild.locks import requirement_rules
 from imgbuild.locks.constraints import render_constraints
 from imgbuild.locks.lockfile import FOLDER, package_layers
 from imgbuild.matrix.gpus import gpu_facts
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, for_other_architecture, with_other_architectures
 from imgbuild.matrix.schema import version_note
 
 DOCKERFILE = "Dockerfile"
 #: The constraints, in the folder of the Dockerfile.
 CONSTRAINTS = "constraints.txt"
+ARM64_CONSTRAINTS = "constraints-arm64.txt"
 #: What the check at container start compares a GPU with, in the same folder.
 GPU_FACTS = "gpu.json"
-_OF_IMAGE = (DOCKERFILE, CONSTRAINTS, GPU_FACTS)
+_OF_IMAGE = (DOCKERFILE, CONSTRAINTS, ARM64_CONSTRAINTS, GPU_FACTS)
 _SHA256_BYTES = 32
 #: Maximum width of a line with packages, variables or labels; only a long word exceeds it.
 WIDTH = 130
 
 
 def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
-    """Return the image's Dockerfile; ``templates`` must be next to the folder of locks.
+    """Return the Dockerfile of the image and of the same image for the other architecture.
+
+    ``templates`` must be next to the folder of locks.
 
     InputError: the matrix, a lock or a template does not allow it.
     """
-    values = template_variables(image, templates.parent / "locks")
+    values = template_variables(_for_amd64(image), templates.parent / "locks")
     try:
         text = template_environment(templates).get_template("Dockerfile.j2").render(values)
     except Exception as error:  # code in a template may raise anything
@@ -65,8 +68,20 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
     return Dockerfile(text.rstrip("\n") + "\n")
 
 
+def _for_amd64(image: Image) -> Image:
+    """Return the image that the image's Dockerfile is named after."""
+    if image.architecture == "amd64":
+        return image
+    return for_other_architecture(image) or image
+
+
+def own_dockerfile(image: Image, templates: Path) -> Dockerfile:
+    """Return the image's Dockerfile for its architecture; the errors are as in the above."""
+    return render_dockerfile(image, templates).for_architecture(image.architecture)
+
+
 def committed_dockerfile(image: Image, project: Project) -> Dockerfile:
-    """Return the image's committed Dockerfile.
+    """Return the image's committed Dockerfile for its architecture.
 
     InputError: the Dockerfile or a file beside it differs from the rendered text.
     """
@@ -80,11 +95,11 @@ def committed_dockerfile(image: Image, project: Project) -> Dockerfile:
                 "images/templates produce. Run `imgbuild render` and read the diff, or use the "
                 "imgbuild version that wrote it (`imgbuild --version`), then build."
             )
-    return rendered
+    return rendered.for_architecture(image.architecture)
 
 
 def dockerfile_path(image: Image, folder: Path) -> Path:
-    return folder / image.name / DOCKERFILE
+    return folder / _for_amd64(image).name / DOCKERFILE
 
 
 def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[Path, str]:
@@ -95,13 +110,17 @@ def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[P
         path = dockerfile_path(image, folder)
         texts[path] = render_dockerfile(image, templates).text
         texts |= _render_beside(image, path, locks)
-        texts |= {locks / layer.file_name: layer.text for layer in package_layers(image, locks)}
+        for own in with_other_architectures([image]):
+            texts |= {locks / layer.file_name: layer.text for layer in package_layers(own, locks)}
     return texts
 
 
 def _render_beside(image: Image, path: Path, locks: Path) -> dict[Path, str]:
     """Return the texts of the files beside an image's Dockerfile, by path."""
+    image = _for_amd64(image)
     texts = {path.with_name(CONSTRAINTS): render_constraints(image, locks)}
+    if arm64 := for_other_architecture(image):
+        texts[path.with_name(ARM64_CONSTRAINTS)] = render_constraints(arm64, locks)
     if image.cuda:
         texts[path.with_name(GPU_FACTS)] = json.dumps(gpu_facts(image, image.cuda), indent=1) + "\n"
     return texts

@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from imgbuild.core.files import sha256
+from imgbuild.matrix.evidence import MACHINES
 
 #: The name for the instructions before the first stage: ARGs that stages may inherit.
 ARGUMENTS = "ARG"
 #: ``<<EOT``, ``<<-EOT``, ``<<'EOT'``. Source: Dockerfile reference, "Here-documents".
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1")
-_FROM = re.compile(r"FROM (\S+)(?: AS (\S+))?$", re.MULTILINE)
+_FROM = re.compile(r"FROM (?:--platform=\S+ )?(\S+)(?: AS (\S+))?$", re.MULTILINE)
+#: A stage that is one of several others, by the architecture that the build is for.
+_CHOICE = re.compile(r"^FROM (\S+)-\$\{TARGETARCH\} AS \1\n", re.MULTILINE)
+#: The end of a parent's name if the parent depends on the building machine.
+_OF_MACHINE = "${BUILDARCH}"
 _MOUNT = re.compile(r"--mount=(\S+)")
 _STAGE_REFERENCE = re.compile(r"--from=([a-z0-9-]+)|\bfrom=([a-z0-9-]+)")
 
@@ -45,8 +50,15 @@ class Stage:
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """The stages and named contexts that the stage is based on, copies from or mounts."""
-        return frozenset({self.parent, *(a or b for a, b in _STAGE_REFERENCE.findall(self.text))})
+        """The stages and named contexts that the stage is based on, copies from or mounts.
+
+        If the parent depends on the building machine, these are the parents on all machines.
+        """
+        parents = [self.parent]
+        if self.parent.endswith(_OF_MACHINE):
+            stem = self.parent.removesuffix(_OF_MACHINE)
+            parents = [f"{stem}{architecture}" for architecture in MACHINES]
+        return frozenset({*parents, *(a or b for a, b in _STAGE_REFERENCE.findall(self.text))})
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
@@ -78,7 +90,7 @@ class Dockerfile:
     def stages(self) -> dict[str, Stage]:
         """The stages by name, in the order of the file."""
         stages: dict[str, Stage] = {}
-        for part in re.split(r"^(?=FROM )", self.text, flags=re.MULTILINE):
+        for part in _split(self.text):
             instructions = tuple(_instructions(part))
             head = _FROM.match(part)
             if head:
@@ -90,6 +102,24 @@ class Dockerfile:
                     ARGUMENTS, parent="", text=part, instructions=instructions
                 )
         return stages
+
+    def for_architecture(self, architecture: str) -> "Dockerfile":
+        """Return the Dockerfile as a build for one architecture sees it.
+
+        ``FROM NAME-${TARGETARCH} AS NAME`` chooses one of several stages. In the result, the chosen
+        stage is called NAME, and the stages that only the others need are missing.
+        """
+        names = _CHOICE.findall(self.text)
+        text = _CHOICE.sub("", self.text)
+        for name in names:
+            text = text.replace(f" AS {name}-{architecture}\n", f" AS {name}\n")
+        dropped = _unneeded(Dockerfile(text).stages, names)
+        parts = []
+        for part in _split(text):
+            head = _FROM.match(part)
+            if not head or head[2] not in dropped:
+                parts.append(part)
+        return Dockerfile("".join(parts))
 
     @property
     def final(self) -> Stage:
@@ -120,6 +150,32 @@ def needed_stages(
             names.add(name)
             remaining.extend(stages[name].needs)
     return {name: stage for name, stage in stages.items() if name in names}
+
+
+def _split(text: str) -> list[str]:
+    """Return the text before the first stage, and the text of each stage."""
+    return re.split(r"^(?=FROM )", text, flags=re.MULTILINE)
+
+
+def _unneeded(stages: Mapping[str, Stage], names: Collection[str]) -> set[str]:
+    """Return the stages for other architectures, and those that only they need.
+
+    ``names`` are the stages that each architecture has its own of.
+    """
+    others = {name for name in stages if name.rpartition("-")[0] in names}
+    needed: set[str] = set()
+    for name in names:
+        needed.update(needed_stages(stages, name))
+    unneeded = others - needed
+    while True:
+        more = set()
+        for name in stages:
+            users = {stage.name for stage in stages.values() if name in stage.needs}
+            if users and users <= unneeded:
+                more.add(name)
+        if more <= unneeded:
+            return unneeded
+        unneeded |= more
 
 
 def _instructions(text: str) -> Iterator[Instruction]:

@@ -8,13 +8,15 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from imgbuild.core.errors import InputError
 from imgbuild.core.files import sha256
 from imgbuild.dockerfile.labels import pin_labels
 from imgbuild.locks.conda import conda_packages
 from imgbuild.locks.lockfile import PackageLayer, package_layers, read_lock_text
+from imgbuild.locks.requirements import uv_platform
 from imgbuild.matrix.gpus import driver_cuda
 from imgbuild.matrix.image_sources import image_sources
-from imgbuild.matrix.images import Image, minor_of
+from imgbuild.matrix.images import Image, for_other_architecture, minor_of
 from imgbuild.matrix.rules import admits
 
 #: The folder of the interpreter and the packages in every image.
@@ -95,6 +97,7 @@ def template_variables(image: Image, locks: Path) -> Variables:
     *layers, rest = package_layers(image, locks)
     # Use TensorFlow's own name of the compiler: from 2.21 on, it is not built with Ubuntu's Clang.
     clang = "Clang" if admits(">=2.21", image.tensorflow) else "Ubuntu Clang"
+    arm64 = for_other_architecture(image)
     programs = []
     if image.python.origin == "apt":
         programs.append("venv/python")
@@ -116,6 +119,11 @@ def template_variables(image: Image, locks: Path) -> Variables:
         "labels": labels,
         "compilers": _compilers(image),
         "compiler_words": image.wheel.compiler.replace("clang-", f"{clang} "),
+        "arm64": arm64,
+        "arm64_labels": _own_labels(arm64, image) if arm64 else [],
+        "arm64_compiler": arm64.wheel.compiler.replace("clang-", f"{clang} ") if arm64 else "",
+        "arm64_platform": uv_platform(image.os.glibc, arm64.machine) if arm64 else "",
+        "arm64_layers": _arm64_layers(arm64, (*layers, rest), locks) if arm64 else {},
         "sources": image_sources(image),
         "conda_packages": conda_packages(python, image.python, locks),
         "uv": image.matrix.uv,
@@ -127,6 +135,33 @@ def template_variables(image: Image, locks: Path) -> Variables:
         "uv_cache": f"imgbuild-uv-{build_digest[:8]}",
         "package_layers": layers,
         "other_packages": rest,
+    }
+
+
+def _own_labels(arm64: Image, image: Image) -> list[str]:
+    """Return the labels for arm64 that differ from those for amd64."""
+    usual = pin_labels(image)
+    own = {name: value for name, value in pin_labels(arm64).items() if usual[name] != value}
+    return [f'{name}="{value}"' for name, value in own.items()]
+
+
+def _arm64_layers(
+    arm64: Image, layers: Iterable[PackageLayer], locks: Path
+) -> dict[str, PackageLayer]:
+    """Return the layers for arm64 whose packages differ from those for amd64, by name.
+
+    InputError: the lock for arm64 has other layers.
+    """
+    others = {layer.name: layer for layer in package_layers(arm64, locks)}
+    if list(others) != [layer.name for layer in layers]:
+        raise InputError(
+            f"images/locks/{arm64.lock_name} has packages for the layers {', '.join(others)}, but "
+            "the lock for amd64 has others. One Dockerfile cannot install both."
+        )
+    return {
+        layer.name: others[layer.name]
+        for layer in layers
+        if others[layer.name].file_name != layer.file_name
     }
 
 

@@ -5,10 +5,11 @@ import os
 import pwd
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +31,7 @@ from imgbuild.engine.discovery import (
 )
 from imgbuild.engine.faults import without_advice
 from imgbuild.engine.features import broken_feature
-from imgbuild.engine.types import EngineVersion
+from imgbuild.engine.types import AMD64, ARM64, EngineVersion
 from imgbuild.net.http import TransientError
 
 T = TypeVar("T")
@@ -131,9 +132,13 @@ def _refusal(host: str) -> tuple[str, str]:
 
 
 def check_engine(
-    settings: EngineSettings, root: Path, host: str | None, version: EngineVersion | None
+    settings: EngineSettings,
+    root: Path,
+    host: str | None,
+    version: EngineVersion | None,
+    platforms: Sequence[str] = (AMD64,),
 ) -> Iterator[Finding]:
-    """Yield the findings for buildx, BuildKit's features and the engine's disk."""
+    """Yield the findings for buildx, BuildKit's features for each platform, and the disk."""
     buildx, problem = ask_check(lambda: find_buildx(settings, host))
     if buildx:
         yield Finding(Status.FINE, "buildx", f"{buildx.version} ({buildx.path})")
@@ -141,8 +146,13 @@ def check_engine(
         fix = f"{engine_setup(root)}\nor put buildx into ~/.docker/cli-plugins: {_BUILDX}"
         yield Finding(Status.MISSING, "buildx", problem, fix)
     if version and buildx:
-        for name in settings.builders:
-            yield _check_features(buildx, name, root)
+        for name, platform in product(settings.builders, platforms):
+            finding = _check_features(buildx, name, root, platform)
+            if platform != AMD64:
+                finding = replace(finding, what=f"{finding.what}, {platform}")
+            if name == ENGINES_OWN and version.platform != platform and finding.fix is None:
+                finding = replace(finding, detail=f"{finding.detail}, emulated: slow")
+            yield finding
     else:
         yield Finding(Status.SKIPPED, "BuildKit", "unknown without an engine and buildx")
     if version and (host or DEFAULT_HOST).startswith("unix://"):
@@ -152,12 +162,15 @@ def check_engine(
 
 def _describe_engine(host: str | None, engine: EngineVersion) -> str:
     store = "containerd image store" if engine.containerd_store else engine.storage_driver
-    known = engine.architecture in {"x86_64", "amd64"}
-    slow = "" if known else "; images are linux/amd64, which it emulates: slow, and untested"
-    return f"{engine.version} at {host or DEFAULT_HOST}, {store}, {engine.architecture}{slow}"
+    other = ""
+    if engine.platform == ARM64:
+        other = "; builds images for linux/arm64, unless --platform is linux/amd64"
+    elif engine.platform != AMD64:
+        other = "; no image is for it"
+    return f"{engine.version} at {host or DEFAULT_HOST}, {store}, {engine.architecture}{other}"
 
 
-def _check_features(buildx: Buildx, builder: str, root: Path) -> Finding:
+def _check_features(buildx: Buildx, builder: str, root: Path, platform: str) -> Finding:
     """Return whether a builder supports all features, and can load its images into the engine."""
     own = builder == ENGINES_OWN
     what = "BuildKit" if own else f"builder {builder}"
@@ -168,7 +181,7 @@ def _check_features(buildx: Buildx, builder: str, root: Path) -> Finding:
     if not own and not is_reachable(of):
         start = f"docker buildx inspect --bootstrap {builder}"
         return Finding(Status.MISSING, what, "none of its nodes answers", start)
-    broken, problem = ask_check(lambda: broken_feature(of), PROBE_SECONDS)
+    broken, problem = ask_check(lambda: broken_feature(of, platform), PROBE_SECONDS)
     if broken:
         fix = f"if that engine is old, upgrade it: {engine_setup(root)}" if own else None
         return Finding(Status.MISSING, what, f"{tried} fails: {broken}", fix)

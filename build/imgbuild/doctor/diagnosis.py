@@ -1,5 +1,6 @@
 """Run all checks in parallel, and choose the sources of inputs for builds on this machine."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,8 @@ from imgbuild.doctor import checks, input_checks
 from imgbuild.doctor.checks import WRITE, Finding, Status
 from imgbuild.doctor.gpu_checks import check_gpus
 from imgbuild.engine.client import Engine
-from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.evidence import MACHINES
+from imgbuild.matrix.images import Image, all_images, with_build_images
 from imgbuild.net.sites import Sites
 
 Check = Callable[[], Finding | Iterable[Finding]]
@@ -66,12 +68,15 @@ def diagnose(
         return replace(finding, status=Status.WARNING)
 
     def rest_of_engine() -> Iterable[Finding]:
-        return checks.check_engine(settings.engine, project.root, *engine.result()[:2])
+        platforms = tuple(dict.fromkeys(image.platform for image in images))
+        return checks.check_engine(settings.engine, project.root, *engine.result()[:2], platforms)
 
     of_engine: dict[str, Check] = {"engine": lambda: engine.result()[2], "buildx": rest_of_engine}
     of_inputs: dict[str, Check] = {}
-    for image in images:
-        of_inputs[f"base {image.os_name}"] = partial(base, image)
+    # The engine may not answer, and is usually on this machine.
+    machine = "linux/amd64" if os.uname().machine == MACHINES["amd64"] else "linux/arm64"
+    for image in with_build_images(images, machine):
+        of_inputs[f"base {image.base_name}"] = partial(base, image)
     for version, image in pythons.items():
         of_inputs[f"CPython {version}"] = partial(interpreter, image)
     of_inputs["sites"] = partial(input_checks.check_sites, images, project.locks, sites)

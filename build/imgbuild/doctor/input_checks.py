@@ -29,7 +29,7 @@ from imgbuild.inputs.upstream_files import find_image
 from imgbuild.locks.requirements import index_environment
 from imgbuild.locks.resolver import call_uv
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.model import Matrix, OperatingSystem
+from imgbuild.matrix.model import Matrix
 from imgbuild.net.sites import CA_VARIABLES, SYSTEM_BUNDLES, Sites
 
 SOURCE_SECONDS = 5.0
@@ -52,12 +52,12 @@ def check_base(
     machine makes must already exist, because builds do not make it.
     """
     name, system = image.os_name, image.os
-    setting, what = sites.settings.base_for(name, system.image), f"base {name}"
+    setting, what = sites.settings.base_for(name, system.image), f"base {image.base_name}"
     if setting.path:
         return Finding(Status.FINE, what, f"the OCI layout {setting.path}")
     reference = setting.image
     if reference is None:
-        finding = _check_bootstrap(name, system)
+        finding = _check_bootstrap(image)
         if system.image and name not in sites.settings.base:
             why = f"no registry had {system.image}; `imgbuild build --refresh` asks again"
             finding = replace(finding, detail=f"{finding.detail}: {why}")
@@ -75,7 +75,7 @@ def check_base(
         "with this image in imgbuild.local.yaml: registry: HOST/FOLDER"
     )
     if name not in sites.settings.base and system.distribution in MADE_IN_PLACE:
-        bootstrap = _check_bootstrap(name, system)
+        bootstrap = _check_bootstrap(image)
         if bootstrap.fix is None:
             detail = f"{detail}, so it must be {bootstrap.detail}"
             return Finding(Status.MISSING, what, detail, WRITE)
@@ -83,12 +83,16 @@ def check_base(
     return Finding(Status.MISSING, what, detail, fix)
 
 
-def _check_bootstrap(name: str, system: OperatingSystem) -> Finding:
+def _check_bootstrap(image: Image) -> Finding:
     """Return whether mmdebstrap can make a base image on this machine.
 
     For the check, mmdebstrap verifies the archive and fetches one small index.
     """
-    what, archive = f"base {name}", f"{system.distribution.capitalize()}'s archive ({system.suite})"
+    name, system = image.os_name, image.os
+    what, archive = (
+        f"base {image.base_name}",
+        f"{system.distribution.capitalize()}'s archive ({system.suite})",
+    )
     packages = missing_packages(system.distribution)
     if packages:
         detail = f"made from the distribution's archive, which needs {', '.join(packages)}"
@@ -98,7 +102,7 @@ def _check_bootstrap(name: str, system: OperatingSystem) -> Finding:
         "mmdebstrap",
         "--variant=custom",
         "--format=null",
-        "--architectures=amd64",
+        f"--architectures={image.architecture}",
         f"--components={_SMALL_COMPONENT[system.distribution]}",
         f"--keyring={KEYRINGS[system.distribution][0]}",
         '--aptopt=Acquire::http::Timeout "4"',

@@ -16,7 +16,7 @@ from imgbuild.core.process import Process, read_lines, start
 from imgbuild.engine.discovery import Buildx, build_environment, is_reachable, run_buildx
 from imgbuild.engine.failure import build_error
 from imgbuild.engine.steps import BuildSteps, Step
-from imgbuild.engine.types import IMAGE_PLATFORM
+from imgbuild.engine.types import AMD64
 
 #: The longest wait for a line of buildx before the time limits are checked, in seconds.
 LOOK_SECONDS = 1.0
@@ -46,6 +46,7 @@ class BuildTarget:
     - ``uncached``: stages that are always built again; if there are any, ``target`` is as well
     - ``anew``: do not use the cache for any stage
     - ``cache``: reference in a registry where BuildKit reads and writes its cache of all steps
+    - ``platform``: as Docker names it
     """
 
     name: str
@@ -61,6 +62,7 @@ class BuildTarget:
     anew: bool = False
     needs: tuple["BuildTarget", ...] = ()
     cache: str | None = None
+    platform: str = AMD64
 
 
 def bake_name(name: str) -> str:
@@ -113,7 +115,7 @@ def _bake_target(target: BuildTarget, epoch: int | None) -> dict[str, object]:
         "labels": _escape_values(target.labels),
         "secret": secrets,
         "target": target.target,
-        "platforms": [IMAGE_PLATFORM],
+        "platforms": [target.platform],
         "output": outputs,
         "no-cache-filter": uncached,
         "no-cache": target.anew,

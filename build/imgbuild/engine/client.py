@@ -19,7 +19,7 @@ from imgbuild.core.errors import CheckFailedError, InputError, MachineError
 from imgbuild.engine.discovery import DEFAULT_HOST, docker_command, resolve_host
 from imgbuild.engine.faults import answered_error, engine_error, translate_errors
 from imgbuild.engine.types import (
-    IMAGE_PLATFORM,
+    AMD64,
     EngineVersion,
     GpuRequest,
     LabelledObject,
@@ -228,8 +228,8 @@ class Engine:
         path = f"/distribution/{quote(reference)}/json"
         return bool(self.inspect(reference)) or self._answer(path, ANSWER_SECONDS)[0] == 200
 
-    def pull(self, reference: str, *, pinned: bool = False) -> None:
-        """Pull an image.
+    def pull(self, reference: str, *, pinned: bool = False, platform: str = AMD64) -> None:
+        """Pull an image for one platform.
 
         ``pinned`` is for the base images of the matrix: it allows a name without a registry if the
         name has a digest, because some of them are on Docker Hub.
@@ -242,7 +242,7 @@ class Engine:
                 "not pull names without a registry, because on Docker Hub they can be anybody's. "
                 f"To pull it from Docker Hub, write docker.io/{reference}."
             )
-        self._pull(reference)
+        self._pull(reference, platform)
 
     def need_or_pull(self, reference: str, log: Callable[[str], None]) -> StoredImage:
         """Return an image; pull it if the engine does not have it. Raises the errors of `pull`."""
@@ -253,10 +253,10 @@ class Engine:
         self.pull(reference)
         return self.need(reference)
 
-    def _pull(self, reference: str) -> None:
+    def _pull(self, reference: str, platform: str) -> None:
         repository, tag = _split_reference(reference)
         with self._api(WORK_SECONDS) as api:
-            stream = api.pull(repository, tag, stream=True, decode=True, platform=IMAGE_PLATFORM)
+            stream = api.pull(repository, tag, stream=True, decode=True, platform=platform)
             for _ in self._check_messages(stream):
                 pass
 

@@ -18,6 +18,7 @@ from imgbuild.core.process import Finished, run
 from imgbuild.core.scalars import NO_SSH
 from imgbuild.core.settings import ENGINES_OWN, EngineSettings
 from imgbuild.core.user_folders import home
+from imgbuild.engine.types import AMD64
 
 #: The Docker client's default address; a host of ``None`` means the same.
 DEFAULT_HOST = "unix:///var/run/docker.sock"
@@ -50,6 +51,7 @@ class Buildx:
     - ``step_seconds``: time limit of a build step; 0: no limit
     - ``builder``: a builder to use instead of the engine's own BuildKit; only the engine's own can
       read the engine's images
+    - ``platform``: the platform of the builder's machine, for example ``linux/amd64``
     """
 
     path: Path
@@ -57,6 +59,7 @@ class Buildx:
     host: str | None = None
     step_seconds: float = 0.0
     builder: str | None = None
+    platform: str = AMD64
 
     @property
     def builder_option(self) -> str:
@@ -192,7 +195,9 @@ def with_builder(buildx: Buildx, name: str) -> Buildx:
             f"--builder {name}: this builder is the engine of a Docker context, so the images "
             "would stay there. To build and test there, set DOCKER_HOST or engine.host."
         )
-    return buildx
+    # buildx prints the platform of the machine first, then those that it emulates.
+    platforms = re.search(r"^Platforms: +(linux/\w+)", known.output, re.MULTILINE)
+    return replace(buildx, platform=platforms[1]) if platforms else buildx
 
 
 def is_reachable(buildx: Buildx) -> bool:

@@ -10,6 +10,7 @@ from imgbuild.engine.build import BuildTarget, build_image, forget_cache
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError
+from imgbuild.engine.types import AMD64, ARM64
 
 #: Part of every name in the probe's build, by which its build cache is found and removed.
 MARK = "imgbuild-probe"
@@ -41,15 +42,36 @@ PROBE_PROGRAM = bytes.fromhex(
     "31ff"  # xor edi, edi
     "6a3c580f05"  # push 60; pop rax; syscall: exit(edi)
 )
+#: The same for arm64, where every processor can run TensorFlow: a program that exits with 0.
+#: Source: ELF for the Arm 64-bit Architecture (e_machine 183); Linux, include/uapi/asm-generic.
+ARM64_PROGRAM = bytes.fromhex(
+    "7f454c460201010000000000000000000200b700010000007800400000000000"
+    "4000000000000000000000000000000000000000400038000100000000000000"
+    "0100000005000000000000000000000000004000000000000000400000000000"
+    "840000000000000084000000000000000000010000000000"
+    "000080d2"  # mov x0, 0
+    "a80b80d2"  # mov x8, 93
+    "010000d4"  # svc 0: exit(x0)
+)
+_PROGRAMS = {AMD64: PROBE_PROGRAM, ARM64: ARM64_PROGRAM}
 _WITHOUT_AVX = (
     "The processor that builds run on has no AVX, which TensorFlow's wheels require: TensorFlow "
     "would end with `Illegal instruction`. Emulators often have no AVX, for example on a Mac with "
-    "an ARM processor. Use a machine with AVX. A virtual machine needs the CPU model of its host."
+    "an ARM processor. On such a machine, use --platform linux/arm64, for CPU images of newer "
+    "TensorFlow (`imgbuild list`). For other images, use a machine with AVX. A virtual machine "
+    "needs the CPU model of its host."
 )
-_OTHER_MACHINE = (
-    "Builds can run no program for x86-64, and all images are for x86-64. Use an x86-64 machine, "
-    "or an emulator with AVX."
-)
+_OTHER_MACHINE = {
+    AMD64: (
+        "Builds can run no program for linux/amd64. Use an x86-64 machine, or an emulator with "
+        "AVX; or use --platform linux/arm64, for CPU images of newer TensorFlow (`imgbuild list`)."
+    ),
+    ARM64: (
+        "Builds can run no program for linux/arm64. Use an ARM machine or a builder on one "
+        "(--builder), or install an emulator on the engine's machine: `sudo apt-get install -y "
+        "qemu-user-static binfmt-support`."
+    ),
+}
 #: Everything that imgbuild's own Dockerfiles use: a named build context, secrets, mounts, a step on
 #: the engine's network, a here-document and a linked layer.
 _DOCKERFILE = f"""\
@@ -66,8 +88,10 @@ COPY --link --from=named /{MARK} /{MARK}.link
 """
 
 
-def broken_feature(buildx: Buildx) -> str | None:
+def broken_feature(buildx: Buildx, platform: str = AMD64) -> str | None:
     """Build the probe; return the step that failed and its error, or None if all features work.
+
+    The probe is for ``platform``, which can be another than the builder's if that is emulated.
 
     The probe's image and build cache are removed afterwards.
 
@@ -75,7 +99,7 @@ def broken_feature(buildx: Buildx) -> str | None:
     """
     with tempfile.TemporaryDirectory(prefix="imgbuild-probe-") as name:
         folder = Path(name)
-        target, log = _target(folder), folder / "log"
+        target, log = _target(folder, platform), folder / "log"
         try:
             image_id, _ = build_image(buildx, target, log=log)
             with closing(Engine(buildx.host)) as engine:
@@ -87,7 +111,7 @@ def broken_feature(buildx: Buildx) -> str | None:
             if error.cause.endswith(f"exit code: {NO_AVX}"):
                 raise MachineError(_WITHOUT_AVX) from error
             if any("exec format error" in line.lower() for line in (error.cause, *error.tail)):
-                raise MachineError(_OTHER_MACHINE) from error
+                raise MachineError(_OTHER_MACHINE[platform]) from error
             if error.fault and error.fault.of_machine and not error.step:
                 raise MachineError(f"{error.cause}. {error.fault.advice}") from error
             return f"{error.step}: {error.cause}" if error.step else error.cause
@@ -95,11 +119,11 @@ def broken_feature(buildx: Buildx) -> str | None:
             forget_cache(buildx, f"description~={MARK}")
 
 
-def _target(folder: Path) -> BuildTarget:
+def _target(folder: Path, platform: str) -> BuildTarget:
     for context in ("context", "named"):
         (folder / context).mkdir()
     program = folder / "named" / MARK
-    program.write_bytes(PROBE_PROGRAM)
+    program.write_bytes(_PROGRAMS[platform])
     program.chmod(0o755)
     (folder / "secret").write_text("probe", encoding="utf-8")
     (folder / "Dockerfile").write_text(_DOCKERFILE, encoding="utf-8")
@@ -110,4 +134,5 @@ def _target(folder: Path) -> BuildTarget:
         contexts={"named": str(folder / "named")},
         args={"NONCE": secrets.token_hex(8)},  # so that no step comes from BuildKit's cache
         secrets={"probe": folder / "secret"},
+        platform=platform,
     )

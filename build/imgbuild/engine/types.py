@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 Answer = Mapping[str, Any]
-#: The platform of every image, on every build machine.
-IMAGE_PLATFORM = "linux/amd64"
+#: The platforms that images can be for.
+AMD64, ARM64 = "linux/amd64", "linux/arm64"
 #: Ways to request GPUs: NVIDIA's runtime, or devices of the Container Device Interface (CDI).
 GpuRequest = Literal["nvidia", "cdi"]
 
@@ -25,6 +25,12 @@ class EngineVersion:
     #: How a container can request NVIDIA GPUs; None if the engine offers none.
     gpus: GpuRequest | None = None
 
+    @property
+    def platform(self) -> str:
+        """The platform of its machine, for example ``linux/amd64``; images may be for others."""
+        name = {"x86_64": "amd64", "aarch64": "arm64"}.get(self.architecture, self.architecture)
+        return f"linux/{name}"
+
 
 @dataclass(frozen=True)
 class StoredImage:
@@ -36,6 +42,7 @@ class StoredImage:
       same on every engine. Only ``inspect`` sets them.
     - ``user``: the user that containers run as; only ``inspect`` sets it
     - ``digests``: references by digest under which registries have the image
+    - ``platform``: as Docker names it, without a variant; only ``inspect`` sets it
     """
 
     id: str
@@ -46,6 +53,7 @@ class StoredImage:
     layers: tuple[str, ...] = ()
     user: str = ""
     digests: tuple[str, ...] = ()
+    platform: str = AMD64
 
 
 class Layer(NamedTuple):
@@ -109,6 +117,7 @@ def stored_image(answer: Answer) -> StoredImage:
         layers=tuple(map(str, layers or ())),
         user=str(config.get("User") or ""),
         digests=tuple(map(str, answer.get("RepoDigests") or ())),
+        platform=f"linux/{answer.get('Architecture') or 'amd64'}",
     )
 
 

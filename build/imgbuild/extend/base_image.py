@@ -11,9 +11,10 @@ from pydantic import TypeAdapter
 
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.core import scalars
-from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.core.project import Project
 from imgbuild.dockerfile.labels import NAME, added_packages
+from imgbuild.engine.types import AMD64
 from imgbuild.locks.constraints import companion_bounds, other_tensorflows, package_bounds
 from imgbuild.locks.lockfile import locked_packages
 from imgbuild.locks.requirements import uv_platform
@@ -138,6 +139,16 @@ def family_base(image: Image, project: Project) -> BaseImage:
     )
 
 
+def require_amd64(reference: str, platform: str) -> None:
+    """Raise InputError if an image is for another platform than linux/amd64."""
+    if platform != AMD64:
+        raise InputError(
+            f"{reference} is for {platform}, and imgbuild can extend only images for {AMD64}. Use "
+            f"the image in a Dockerfile of your own (`FROM {reference}`); its pip keeps the "
+            "versions of the image."
+        )
+
+
 _USER = TypeAdapter(scalars.ImageUser)
 
 
@@ -203,6 +214,7 @@ def inspect_base(reference: str, context: BuildContext) -> BaseImage:
         made_here=context.store.was_made_here(stored.id),
         verified_by=context.store.verified_by(stored.id),
     )
+    require_amd64(reference, stored.platform)
     configuration = engine.configuration(stored.id)
     _require_no_triggers(configuration, reference)
     with image_locks([folder_name(reference)], engine.host, locks):

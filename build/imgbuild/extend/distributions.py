@@ -80,7 +80,7 @@ def find_distributions(
 
 def _uv_wheel(matrix: Matrix, sites: Sites) -> Source:
     """Return uv's wheel, which only contains a program and works with any Python."""
-    lock = Lock("", {"uv": matrix.uv.version}, {"uv": (matrix.uv.sha256,)})
+    lock = Lock("", {"uv": matrix.uv.version}, {"uv": matrix.uv.hashes})
     (file,) = lock_files(lock, "matrix.yaml", Target("3.11", PLATFORM), sites)
     return file
 

@@ -279,8 +279,8 @@ def _extension_build(  # noqa: PLR0913, PLR0917 - the parts of an extension
 ) -> BuildTarget:
     """Return the build target of an extension; the folder ``work`` contains its Dockerfile."""
     inputs = context.inputs
-    if inputs.uv:
-        contexts = {**contexts, "uv": str(inputs.uv)}
+    if uv := inputs.uv_for():
+        contexts = {**contexts, "uv": str(uv)}
     uncached: tuple[str, ...] = ()
     if inputs.snapshots:  # the date is in a secret, and BuildKit's cache ignores secrets
         uncached = _apt_stages(extension)

@@ -42,7 +42,9 @@ class Base:
 def require_made(base: Base, os_name: str) -> None:
     """Raise MachineError if a base image was not made yet."""
     if base.digest is None:
+        other = os_name.partition("-arm64")[1]
+        options = "--tf latest --platform linux/arm64 " if other else ""
         raise MachineError(
             f"This machine has not made the base image {os_name} yet. To make it from the "
-            "distribution's archive, run `imgbuild doctor --write`."
+            f"distribution's archive, run `imgbuild doctor {options}--write`."
         )

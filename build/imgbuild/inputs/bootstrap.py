@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import tarfile
 import tempfile
 import time
@@ -34,6 +35,9 @@ _SYSTEM_PROGRAMS = "/usr/sbin:/usr/bin:/sbin:/bin"
 #: Time limit for making a base. It takes a minute if the archive is fast.
 _LONGEST_SECONDS = 1800
 
+#: Debian's packages that run programs for other architectures, and that test whether they run.
+EMULATOR = ("qemu-user-static", "binfmt-support", "arch-test")
+
 _IDLE = '"$1/etc/apt/apt.conf.d/zz-idle"'
 _LIMIT = 'for site in http https; do echo "Acquire::$site::Timeout 60;"; done'
 #: Stop waiting for an archive that sends nothing for a minute. The image keeps apt's own limits.
@@ -43,13 +47,15 @@ IDLE_HOOKS = (f"--setup-hook={_LIMIT} > {_IDLE}", f"--customize-hook=rm {_IDLE}"
 _POLICY = r"""printf '#!/bin/sh\nexit 101\n' > "$1/usr/sbin/policy-rc.d"; """
 _POLICY += 'chmod 755 "$1/usr/sbin/policy-rc.d"'
 
+#: mmdebstrap's option for the architecture, which images for another one replace.
+_FOR_AMD64 = "--architectures=amd64"
 #: Part of the recipe's digest. The options of dpkg and apt stay in the image, so they also apply to
 #: packages that are installed later.
 MMDEBSTRAP_OPTIONS = (
     "--variant=apt",
     "--mode=auto",
     "--format=tar",
-    "--architectures=amd64",
+    _FOR_AMD64,
     "--dpkgopt=path-exclude=/usr/share/man/*",
     "--dpkgopt=path-exclude=/usr/share/doc/*",
     "--dpkgopt=path-include=/usr/share/doc/*/copyright",
@@ -80,7 +86,8 @@ def base_recipe(image: Image, settings: Settings) -> dict[str, str | int]:
     """Return everything that determines the base image of an image, except the archive's content.
 
     ``epoch`` is SOURCE_DATE_EPOCH, in seconds. No file of the base is newer. If the settings have a
-    snapshot, ``snapshot`` is its time, and the base is made from the archive of that time.
+    snapshot, ``snapshot`` is its time, and the base is made from the archive of that time. Only
+    recipes for another architecture than amd64 have ``architecture``.
     """
     recipe: dict[str, str | int] = {
         "os_name": image.os_name,
@@ -88,6 +95,8 @@ def base_recipe(image: Image, settings: Settings) -> dict[str, str | int]:
         "suite": image.os.suite,
         "epoch": epoch_seconds(image),
     }
+    if image.architecture != "amd64":
+        recipe["architecture"] = image.architecture
     mirror = settings.mirrors.get(image.os.distribution)
     return {**recipe, "snapshot": mirror.snapshot} if mirror and mirror.snapshot else recipe
 
@@ -101,7 +110,7 @@ def recipe_digest(recipe: Mapping[str, str | int]) -> str:
 def base_folder(image: Image, settings: Settings) -> Path:
     """Return the folder in the cache for the base image of an image."""
     digest = recipe_digest(base_recipe(image, settings))
-    return cache_dir() / "base" / f"{image.os_name}-{digest[:12]}"
+    return cache_dir() / "base" / f"{image.base_name}-{digest[:12]}"
 
 
 def bootstrap_base(
@@ -119,16 +128,26 @@ def bootstrap_base(
     MachineError: a tool or keyring is missing, the archive is too slow or cannot be reached, or the
         disk is full.
     """
-    final, name = base_folder(image, settings), image.os_name
+    final, name = base_folder(image, settings), image.base_name
 
     def make(folder: Path) -> None:
         _require_packages(image.os.distribution)
+        is_own = platform.machine() == image.machine
+        if not is_own:
+            _require_emulation(image)
         damaged = final.exists() and not refresh
         why = "the base image in the cache is damaged; " if damaged else ""
-        log(f"{why}making the base image {name} (about half a minute)")
+        time_needed = "about half a minute" if is_own else "minutes: its processor is emulated"
+        log(f"{why}making the base image {name} ({time_needed})")
         with _scratch_folder(f"{name}-{sha256(bytes(final.resolve()))[:12]}") as scratch:
             rootfs = _run_mmdebstrap(image, settings, scratch)
-            oci_layout.write_layout(folder, rootfs, name=name, epoch=epoch_seconds(image))
+            oci_layout.write_layout(
+                folder,
+                rootfs,
+                name=name,
+                epoch=epoch_seconds(image),
+                architecture=image.architecture,
+            )
 
     wait = partial(log, f"another imgbuild is making {name}; waiting for it")
     ensure_folder(final, make, oci_layout.is_whole, refresh=refresh, on_wait=wait)
@@ -154,6 +173,17 @@ def _require_packages(distribution: str) -> None:
         )
 
 
+def _require_emulation(image: Image) -> None:
+    """Raise MachineError if this machine cannot run programs for the image's architecture."""
+    if run(["arch-test", image.architecture]).ok:
+        return
+    raise MachineError(
+        f"The base image {image.base_name} is made by running its own programs, and this machine "
+        f"runs none for {image.architecture}. Install an emulator with `sudo apt-get install -y "
+        f"{' '.join(EMULATOR)}`, or use a base image from a registry."
+    )
+
+
 def missing_packages(distribution: str) -> list[str]:
     keyring, package = KEYRINGS[distribution]
     present = {
@@ -176,7 +206,9 @@ def _run_mmdebstrap(image: Image, settings: Settings, scratch: Path) -> Path:
     if mirror and mirror.snapshot:
         hooks += _snapshot_hooks(mirror.url.rstrip("/"), mirror.snapshot)
         source = f"{suite} as of {mirror.snapshot}"
-    options = [*MMDEBSTRAP_OPTIONS, *hooks, *trust, suite, str(target)]
+    own = f"--architectures={image.architecture}"
+    usual = [own if option == _FOR_AMD64 else option for option in MMDEBSTRAP_OPTIONS]
+    options = [*usual, *hooks, *trust, suite, str(target)]
     epoch = epoch_seconds(image)
     environment = {
         "SOURCE_DATE_EPOCH": str(epoch),

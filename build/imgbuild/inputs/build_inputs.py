@@ -23,15 +23,18 @@ from imgbuild.inputs.download import store_content
 from imgbuild.inputs.local_prefix import digest_prefix
 from imgbuild.inputs.oci_layout import read_layout
 from imgbuild.locks.conda import conda_sources
+from imgbuild.matrix.evidence import MACHINES
 from imgbuild.matrix.image_sources import file_name, image_sources
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, for_other_architecture
 from imgbuild.matrix.model import Matrix
 from imgbuild.net.sites import Sites
 
 #: The named build contexts of downloads and conda packages, which the Dockerfiles mount.
 FILES, CONDA = "downloads", "conda-packages"
+#: The stage with the building machine's own base, which installs and compiles for arm64.
+BUILD_BASE = "build-base"
 #: The stages that builds replace with named build contexts.
-SUPPLIED = frozenset({"base", "uv", FILES, CONDA})
+SUPPLIED = frozenset({"base", BUILD_BASE, "uv", FILES, CONDA})
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,7 @@ class ImageDownloads:
 class BuildInputs:
     """All inputs of a build that are not in the checkout.
 
-    ``uv`` is None if this machine's uv does not run in the images. In this case a stage of the
-    Dockerfile downloads uv for Linux by its sha256.
+    ``uv`` is this machine's uv, if the machine runs Linux.
     """
 
     bases: Mapping[str, Base]
@@ -78,6 +80,16 @@ class BuildInputs:
     #: For each distribution with a snapshot, a folder named after the snapshot's time. The folder
     #: replaces the stage `offline`.
     snapshots: Mapping[str, Path] = field(default_factory=dict)
+    #: The bases that install and compile for arm64, by the building machine's platform and system.
+    build_bases: Mapping[tuple[str, str], Base] = field(default_factory=dict)
+
+    def uv_for(self, builder: str = "linux/amd64") -> Path | None:
+        """Return this machine's uv if a builder's platform runs it.
+
+        If it does not, a stage of the Dockerfile downloads uv by its sha256.
+        """
+        machines = {f"linux/{name}": machine for name, machine in MACHINES.items()}
+        return self.uv if platform.machine() == machines.get(builder) else None
 
 
 def prepare_inputs(images: Iterable[Image], settings: Settings, project: Project) -> BuildInputs:
@@ -89,14 +101,19 @@ def prepare_inputs(images: Iterable[Image], settings: Settings, project: Project
     images, cache = tuple(images), cache_dir()
     matrix = images[0].matrix
     check_settings(settings, matrix)
-    systems = {image.os_name: image for image in images}
+    systems = {image.base_name: image for image in images}
     pythons = {image.version_of("python"): image for image in images}
     bases = {name: resolve_base(image, settings) for name, image in systems.items()}
+    build_bases = {}
+    for image in images:
+        if image.architecture != "amd64":
+            for own in filter(None, (image, for_other_architecture(image))):
+                build_bases[own.platform, own.os_name] = resolve_base(own, settings)
     interpreters = {}
     for release, image in pythons.items():
         interpreters[release] = _resolve_interpreter(image, settings, project)
     uv = None
-    if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
+    if platform.system() == "Linux" and platform.machine() in MACHINES.values():
         uv = prepare_uv(cache)
     secrets = _list_secrets(settings, cache)
     downloads = {}
@@ -109,6 +126,7 @@ def prepare_inputs(images: Iterable[Image], settings: Settings, project: Project
             snapshots[name] = _store_date(mirror.snapshot, cache)
     return BuildInputs(
         bases=bases,
+        build_bases=build_bases,
         interpreters=interpreters,
         uv=uv,
         uv_version=version("uv"),
@@ -164,6 +182,11 @@ def resolve_base(image: Image, settings: Settings) -> Base:
         _, digest = setting.image.rsplit("@", 1)
         return Base(setting.image, digest, REGISTRY)
     if setting.path:
+        if image.architecture != "amd64":
+            raise InputError(
+                f"The settings: base.{image.os_name} is an OCI layout, which is for amd64. For "
+                f"{image.architecture}, use a base image from a registry or made on this machine."
+            )
         return read_layout(Path(setting.path), verify_layer=False)
     bootstrapped = find_bootstrapped(image, settings)
     return bootstrapped or Base("", None, BOOTSTRAPPED)

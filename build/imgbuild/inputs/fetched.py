@@ -17,7 +17,7 @@ from imgbuild.core.project import Project
 from imgbuild.core.scalars import refusal_reason
 from imgbuild.core.settings import PrefixInterpreter, Settings, base_setting
 from imgbuild.core.sources import Kind, Source, StoredName
-from imgbuild.dockerfile.render import render_dockerfile
+from imgbuild.dockerfile.render import own_dockerfile
 from imgbuild.dockerfile.stages import Dockerfile, Stage, needed_stages
 from imgbuild.inputs.bootstrap import KEYRINGS
 from imgbuild.inputs.build_inputs import (
@@ -168,7 +168,7 @@ def install_stages(image: Image, project: Project, settings: Settings) -> tuple[
     """
     interpreter = settings.interpreter_for(image.version_of("python"))
     is_local = isinstance(interpreter, PrefixInterpreter)
-    dockerfile = render_dockerfile(image, project.templates)
+    dockerfile = own_dockerfile(image, project.templates)
     replaced = {*SUPPLIED}
     if is_local:
         replaced.add("cpython")
@@ -249,8 +249,8 @@ def apply_known_bases(
         listing = listings[image.name]
         digest = listing.base.rpartition("@")[2]
         if digest:
-            base = bases[image.os_name]
-            bases[image.os_name] = replace(base, digest=digest)
+            base = bases[image.base_name]
+            bases[image.base_name] = replace(base, digest=digest)
     return replace(inputs, bases=bases)
 
 

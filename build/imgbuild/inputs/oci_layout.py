@@ -20,6 +20,7 @@ from imgbuild.core.errors import InputError
 from imgbuild.core.files import file_sha256, parse_strict_json, work_folder
 from imgbuild.inputs.base import LAYOUT, Base
 from imgbuild.inputs.download import has_sha256
+from imgbuild.matrix.evidence import Architecture
 from imgbuild.net.repository import OCI_MANIFEST, descriptor
 
 REPOSITORY = "imgbuild/base"
@@ -30,7 +31,9 @@ _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _FILE = re.compile(r"index\.json|manifest\.json|oci-layout|blobs/sha256/[0-9a-f]{64}")
 
 
-def write_layout(folder: Path, rootfs: Path, *, name: str, epoch: int) -> None:
+def write_layout(
+    folder: Path, rootfs: Path, *, name: str, epoch: int, architecture: Architecture = "amd64"
+) -> None:
     """Write the tar file ``rootfs`` as an image to ``folder``; the same input gives the same bytes.
 
     ``epoch`` is the time of creation, in seconds. ``name`` is as in `name_image`.
@@ -40,7 +43,7 @@ def write_layout(folder: Path, rootfs: Path, *, name: str, epoch: int) -> None:
     diff_id = f"sha256:{file_sha256(rootfs)}"
     step = {"created": created, "created_by": "imgbuild: root file system"}
     config = {
-        "architecture": "amd64",
+        "architecture": architecture,
         "os": "linux",
         "created": created,
         "config": {"Env": [_PATH], "Cmd": ["bash"]},

@@ -183,7 +183,7 @@ def _digests(
     digests: dict[str, str | None] = {}
     for image in images:
         digest = input_digest(image, inputs, reader)
-        is_made = inputs.bases[image.os_name].digest is not None
+        is_made = inputs.bases[image.base_name].digest is not None
         digests[image.name] = digest.total if is_made else None
     return digests
 

@@ -105,7 +105,8 @@ class RevisionReader(InputReader):
         """Return the image's committed Dockerfile; InputError if it cannot be read."""
         path = dockerfile_path(image, self.project.dockerfiles)
         try:
-            return Dockerfile(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            return Dockerfile(text).for_architecture(image.architecture)
         except (OSError, UnicodeError):
             raise InputError("its Dockerfile is missing or cannot be read") from None
 
@@ -243,7 +244,7 @@ def _restore_settings(
             known = base_setting("registry", image=reference)
             own = labels.get(BASE_DIGEST) == _usual_digest(context)
             if not context.engine.inspect(reference):
-                context.engine.pull(reference, pinned=own)
+                context.engine.pull(reference, pinned=own, platform=image.platform)
             base[image.os_name] = known
             if not own:
                 substituted.append(f"the base image {reference}, from the image's label")
@@ -268,7 +269,7 @@ def _plan_checkout(
         image = standin_image(image)
     settings = drop_unknown(context.settings, image.matrix)
     inputs = prepare_inputs((image,), settings, project)
-    if inputs.bases[image.os_name].digest is None:
+    if inputs.bases[image.base_name].digest is None:
         raise MachineError(
             f"{image.name} needs the base image {image.os_name} from the distribution's archive, "
             "but this machine has not made it yet. Set `base: "
@@ -296,7 +297,9 @@ def _rebuild(item: PlanItem, commit: str | None, context: BuildContext, stack: E
     folders = downloads[image.name]
     inputs, project = context.inputs, context.project
     own = buildx.builder is None
-    target = image_target(item, inputs, folders, project, commit, in_engine=own)
+    target = image_target(
+        item, inputs, folders, project, commit, in_engine=own, machine=buildx.platform
+    )
     before = {stored.id for stored in context.stored}  # an identical result must not be removed
     stack.callback(_discard_new, made, before, context.engine)
     stack.callback(forget_cache, buildx, f"description~={mark}")

@@ -64,6 +64,22 @@ class Image:
         return "" if self.architecture == "amd64" else self.architecture
 
     @property
+    def base_name(self) -> str:
+        """The name of its base image: its system, and its architecture if that is not amd64."""
+        return "-".join(filter(None, (self.os_name, self._architecture_part)))
+
+    @property
+    def platform(self) -> str:
+        """The platform as Docker names it, for example ``linux/amd64``."""
+        return f"linux/{self.architecture}"
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """The platforms of the images of its row and variant, for example ``linux/amd64``."""
+        own = [name for name in MACHINES if self.row.is_for(self.variant, name)]
+        return tuple(f"linux/{name}" for name in own)
+
+    @property
     def machine(self) -> str:
         """The architecture as wheels and ``uname`` name it, for example ``x86_64``."""
         return MACHINES[self.architecture]
@@ -73,7 +89,7 @@ class Image:
         """The references that it gets after its suites passed, which are also its moving tags.
 
         The immutable tag is not one of them, because it contains a release. Messages use the first
-        reference.
+        reference. Those of images for another architecture than amd64 end with the architecture.
         """
         return tuple(f"{self.repository}:{tag}" for tag in planned_tags(self).moving)
 
@@ -238,6 +254,7 @@ class Image:
             "variant": self.variant,
             "stack": self.stack,
             "tags": list(self.tags),
+            "platforms": list(self.platforms),
             "os": self.os_name,
             "mpi": self.mpi_name,
             "pins": {pin.component: pin.version for pin in self.pins},
@@ -273,9 +290,35 @@ def with_other_architectures(images: Iterable[Image]) -> tuple[Image, ...]:
     both = []
     for image in images:
         both.append(image)
-        if image.row.is_for(image.variant, "arm64"):
-            both.append(resolve_image(image.matrix, image.row, image.variant, "arm64"))
+        if other := for_other_architecture(image):
+            both.append(other)
     return tuple(both)
+
+
+def with_build_images(images: Iterable[Image], platform: str) -> tuple[Image, ...]:
+    """Return images, and those whose base images their builds on a platform also need.
+
+    A machine for amd64 installs and compiles on its own base for an image for arm64.
+    """
+    needed: dict[Image, None] = {}
+    for image in images:
+        needed[image] = None
+        other = for_other_architecture(image)
+        if other and image.architecture != "amd64" and platform == other.platform:
+            needed[other] = None
+    return tuple(needed)
+
+
+def for_other_architecture(image: Image) -> Image | None:
+    """Return the image for arm64 of one for amd64, and the other way round; None if there is none.
+
+    Both have the same Dockerfile.
+    """
+    architecture: Architecture = "arm64" if image.architecture == "amd64" else "amd64"
+    if not image.row.is_for(image.variant, architecture):
+        return None
+    other = resolve_image(image.matrix, image.row, image.variant, architecture)
+    return replace(other, repository=image.repository)
 
 
 # Cached, because every check of the matrix and every selection resolves all images.
@@ -324,9 +367,11 @@ def tags_with_pins(image: Image, pins: Mapping[str, str]) -> PlannedTags:
 
 
 def _join_tags(image: Image, parts: Mapping[Part, str]) -> PlannedTags:
-    scheme = image.matrix.tags
-    moving = dict.fromkeys(join_parts(entry, parts) for entry in scheme.moving)
-    return PlannedTags(join_parts(scheme.immutable, parts), tuple(moving))
+    scheme, ending = image.matrix.tags, ""
+    if image.architecture != "amd64":
+        ending = f"-{image.architecture}"
+    moving = dict.fromkeys(f"{join_parts(entry, parts)}{ending}" for entry in scheme.moving)
+    return PlannedTags(f"{join_parts(scheme.immutable, parts)}{ending}", tuple(moving))
 
 
 def parts_of(image: Image) -> dict[Part, str]:

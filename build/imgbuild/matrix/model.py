@@ -74,13 +74,21 @@ TablePin = Annotated[
 
 
 class Uv(Section):
-    """The Linux wheel of uv, which installs the packages of a build.
+    """The Linux wheels of uv, which installs the packages of a build.
 
-    `imgbuild build` supplies the uv of its own installation, so only `docker build` downloads it.
+    ``sha256`` is that of the wheel for amd64, ``arm64`` that of the wheel for arm64. `imgbuild
+    build` supplies the uv of its own installation if it runs in the image. Other builds download
+    it.
     """
 
     version: scalars.Release
     sha256: scalars.Sha256
+    arm64: scalars.Sha256 | None = None
+
+    @property
+    def hashes(self) -> tuple[str, ...]:
+        """The sha256 of all wheels."""
+        return (self.sha256, self.arm64) if self.arm64 else (self.sha256,)
 
 
 class SourceEntry(Section):

@@ -64,7 +64,7 @@ def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]
 
     InputError: an option has an unknown value, or no image fits.
     """
-    from imgbuild.matrix.images import all_images  # noqa: PLC0415
+    from imgbuild.matrix.images import all_images, with_other_architectures  # noqa: PLC0415
 
     images = all_images(matrix)
     if selection.names:
@@ -72,7 +72,7 @@ def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]
             raise InputError(NAMES_ALONE)
         named = [find_image(matrix, name) for name in dict.fromkeys(selection.names)]
         names = {image.name for image in named}
-        return tuple(image for image in images if image.name in names)
+        return tuple(image for image in with_other_architectures(images) if image.name in names)
     _check_options(images, matrix, selection)
     return _match_images(images, matrix, selection)
 
@@ -188,14 +188,16 @@ def _no_image_error(
 def find_image(matrix: "Matrix", text: str) -> "Image":
     """Return the image with a name, tag or alias; ``2.2-gpu`` is short for ``--tf 2.2 --gpu``.
 
+    Names and tags of images for arm64 end with ``-arm64``.
+
     The name of another publisher's image selects the image with the same TensorFlow and variant.
 
     InputError: there is none. The most similar names are listed.
     """
-    from imgbuild.matrix.images import all_images  # noqa: PLC0415
+    from imgbuild.matrix.images import all_images, with_other_architectures  # noqa: PLC0415
 
     family = all_images(matrix)
-    for image in family:
+    for image in with_other_architectures(family):
         short = (tag.rpartition(":")[2] for tag in image.tags)
         if text in {image.name, *image.tags, *short}:
             return image
@@ -233,4 +235,9 @@ def normalize_alias(alias: str) -> str:
 
 def build_hint(image: "Image | None") -> str:
     """Return how to build a missing image; empty if the image is not in the matrix."""
-    return f"Build it first: imgbuild build {image.name}" if image else ""
+    if image is None:
+        return ""
+    name = image.name
+    if image.architecture != "amd64":
+        name = f"{name.removesuffix(f'-{image.architecture}')} --platform {image.platform}"
+    return f"Build it first: imgbuild build {name}"

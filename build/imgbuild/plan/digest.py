@@ -123,7 +123,7 @@ def input_digest(image: Image, inputs: BuildInputs, reader: InputReader) -> Inpu
 def _outside_inputs(image: Image, inputs: BuildInputs) -> dict[str, str]:
     """Return the inputs that are not files of the checkout."""
     outside = {
-        "base": inputs.bases[image.os_name].digest or NOT_MADE,
+        "base": inputs.bases[image.base_name].digest or NOT_MADE,
         "CPython": inputs.interpreters[image.version_of("python")].digest,
         # Another uv should install the same files because hashes are pinned, but nothing proves it.
         "uv": inputs.uv_version,
@@ -131,6 +131,8 @@ def _outside_inputs(image: Image, inputs: BuildInputs) -> dict[str, str]:
     for context, files in inputs.downloads[image.name].contexts.items():
         # Include the context's name, because the same file in another context is another input.
         outside |= {f"{DOWNLOAD}{context}/{file.name}": file.sha256 for file in files}
+    if image.architecture != "amd64":
+        outside["platform"] = image.platform
     if image.apt_cuda and inputs.keyrings:
         outside["keyrings"] = inputs.keyrings.name
     if date := inputs.snapshots.get(image.os.distribution):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from imgbuild.core.files import sha256
 from imgbuild.core.project import Project
-from imgbuild.dockerfile.render import render_dockerfile
+from imgbuild.dockerfile.render import own_dockerfile
 from imgbuild.matrix.images import Image, minor_of
 
 #: Build and test times in seconds, on two cores without caches. Horovod's depend on its minor
@@ -60,7 +60,7 @@ def _rescale(work: Work, seconds: float) -> Work:
 
 def _estimate_work(image: Image, project: Project) -> Work:
     shared: dict[str, float] = {image.os_name: SYSTEM}
-    stages = render_dockerfile(image, project.templates).stages
+    stages = own_dockerfile(image, project.templates).stages
     if stage := next((name for name in SHARED_STAGES if name in stages), None):
         text = f"{image.version_of('python')}\n{stages[stage].text}"
         shared[sha256(text.encode())] = SHARED_STAGES[stage]

@@ -25,6 +25,7 @@ from imgbuild.core.process import TIMED_OUT, run
 from imgbuild.core.user_folders import state_dir
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import DEFAULT_HOST
+from imgbuild.engine.types import AMD64
 from imgbuild.matrix.model import Variant
 
 #: The label of all containers and networks in test runs; suites copy its value.
@@ -83,6 +84,11 @@ class TestTarget:
     export_stub: ExportStub = _no_stub
 
     @property
+    def platform(self) -> str:
+        """Its platform; only the facts about images for another than linux/amd64 name theirs."""
+        return str(self.expected.get("platform", AMD64))
+
+    @property
     def needs_driver(self) -> bool:
         """Whether its TensorFlow can only be imported with an NVIDIA driver."""
         return self.variant == "gpu" and Version(self.expected["tensorflow"]) < WITHOUT_DRIVER
@@ -93,12 +99,14 @@ class StartedContainer:
     """A running container.
 
     ``no_gpu`` is the reason if a GPU image runs without a GPU. If ``offered`` is true, the engine
-    offers GPUs, and the image must see them.
+    offers GPUs, and the image must see them. ``emulated`` is true if the image is for another
+    platform than the engine's.
     """
 
     id: str
     no_gpu: str | None = None
     offered: bool = False
+    emulated: bool = False
 
 
 def make_label(name: str) -> str:
@@ -150,8 +158,9 @@ def _start_container(target: TestTarget, engine: Engine) -> StartedContainer:
     """Start a container, with GPUs for a GPU image; without them, keep the reason."""
     labels = {CONTAINER_LABEL: make_label(target.name)}
     start = partial(engine.start, target.image_id, command=_SLEEP, labels=labels)
+    emulated = engine.version().platform != target.platform
     if target.variant == "cpu":
-        return StartedContainer(start())
+        return StartedContainer(start(), emulated=emulated)
     refusal, gpus = "the engine offers none to containers", engine.version().gpus
     if gpus:
         try:
@@ -159,7 +168,7 @@ def _start_container(target: TestTarget, engine: Engine) -> StartedContainer:
             return StartedContainer(container, offered=True)
         except ImgbuildError as error:
             refusal = " ".join(str(error).split())
-    return StartedContainer(start(), refusal, offered=gpus is not None)
+    return StartedContainer(start(), refusal, offered=gpus is not None, emulated=emulated)
 
 
 def gpu_fingerprint(engine: Engine) -> str | None:

@@ -40,6 +40,8 @@ def expectation(
     if image.horovod:
         pins["mpi"] = true.get(image.mpi_name, pins["mpi"])
     has_launcher = bool(image.horovod and image.horovod.launcher)
+    # Images for amd64 do not state it, so that their stored results stay valid.
+    platform = {} if image.architecture == "amd64" else {"platform": image.platform}
     return {
         **known_facts(image),
         "stack": image.stack,
@@ -51,6 +53,7 @@ def expectation(
         "held": _held_packages(image),
         "gpu": _gpu_facts(image),
         "labels": pin_labels(image),
+        **platform,
     }
 
 

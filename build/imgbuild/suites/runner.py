@@ -26,8 +26,10 @@ from imgbuild.suites.container import StartedContainer, TestTarget, suite_contai
 from imgbuild.suites.results import Check, Report, SuiteResult, suite_result
 from imgbuild.suites.store import ReportStore
 
-#: Time limit of one pytest run, in seconds; each command in it has its own limit.
-TIMEOUT_SECONDS = 1800
+#: Time limit of one pytest run, in seconds; each command in it has its own limit. Where the image's
+#: processor is emulated, both are `EMULATED` times as long.
+TIMEOUT_SECONDS, EMULATED = 1800, 10
+_EMULATED_OPTION = "--emulated"
 #: Time that an interrupted pytest has to remove its containers and networks, in seconds.
 CLEANUP_SECONDS = 15.0
 #: Interval for reading pytest's results and checking for a stop, in seconds.
@@ -187,7 +189,7 @@ def run_suites(target: TestTarget, suites: tuple[str, ...], session: TestSession
             stream = CheckStream(log, note)
             code = _run_group(group, command, folder, session, stream)
             if code is None:
-                minutes = TIMEOUT_SECONDS // 60
+                minutes = time_limit(command) // 60
                 stream.end_late(group, f"it did not end within {minutes} minutes and was stopped")
             elif code not in _VERDICTS or not stream.finished:
                 raise CheckFailedError(
@@ -238,6 +240,8 @@ def _pytest_command(
         command.append(f"--no-gpu={container.no_gpu}")
     if container.offered:
         command.append("--gpus-offered")
+    if container.emulated:
+        command.append(_EMULATED_OPTION)
     return command
 
 
@@ -275,6 +279,11 @@ def _write_output(folder: Path, reports: Path) -> None:
     write_text(reports / JUNIT, f'<?xml version="1.0"?><testsuites>{suites}</testsuites>\n')
 
 
+def time_limit(command: Sequence[str]) -> int:
+    """Return the time limit of a pytest command in seconds."""
+    return TIMEOUT_SECONDS * (EMULATED if _EMULATED_OPTION in command else 1)
+
+
 def call_pytest(
     command: Sequence[str],
     host: str | None,
@@ -287,7 +296,7 @@ def call_pytest(
     No process is left behind. ``files`` are the paths for its output and its results. ``read`` is
     called with each line of the results.
     """
-    end = time.monotonic() + TIMEOUT_SECONDS
+    end = time.monotonic() + time_limit(command)
     code: int | None = None
     output_path, results_path = files
     with (

@@ -61,7 +61,7 @@ def shared_libraries(tree):
 
 
 def is_elf(path):
-    """Return whether a file is a 64-bit little-endian ELF file, as on x86-64."""
+    """Return whether a file is a 64-bit little-endian ELF file, as on x86-64 and arm64."""
     with open(path, "rb") as stream:
         return stream.read(6) == b"\x7fELF\x02\x01"
 
@@ -73,7 +73,14 @@ def strip(path):
     ("address/offset not page-aligned"). Such libraries stay as they are.
     """
     smaller = path + ".stripped"
-    command = ["strip", "--strip-unneeded", "--preserve-dates", "-o", smaller, path]
+    command = [
+        os.environ.get("STRIP", "strip"),
+        "--strip-unneeded",
+        "--preserve-dates",
+        "-o",
+        smaller,
+        path,
+    ]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     made = subprocess.call(command, **quiet) == 0
     if made and loadable(smaller) and os.path.getsize(smaller) < os.path.getsize(path):

@@ -19,12 +19,14 @@ import subprocess
 
 from elf_file import opened
 
+MACHINE = os.uname().machine
 #: The folders that Debian's loader searches last, by `ld.so --list-diagnostics`, and those of others.
 DEFAULT = (
-    *("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib", "/usr/lib"),
+    *("/lib/{}-linux-gnu".format(MACHINE), "/usr/lib/{}-linux-gnu".format(MACHINE), "/lib"),
+    *("/usr/lib",),
     *("/lib64", "/usr/lib64"),
 )
-CACHED = re.compile(r"^\t(\S+) \(.*x86-64.*\) => (\S+)$", re.MULTILINE)
+CACHED = re.compile(r"^\t(\S+) \(.*(?:x86-64|AArch64).*\) => (\S+)$", re.MULTILINE)
 MAGIC = b"\x7fELF"
 
 #: What the loader reads of a file.

@@ -13,7 +13,9 @@ import subprocess
 import sys
 import tempfile
 
-SECONDS = 120
+from patience import allowed
+
+SECONDS = allowed(120)
 #: So many modules of a distribution are tried; namespaces have hundreds.
 MOST = 10
 NO_CODE = {"test", "tests", "testing", "doc", "docs", "example", "examples", "benchmarks"}

@@ -33,7 +33,9 @@ def started(name):
         try:
             with open("/proc/{}/cmdline".format(number), "rb") as stream:
                 words = stream.read().split(b"\0")
-            if os.fsdecode(words[0]) == name:
+            if b"qemu" in words[0]:  # an emulator, and perhaps the path of the program
+                words = words[2 if name.encode() in words[2:3] else 1 :]
+            if words and os.fsdecode(words[0]) == name:
                 with open("/proc/{}/environ".format(number), "rb") as stream:
                     return variables(stream.read())
         except FileNotFoundError:  # it has ended

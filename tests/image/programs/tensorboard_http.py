@@ -8,7 +8,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-SECONDS_TO_ANSWER = 20
+from patience import allowed
+
+SECONDS_TO_ANSWER = allowed(20)
 direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 

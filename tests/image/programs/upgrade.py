@@ -14,7 +14,7 @@ import commands
 
 NEW = "imgbuild-new-package"
 ENTRY = (
-    "Package: {0}\nVersion: {1}\nArchitecture: amd64\nMulti-Arch: same\nMaintainer: x\n{2}"
+    "Package: {0}\nVersion: {1}\nArchitecture: {4}\nMulti-Arch: same\nMaintainer: x\n{2}"
     "Filename: ./{0}.deb\nSize: 1\nSHA256: {3}\nDescription: x\n\n"
 )
 
@@ -25,6 +25,7 @@ def output(*command):
 
 def main():
     listed = output("dpkg-query", "-W", "-f", "${Package} ${Version} ${Maintainer}\n")
+    own = output("dpkg", "--print-architecture").strip()
     installed = dict(line.split()[:2] for line in listed.splitlines())
     standins = [line.split()[0] for line in listed.splitlines() if line.split()[2:] == ["imgbuild"]]
     with tempfile.TemporaryDirectory() as folder:
@@ -35,8 +36,8 @@ def main():
                 release = re.sub("[~+]imgbuild$", "", installed[name])
                 for build in ("+b9", "+deb12u9"):
                     depends = "Depends: {}\n".format(NEW)
-                    packages.write(ENTRY.format(name, release + build, depends, "0" * 64))
-            packages.write(ENTRY.format(NEW, "1", "", "0" * 64))
+                    packages.write(ENTRY.format(name, release + build, depends, "0" * 64, own))
+            packages.write(ENTRY.format(NEW, "1", "", "0" * 64, own))
         with open(os.path.join(folder, "sources.list"), "w") as sources:
             sources.write("deb [trusted=yes] file:{} ./\n".format(folder))
         apt = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "-o", "Dir::Cache=" + folder]

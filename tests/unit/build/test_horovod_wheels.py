@@ -107,7 +107,7 @@ def test_of_the_dockerfile_only_what_compiles_it_matters(
     text = render_dockerfile(bench.context.images[1], project.templates).text
     assert change[0] in text
     changed = Dockerfile(text.replace(*change))
-    monkeypatch.setattr("imgbuild.build.horovod_wheels.render_dockerfile", lambda *_: changed)
+    monkeypatch.setattr("imgbuild.build.horovod_wheels.own_dockerfile", lambda *_: changed)
     assert (_key(bench, project) != before) is matters
 
 
@@ -152,7 +152,7 @@ def test_a_wheel_is_for_one_mpi_and_one_python(
     """Also where the instructions that compile it and the packages are the same."""
     project, mine, later = bench.context.project, images[NEW], images["tf-2.12-cpu-debian"]
     same = render_dockerfile(mine, project.templates), read_lock(project.locks / mine.lock_name)
-    monkeypatch.setattr("imgbuild.build.horovod_wheels.render_dockerfile", lambda *_: same[0])
+    monkeypatch.setattr("imgbuild.build.horovod_wheels.own_dockerfile", lambda *_: same[0])
     monkeypatch.setattr("imgbuild.build.horovod_wheels.read_lock", lambda *_: same[1])
     bench.use(mine, later)
     pins = tuple(

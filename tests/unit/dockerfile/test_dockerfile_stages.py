@@ -66,3 +66,46 @@ def test_an_edit_changes_its_stage(old: str, new: str, stages: set[str]) -> None
         for text in (DOCKERFILE, DOCKERFILE.replace(old, new))
     )
     assert {name for name in before if before[name] != after[name]} == stages
+
+
+CHOICE = """\
+FROM base AS os
+FROM os AS tools
+FROM tools AS cross
+FROM os AS packages-amd64
+RUN one
+FROM cross AS packages-arm64
+RUN two
+# A comment.
+FROM packages-${TARGETARCH} AS packages
+FROM packages AS final-amd64
+RUN three
+FROM final-amd64 AS final-arm64
+RUN four
+FROM final-${TARGETARCH} AS final
+"""
+
+
+@pytest.mark.parametrize(
+    ("architecture", "stages", "chain"),
+    [
+        ("amd64", "os packages final", ["RUN one", "RUN three"]),
+        (
+            "arm64",
+            "os tools cross packages final-amd64 final",
+            ["RUN two", "RUN three", "RUN four"],
+        ),
+    ],
+)
+def test_a_build_for_one_architecture_has_its_own_stages(
+    architecture: str, stages: str, chain: list[str]
+) -> None:
+    own = Dockerfile(CHOICE).for_architecture(architecture)
+    assert list(own.stages) == stages.split()
+    lines = [one.line for stage in own.chain for one in stage.instructions]
+    assert [line for line in lines if line.startswith("RUN")] == chain
+
+
+def test_a_dockerfile_without_a_choice_is_the_same_for_each_architecture() -> None:
+    whole = Dockerfile(DOCKERFILE)
+    assert whole.for_architecture("arm64") == whole

@@ -13,8 +13,8 @@ from imgbuild.core.project import Project
 from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.matrix.images import Image
 
-#: A command, up to the next instruction.
-_RUN = re.compile(r"^RUN .*?(?=^[A-Z]+ |\Z)", re.MULTILINE | re.DOTALL)
+#: A command, up to the next comment or instruction.
+_RUN = re.compile(r"^RUN .*?(?=^[A-Z#]|\Z)", re.MULTILINE | re.DOTALL)
 
 
 def _findings(paths: list[Path]) -> list[str]:

@@ -54,7 +54,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
 
     monkeypatch.setattr(checks, "Engine", engine)
     monkeypatch.setattr(checks, "find_buildx", lambda _settings, _host: BUILDX)
-    monkeypatch.setattr(checks, "broken_feature", lambda _buildx: None)
+    monkeypatch.setattr(checks, "broken_feature", lambda *_: None)
     monkeypatch.setenv("DOCKER_CONTEXT", "default")
     return made
 
@@ -100,7 +100,7 @@ def test_each_builder_is_tried_unless_it_does_not_answer(
     answers[HOST] = VERSION
     tried: list[str | None] = []
 
-    def probe(buildx: Buildx) -> str | None:
+    def probe(buildx: Buildx, _platform: str) -> str | None:
         tried.append(buildx.builder)
         return "no network" if buildx.builder == "b" else None
 
@@ -111,6 +111,32 @@ def test_each_builder_is_tried_unless_it_does_not_answer(
     assert tried == (["a", "b"] if runs else [])
     assert first.status is (Status.FINE if runs else Status.MISSING)
     assert (second.status, "no network" in second.detail) == (Status.MISSING, runs)
+
+
+@pytest.mark.parametrize(
+    ("machine", "platform", "emulated"),
+    [
+        ("x86_64", "linux/amd64", False),
+        ("x86_64", "linux/arm64", True),
+        ("aarch64", "linux/arm64", False),
+        ("aarch64", "linux/amd64", True),
+    ],
+)
+def test_each_platform_is_tried_and_what_is_emulated_is_said(
+    answers: Answers,
+    monkeypatch: pytest.MonkeyPatch,
+    machine: str,
+    platform: str,
+    emulated: bool,
+) -> None:
+    answers[HOST] = version = replace(VERSION, architecture=machine)
+    tried: list[str] = []
+    monkeypatch.setattr(checks, "broken_feature", lambda _, platform: tried.append(platform))
+    rows = check_engine(EngineSettings(host=HOST), ROOT, HOST, version, (platform,))
+    (row,) = (row for row in rows if row.what.startswith("BuildKit"))
+    assert tried == [platform]
+    assert row.status is Status.FINE
+    assert ("emulated" in row.detail) == emulated
 
 
 def test_the_engine_needs_as_much_disk_as_a_build_requires(
@@ -130,11 +156,11 @@ def test_an_engine_that_can_do_all_and_one_that_cannot(
     answers[HOST] = VERSION
     engine, buildx, features, _ = found(HOST)
     assert {engine.status, buildx.status, features.status} == {Status.FINE}
-    assert "emulates" not in engine.detail
+    assert "arm64" not in engine.detail
     monkeypatch.setattr(checks, "broken_feature", lambda *_: "unknown flag: --link")
     answers[HOST] = replace(VERSION, architecture="aarch64")
     other, _, features, _ = found(HOST)
-    assert "linux/amd64, which it emulates" in other.detail
+    assert "linux/arm64" in other.detail
     assert (features.status, "unknown flag: --link" in features.detail) == (Status.MISSING, True)
 
 

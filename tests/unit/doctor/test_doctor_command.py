@@ -37,7 +37,7 @@ cpython: {{3.6.2: {{from: prefix, path: /opt/other}}}}
 
 
 def judge(checkout: Path, *words: str, write: bool = False, as_json: bool = False) -> None:
-    options = {"write": write, "as_json": as_json, "builder": None}
+    options = {"write": write, "as_json": as_json, "builder": None, "platform": None}
     run = unwrap(doctor)
     run(selection=Selection(words or ("2.2",)), checkout=Project(checkout), **options)
 
@@ -112,7 +112,7 @@ def test_what_the_selection_needs_is_checked(
     assert asked == ["debian-12"], "once for all images"
     run = unwrap(doctor)
     both = Selection(("1.10",), cpu=True, gpu=True)
-    run(selection=both, checkout=Project(checkout), builder=None)
+    run(selection=both, checkout=Project(checkout), builder=None, platform=None)
     assert sorted(asked) == ["debian-12", "debian-12", "ubuntu-16.04"]
     with pytest.raises(InputError, match="no such TensorFlow"):
         judge(checkout, "9.9")

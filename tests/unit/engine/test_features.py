@@ -1,6 +1,7 @@
 """The trial build, with a program that plays buildx."""
 
 import platform
+import struct
 import subprocess
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def test_a_missing_feature_is_told_from_a_missing_engine(tmp_path: Path) -> None
     ("cause", "said"),
     [
         (f"exit code: {features.NO_AVX}", "no AVX, .* `Illegal instruction`"),
-        ("exec /imgbuild-probe: exec format error", "run no program for x86-64"),
+        ("exec /imgbuild-probe: exec format error", "run no program for linux/amd64"),
     ],
 )
 def test_a_machine_that_cannot_run_tensorflow(tmp_path: Path, cause: str, said: str) -> None:
@@ -56,6 +57,30 @@ def test_a_machine_that_cannot_run_tensorflow(tmp_path: Path, cause: str, said: 
         features.broken_feature(buildx)
     broken.write_text(f"ERROR: failed to solve: {step}: exit code: 1\n")
     assert features.broken_feature(buildx) == "exit code: 1"
+
+
+def test_a_builder_without_an_emulator_says_how_to_get_one(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.rawjson"
+    buildx = fake_buildx.replaying(tmp_path, broken.with_suffix(""), code=1)
+    step = 'process "/imgbuild-probe" did not complete successfully'
+    broken.write_text(f"ERROR: failed to solve: {step}: exec /imgbuild-probe: exec format error\n")
+    with pytest.raises(MachineError, match=r"no program for linux/arm64.* qemu-user-static"):
+        features.broken_feature(buildx, "linux/arm64")
+
+
+def test_the_probe_for_arm64_is_a_program_for_arm64() -> None:
+    """Its segment has the whole file, and ends with its code; the emulated tests run it."""
+    program = features.ARM64_PROGRAM
+    kind, machine = struct.unpack_from("<HH", program, 16)
+    (entry,) = struct.unpack_from("<Q", program, 24)
+    loaded, flags, offset, address, _, size, room, align = struct.unpack_from(
+        "<IIQQQQQQ", program, 64
+    )
+    assert (kind, machine) == (2, 183), "ET_EXEC and EM_AARCH64"
+    assert (loaded, flags, offset) == (1, 5, 0), "PT_LOAD, readable and executable"
+    assert size == room == len(program)
+    assert address % align == 0
+    assert entry - address == len(program) - 3 * 4, "three instructions"
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the program is for x86-64")

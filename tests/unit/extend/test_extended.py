@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from imgbuild.core.errors import CheckFailedError, MachineError
+from imgbuild.core.errors import CheckFailedError, InputError, MachineError
 from imgbuild.core.project import Project
 from imgbuild.core.settings import Settings
 from imgbuild.core.sources import Source
@@ -362,6 +362,14 @@ def test_packages_that_pip_cannot_know_are_refused(
     read({name: version})
     bench.engine.stored["sha256:own"] = StoredImage("sha256:own", ("own:1",))
     with pytest.raises(CheckFailedError, match=r"own:1 has the package '"):
+        inspect_base("own:1", bench.context)
+
+
+def test_a_base_for_another_platform_is_refused(bench: Bench, read: Read) -> None:
+    read({"numpy": "1.26.0"})
+    own = StoredImage("sha256:own", ("own:1",), platform="linux/arm64")
+    bench.engine.stored["sha256:own"] = own
+    with pytest.raises(InputError, match=r"own:1 is for linux/arm64.* only images for linux/amd64"):
         inspect_base("own:1", bench.context)
 
 

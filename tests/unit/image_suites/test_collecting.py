@@ -170,6 +170,24 @@ def test_command_on_the_host_can_run_out_of_time(run: Run, tmp_path: Path) -> No
     assert found.count('message="ran out of time') == 1
 
 
+SLOW = """
+from limits import allowed
+
+def test_limit(container):
+    assert container.run("sleep", "1.5", seconds=1).failed == (allowed(1) == 1)
+"""
+
+
+@pytest.mark.parametrize(("option", "limit"), [((), 1), (("--emulated",), 10)])
+def test_limits_grow_where_the_processor_is_emulated(
+    run: Run, option: tuple[str, ...], limit: int
+) -> None:
+    """Of every command in the container; the limit of each is said if it ran out of time."""
+    text = f"{SLOW}    assert container.run('sleep', '0', seconds=1).seconds == {limit}\n"
+    ran = run(GOOD, *option, pins=text)
+    assert "1 passed" in ran.stdout, ran.stdout
+
+
 def test_checks_of_one_version_are_made_in_every_image() -> None:
     """A new pin would silently leave them out."""
     text = (PROGRAMS.parent / "test_frameworks.py").read_text()

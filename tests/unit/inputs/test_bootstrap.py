@@ -18,7 +18,8 @@ from imgbuild.inputs.bootstrap import (
     find_bootstrapped,
     recipe_digest,
 )
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.model import Matrix
 from support.waiting import is_running, wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -263,3 +264,31 @@ def start(machine: Machine) -> "tuple[subprocess.Popen[bytes], list[int]]":
     pids_file = machine.record.with_name("calls.pids")
     wait_for(lambda: pids_file.exists() and bool(pids_file.read_text()))
     return process, [int(pid) for pid in pids_file.read_text().split()]
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_base_for_another_architecture_needs_an_emulator(
+    machine: Machine, matrix: Matrix, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: bool
+) -> None:
+    """Whether the machine has one is asked of arch-test, before anything is made."""
+    amd64 = machine.bootstrap()
+    (machine.image,) = (
+        image for image in all_images(matrix, "arm64") if image.name == "tf-2.15-cpu-debian-arm64"
+    )
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    tester = tmp_path / "bin" / "arch-test"
+    tester.write_text(f'#!/bin/sh\n[ "$*" = arm64 ] && exit {0 if runs else 1}\n')
+    tester.chmod(0o755)
+    if not runs:
+        with pytest.raises(MachineError, match=r"debian-12-arm64 .* apt-get install .*qemu-user"):
+            machine.bootstrap()
+        assert len(machine.calls()) == 1
+        return
+    base = machine.bootstrap()
+    assert base.reference.startswith("imgbuild/base:debian-12-arm64-")
+    assert base.layout != amd64.layout
+    assert "--architectures=arm64" in machine.calls()[-1]
+    assert "--architectures=amd64" not in machine.calls()[-1]
+    configs = [path.read_bytes() for path in (base.layout or tmp_path).glob("blobs/sha256/*")]
+    assert any(b'"architecture":"arm64"' in content for content in configs)
+    assert machine.find() == base

@@ -46,11 +46,12 @@ def _prepare(images: dict[str, Image], settings: dict[str, Any], name: str = NAM
 def test_uv_of_another_platform_is_no_context(
     images: dict[str, Image], monkeypatch: pytest.MonkeyPatch, machine: tuple[str, str]
 ) -> None:
-    """The stage `uv` of the Dockerfile has the program for Linux on x86-64."""
+    """A stage of the Dockerfile, or the wheel for the image's architecture, has the program."""
     monkeypatch.setattr("platform.system", lambda: machine[0])
     monkeypatch.setattr("platform.machine", lambda: machine[1])
     inputs = _prepare(images, {})
-    assert inputs.uv is None
+    assert inputs.uv_for() is None
+    assert (inputs.uv_for("linux/arm64") is None) == (machine[0] == "Darwin")
     item = PlanItem(images[NAME], InputDigest("sha256:1", {}), Action.BUILD, "")
     target = image_target(item, inputs, {"downloads": Path("/d")}, Project(ROOT), None)
     assert {*target.contexts} == {"base", "downloads"}

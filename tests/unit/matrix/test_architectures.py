@@ -8,7 +8,7 @@ import pytest
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
 from imgbuild.matrix.evidence import Evidence
-from imgbuild.matrix.images import all_images, with_other_architectures
+from imgbuild.matrix.images import all_images, with_build_images, with_other_architectures
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rules import find_rule_faults
@@ -47,6 +47,19 @@ def test_the_images_for_arm64_are_cpu_images_beside_those_for_amd64(matrix: Matr
     assert image.provided == dict.fromkeys(("tensorflow", "tensorflow-cpu"), "2.15.1+imgbuild")
     assert image.wheel.compiler == "clang-17.0.3"
     assert by_name["tf-2.15-cpu-debian"].wheel.compiler == "clang-17.0.2"
+
+
+def test_a_machine_for_amd64_needs_its_own_base_too(matrix: Matrix) -> None:
+    """It installs and compiles there; a machine for arm64 does so on the image's own."""
+    image = next(image for image in all_images(matrix, "arm64") if image.horovod)
+    bases = {
+        platform: [own.base_name for own in with_build_images([image], platform)]
+        for platform in ("linux/amd64", "linux/arm64")
+    }
+    assert bases["linux/arm64"] == ["debian-12-arm64"]
+    assert bases["linux/amd64"] == ["debian-12-arm64", "debian-12"]
+    usual = all_images(matrix)
+    assert with_build_images(usual, "linux/arm64") == usual
 
 
 def test_wheels_of_one_package_for_two_machines_are_told_apart(matrix: Matrix) -> None:

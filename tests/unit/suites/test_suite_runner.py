@@ -23,7 +23,7 @@ from imgbuild.suites.runner import (
     run_suites,
 )
 from imgbuild.suites.store import ReportStore
-from support.fake_engine import FakeEngine, OfferingEngine
+from support.fake_engine import EngineOn, FakeEngine, OfferingEngine
 from support.waiting import is_running, wait_for
 
 TARGET = TestTarget("tf-2.2-cpu-debian", "sha256:id", "x", "cpu", {"tensorflow": "2.2.0"})
@@ -34,6 +34,7 @@ def pytest_addoption(parser):
     parser.addoption("--expect")
     parser.addoption("--no-gpu")
     parser.addoption("--gpus-offered", action="store_true")
+    parser.addoption("--emulated", action="store_true")
 
 def pytest_configure(config):
     config.pluginmanager.register(result_stream())
@@ -94,6 +95,34 @@ def test_the_suites_are_told_whether_the_engine_offers_gpus(session: TestSession
         session = replace(session, engine=kind([StoredImage("sha256:id")]))
         (toy,) = run_suites(gpu, ("toy",), session).suites
         assert toy.failures[0].reason.endswith(str(told))
+
+
+EMULATED = """
+import pytest
+
+def test_it(pytestconfig):
+    pytest.fail(str(pytestconfig.getoption("emulated")))
+"""
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("platform", ["linux/amd64", "linux/arm64"])
+def test_the_suites_are_told_whether_the_processor_is_emulated(
+    session: TestSession, machine: str, platform: str
+) -> None:
+    """Only the facts about images for another platform than amd64 name theirs."""
+    _write(session, toy=EMULATED)
+    named = {} if platform == "linux/amd64" else {"platform": platform}
+    target = replace(TARGET, expected={**TARGET.expected, **named})
+    session = replace(session, engine=EngineOn(machine, [StoredImage("sha256:id")]))
+    (toy,) = run_suites(target, ("toy",), session).suites
+    own = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}[machine]
+    assert toy.failures[0].reason.endswith(str(platform != own))
+
+
+def test_an_emulated_image_may_take_ten_times_as_long() -> None:
+    usual = ["pytest", "--gpus-offered"]
+    assert runner.time_limit([*usual, "--emulated"]) == 10 * runner.time_limit(usual)
 
 
 OUTCOMES = """
