@@ -107,17 +107,19 @@ class Dockerfile:
         """Return the Dockerfile as a build for one architecture sees it.
 
         ``FROM NAME-${TARGETARCH} AS NAME`` chooses one of several stages. In the result, the chosen
-        stage is called NAME, and the stages that only the others need are missing.
+        stage is called NAME, and stages that the image does not need are missing.
         """
         names = _CHOICE.findall(self.text)
+        if not names:
+            return self
         text = _CHOICE.sub("", self.text)
         for name in names:
             text = text.replace(f" AS {name}-{architecture}\n", f" AS {name}\n")
-        dropped = _unneeded(Dockerfile(text).stages, names)
+        needed = needed_stages(Dockerfile(text).stages, self.final.name)
         parts = []
         for part in _split(text):
             head = _FROM.match(part)
-            if not head or head[2] not in dropped:
+            if not head or head[2] in needed:
                 parts.append(part)
         return Dockerfile("".join(parts))
 
@@ -155,27 +157,6 @@ def needed_stages(
 def _split(text: str) -> list[str]:
     """Return the text before the first stage, and the text of each stage."""
     return re.split(r"^(?=FROM )", text, flags=re.MULTILINE)
-
-
-def _unneeded(stages: Mapping[str, Stage], names: Collection[str]) -> set[str]:
-    """Return the stages for other architectures, and those that only they need.
-
-    ``names`` are the stages that each architecture has its own of.
-    """
-    others = {name for name in stages if name.rpartition("-")[0] in names}
-    needed: set[str] = set()
-    for name in names:
-        needed.update(needed_stages(stages, name))
-    unneeded = others - needed
-    while True:
-        more = set()
-        for name in stages:
-            users = {stage.name for stage in stages.values() if name in stage.needs}
-            if users and users <= unneeded:
-                more.add(name)
-        if more <= unneeded:
-            return unneeded
-        unneeded |= more
 
 
 def _instructions(text: str) -> Iterator[Instruction]:
