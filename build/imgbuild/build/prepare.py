@@ -105,9 +105,10 @@ def _images_of_bases(image: Image, context: BuildContext) -> tuple[Image, ...]:
 
     They are itself, and for arm64 the image for the platform that installs and compiles.
     """
-    platforms = dict.fromkeys(buildx.platform for buildx in context.builders)
-    needed = [own for platform in platforms for own in with_build_images([image], platform)]
-    return tuple(dict.fromkeys(needed))
+    needed: dict[Image, None] = {}
+    for buildx in context.builders:
+        needed |= dict.fromkeys(with_build_images([image], buildx.platform))
+    return tuple(needed)
 
 
 def _provide(image: Image, context: BuildContext) -> None:

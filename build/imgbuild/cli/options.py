@@ -360,11 +360,11 @@ def _engine_platform(settings: "Settings") -> str:
     """Return the platform of the engine; do not ask the engine of an x86-64 machine."""
     from imgbuild.engine.client import open_engine
     from imgbuild.engine.discovery import DEFAULT_HOST, resolve_host
-    from imgbuild.engine.types import AMD64
+    from imgbuild.engine.types import AMD64, machine_platform
 
-    host = resolve_host(settings.engine) or DEFAULT_HOST
-    machine = os.uname()
-    if host.startswith("unix://") and (machine.sysname, machine.machine) == ("Linux", "x86_64"):
+    host, machine = resolve_host(settings.engine) or DEFAULT_HOST, os.uname()
+    is_local = host.startswith("unix://") and machine.sysname == "Linux"
+    if is_local and machine_platform(machine.machine) == AMD64:
         return AMD64
     with open_engine(settings.engine) as engine:
         return engine.version().platform

@@ -16,7 +16,7 @@ from imgbuild.doctor import checks, input_checks
 from imgbuild.doctor.checks import WRITE, Finding, Status
 from imgbuild.doctor.gpu_checks import check_gpus
 from imgbuild.engine.client import Engine
-from imgbuild.matrix.evidence import MACHINES
+from imgbuild.engine.types import machine_platform
 from imgbuild.matrix.images import Image, all_images, with_build_images
 from imgbuild.net.sites import Sites
 
@@ -74,8 +74,7 @@ def diagnose(
     of_engine: dict[str, Check] = {"engine": lambda: engine.result()[2], "buildx": rest_of_engine}
     of_inputs: dict[str, Check] = {}
     # The engine may not answer, and is usually on this machine.
-    machine = "linux/amd64" if os.uname().machine == MACHINES["amd64"] else "linux/arm64"
-    for image in with_build_images(images, machine):
+    for image in with_build_images(images, machine_platform(os.uname().machine)):
         of_inputs[f"base {image.base_name}"] = partial(base, image)
     for version, image in pythons.items():
         of_inputs[f"CPython {version}"] = partial(interpreter, image)

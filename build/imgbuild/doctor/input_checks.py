@@ -89,10 +89,8 @@ def _check_bootstrap(image: Image) -> Finding:
     For the check, mmdebstrap verifies the archive and fetches one small index.
     """
     name, system = image.os_name, image.os
-    what, archive = (
-        f"base {image.base_name}",
-        f"{system.distribution.capitalize()}'s archive ({system.suite})",
-    )
+    what = f"base {image.base_name}"
+    archive = f"{system.distribution.capitalize()}'s archive ({system.suite})"
     packages = missing_packages(system.distribution)
     if packages:
         detail = f"made from the distribution's archive, which needs {', '.join(packages)}"

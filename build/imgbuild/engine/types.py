@@ -12,6 +12,11 @@ AMD64, ARM64 = "linux/amd64", "linux/arm64"
 GpuRequest = Literal["nvidia", "cdi"]
 
 
+def machine_platform(machine: str) -> str:
+    """Return the platform of a machine as Docker names it: ``linux/arm64`` for ``aarch64``."""
+    return {"x86_64": AMD64, "aarch64": ARM64}.get(machine, f"linux/{machine}")
+
+
 @dataclass(frozen=True)
 class EngineVersion:
     """The engine's version, its image store, and its GPUs."""
@@ -27,9 +32,8 @@ class EngineVersion:
 
     @property
     def platform(self) -> str:
-        """The platform of its machine, for example ``linux/amd64``; images may be for others."""
-        name = {"x86_64": "amd64", "aarch64": "arm64"}.get(self.architecture, self.architecture)
-        return f"linux/{name}"
+        """The platform of its machine; images may be for others."""
+        return machine_platform(self.architecture)
 
 
 @dataclass(frozen=True)

@@ -367,9 +367,8 @@ def tags_with_pins(image: Image, pins: Mapping[str, str]) -> PlannedTags:
 
 
 def _join_tags(image: Image, parts: Mapping[Part, str]) -> PlannedTags:
-    scheme, ending = image.matrix.tags, ""
-    if image.architecture != "amd64":
-        ending = f"-{image.architecture}"
+    scheme = image.matrix.tags
+    ending = "" if image.architecture == "amd64" else f"-{image.architecture}"
     moving = dict.fromkeys(f"{join_parts(entry, parts)}{ending}" for entry in scheme.moving)
     return PlannedTags(f"{join_parts(scheme.immutable, parts)}{ending}", tuple(moving))
 
