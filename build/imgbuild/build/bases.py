@@ -66,7 +66,7 @@ def provide_base(
     CheckFailedError: a registry answers but does not provide the base.
     MachineError: the base was not made yet, or no registry answers.
     """
-    require_made(base, image.base_name)
+    require_made(base, image)
     if base.layout:
         load_base(base, engine)
     elif _is_made_in_place(image, settings):
@@ -75,8 +75,8 @@ def provide_base(
             raise MachineError(
                 f"The base image {base.reference} cannot be pulled because no registry answers the "
                 f"engine: {silence}. Configure a proxy or mirror in the engine, set `registry` in "
-                "imgbuild.local.yaml, or run `imgbuild doctor --write` to make the image from "
-                f"{image.os.distribution.capitalize()}'s archive."
+                f"imgbuild.local.yaml, or run `imgbuild doctor --write {image.name}` to make the "
+                f"image from {image.os.distribution.capitalize()}'s archive."
             )
 
 

@@ -19,8 +19,8 @@ def build_images(context: BuildContext, source: "PullSource | None" = None) -> B
     InputError: a lock or a Dockerfile is out of date.
     MachineError: this machine cannot build, or a base image is not made yet.
     """
-    for os_name, base in context.inputs.bases.items():
-        require_made(base, os_name)
+    for image in context.images:
+        require_made(context.inputs.bases[image.base_name], image)
     items = context.plan(test=context.options.test)
     if not source and not any(item.has_work for item in items):
         done = (BuildResult(item, item.image_id, tagged=True) for item in items)

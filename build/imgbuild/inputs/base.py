@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imgbuild.core.errors import MachineError
+from imgbuild.matrix.images import Image
 
 #: The origin of a base image, as labels record it: made from the distribution's archive, pulled by
 #: digest from a registry, or read from a folder that the settings name.
@@ -39,12 +40,10 @@ class Base:
         return f"oci-layout://{self.layout}"
 
 
-def require_made(base: Base, os_name: str) -> None:
-    """Raise MachineError if a base image was not made yet."""
+def require_made(base: Base, image: Image) -> None:
+    """Raise MachineError if the base of an image was not made yet."""
     if base.digest is None:
-        other = os_name.partition("-arm64")[1]
-        options = "--tf latest --platform linux/arm64 " if other else ""
         raise MachineError(
-            f"This machine has not made the base image {os_name} yet. To make it from the "
-            f"distribution's archive, run `imgbuild doctor {options}--write`."
+            f"This machine has not made the base image {image.base_name} yet. To make it from the "
+            f"distribution's archive, run `imgbuild doctor --write {image.name}`."
         )

@@ -97,7 +97,7 @@ def select_jobs(
     outdated = _find_outdated(project, images, options, log)
     inputs = prepare_inputs(images, settings, project)
     if options.missing:
-        _require_bases(inputs)
+        _require_bases(images, inputs)
     digests = _digests(images, project, inputs)
     reasons = dict.fromkeys(digests, SELECTED)
     if options.missing:
@@ -155,9 +155,9 @@ def _find_outdated(
         return outdated_images(project, images, registry, log)
 
 
-def _require_bases(inputs: BuildInputs) -> None:
-    for os_name, base in inputs.bases.items():
-        require_made(base, os_name)
+def _require_bases(images: Sequence[Image], inputs: BuildInputs) -> None:
+    for image in images:
+        require_made(inputs.bases[image.base_name], image)
 
 
 def _reasons_to_build(

@@ -271,10 +271,10 @@ def _plan_checkout(
     inputs = prepare_inputs((image,), settings, project)
     if inputs.bases[image.base_name].digest is None:
         raise MachineError(
-            f"{image.name} needs the base image {image.os_name} from the distribution's archive, "
+            f"{image.name} needs the base image {image.base_name} from the distribution's archive, "
             "but this machine has not made it yet. Set `base: "
             f"{{{image.os_name}: {{from: bootstrap}}}}` in imgbuild.local.yaml, and run `imgbuild "
-            "doctor --write`."
+            f"doctor --write {image.name}`."
         )
     context = replace(context, project=project, images=(image,), settings=settings, inputs=inputs)
     reader = RevisionReader(project)
