@@ -33,14 +33,20 @@ def started(name):
         try:
             with open("/proc/{}/cmdline".format(number), "rb") as stream:
                 words = stream.read().split(b"\0")
-            if b"qemu" in words[0]:  # an emulator, and perhaps the path of the program
-                words = words[2 if name.encode() in words[2:3] else 1 :]
-            if words and os.fsdecode(words[0]) == name:
+            if name.encode() in names_in(words):
                 with open("/proc/{}/environ".format(number), "rb") as stream:
                     return variables(stream.read())
         except FileNotFoundError:  # it has ended
             continue
     return {}
+
+
+def names_in(words):
+    """Return the words of a process that can be its name: an emulator comes first, or nothing.
+
+    Depending on its registration, an emulator is followed by the program's path, or not.
+    """
+    return words[1:3] if b"qemu" in words[0] else words[:1]
 
 
 def variables(block):

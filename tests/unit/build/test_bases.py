@@ -10,6 +10,7 @@ from imgbuild.build.bases import make_bases
 from imgbuild.core.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.core.settings import Settings, base_setting, load_settings
 from imgbuild.engine.faults import EngineUnusableError, answered_error, engine_error
+from imgbuild.engine.types import StoredImage
 from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from imgbuild.inputs.build_inputs import prepare_inputs
 from imgbuild.matrix.images import Image
@@ -107,6 +108,18 @@ def test_refresh_asks_registries_again(machine: Unsettled) -> None:
     machine.patch.setattr(machine.bench.engine, "pull", Mock())
     machine.make(refresh=True)
     assert (machine.made, machine.later()) == ([False, True], "registry")
+
+
+def test_the_same_reference_for_another_platform_is_pulled(machine: Unsettled) -> None:
+    """A digest can name a list of platforms, of which the engine has one."""
+    pull = Mock()
+    machine.patch.setattr(machine.bench.engine, "pull", pull)
+    for platform, calls in (("linux/amd64", 0), ("linux/arm64", 1)):
+        stored = StoredImage("sha256:base", (machine.pin,), platform=platform)
+        machine.patch.setattr(machine.bench.engine, "inspect", lambda _, stored=stored: stored)
+        machine.make()
+        assert pull.call_count == calls
+    assert pull.call_args.kwargs["platform"] == "linux/amd64"
 
 
 REFUSALS = (

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from imgbuild.build.targets import image_target
 from imgbuild.core.errors import MachineError
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.discovery import Buildx
@@ -128,3 +129,17 @@ def test_other_builder_gets_a_local_base_as_files(
     assert taken.pop("a") == f"oci-layout://{base.layout}"
     assert [*taken.values()] == [f"docker-image://{base.reference}"] * (len(names) - 1)
     assert done == ["load" if taken else "check"]
+
+
+def test_the_platform_of_a_builder_decides_which_base_compiles(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[object] = []
+
+    def target(*inputs: Any, machine: str, **more: Any) -> BuildTarget:
+        told.append(machine)
+        return image_target(*inputs, machine=machine, **more)
+
+    monkeypatch.setattr("imgbuild.build.image_build.image_target", target)
+    bench.build()
+    assert {*told} == {"linux/amd64"}

@@ -21,6 +21,7 @@ from imgbuild.dockerfile.render import (
     write_all,
 )
 from imgbuild.dockerfile.stages import Dockerfile, needed_stages
+from imgbuild.locks.lockfile import PackageLayer, package_layers
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from support.project_copy import with_images
@@ -251,3 +252,17 @@ def test_a_broken_template_is_named(
     path.write_text(template, encoding="utf-8", errors="surrogateescape")
     with pytest.raises(InputError, match=re.escape(fault)):
         render_dockerfile(images["tf-2.2-cpu-debian"], tmp_path / "templates")
+
+
+def test_packages_that_one_dockerfile_cannot_install_are_an_error(
+    images: dict[str, Image], project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock for arm64 has other layers, for example no NumPy."""
+
+    def layers(image: Image, locks: Path) -> tuple[PackageLayer, ...]:
+        all_layers = package_layers(image, locks)
+        return all_layers[1:] if image.architecture == "arm64" else all_layers
+
+    monkeypatch.setattr("imgbuild.dockerfile.variables.package_layers", layers)
+    with pytest.raises(InputError, match=r"tf-2\.15\.1-py3\.11-cpu-arm64\.txt has packages for"):
+        render_dockerfile(images["tf-2.15-cpu-debian"], project.templates)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from inspect import unwrap
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import certifi
@@ -116,6 +117,29 @@ def test_what_the_selection_needs_is_checked(
     assert sorted(asked) == ["debian-12", "debian-12", "ubuntu-16.04"]
     with pytest.raises(InputError, match="no such TensorFlow"):
         judge(checkout, "9.9")
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize(
+    ("uname", "bases"),
+    [("x86_64", ["debian-12", "debian-12-arm64"]), ("aarch64", ["debian-12-arm64"])],
+)
+def test_an_image_for_arm64_needs_the_bases_that_its_build_uses(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, uname: str, bases: list[str]
+) -> None:
+    asked: list[str] = []
+
+    def check(image: Image, *_: object) -> Finding:
+        asked.append(image.base_name)
+        return Finding(Status.FINE, image.base_name, "")
+
+    monkeypatch.setattr(input_checks, "check_base", check)
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(machine=uname))
+    named = Selection(names=("tf-2.15-cpu-debian-arm64",))
+    unwrap(doctor)(
+        selection=named, checkout=Project(checkout), builder=None, platform=None, write=False
+    )
+    assert sorted(asked) == bases
 
 
 def test_a_check_that_cannot_be_made_is_a_finding(

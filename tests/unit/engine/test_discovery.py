@@ -141,6 +141,17 @@ def test_another_builder_is_asked_for_and_may_run(tmp_path: Path) -> None:
         assert (found.builder, is_reachable(found)) == ("farm", runs)
 
 
+def test_the_platform_of_a_builder_is_its_machines(tmp_path: Path) -> None:
+    """The first that it names; the others are emulated. One that never ran names none."""
+    for said, platform in {
+        "Platforms: linux/arm64, linux/amd64": "linux/arm64",
+        "Platforms: linux/amd64*, linux/amd64/v2, linux/386": "linux/amd64",
+        "Status: inactive": "linux/amd64",
+    }.items():
+        buildx = builders(tmp_path, f"Driver: remote\n\nNodes:\n{said}")
+        assert with_builder(buildx, "farm").platform == platform
+
+
 def test_a_builder_that_is_not_there_or_is_another_engine_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--builder farm .*buildx ls"):
         with_builder(builders(tmp_path, "ERROR: no builder", code=1), "farm")

@@ -175,6 +175,10 @@ from limits import allowed
 
 def test_limit(container):
     assert container.run("sleep", "1.5", seconds=1).failed == (allowed(1) == 1)
+    program = "import patience; print(patience.allowed(1))"
+    path = f"PYTHONPATH={container.programs}"
+    told = container.run("env", path, "python3", "-c", program, seconds=9)
+    assert told.output.strip() == str(allowed(1))
 """
 
 
@@ -182,7 +186,7 @@ def test_limit(container):
 def test_limits_grow_where_the_processor_is_emulated(
     run: Run, option: tuple[str, ...], limit: int
 ) -> None:
-    """Of every command in the container; the limit of each is said if it ran out of time."""
+    """Those of every command in the container, and those in the programs that are copied there."""
     text = f"{SLOW}    assert container.run('sleep', '0', seconds=1).seconds == {limit}\n"
     ran = run(GOOD, *option, pins=text)
     assert "1 passed" in ran.stdout, ran.stdout

@@ -160,3 +160,18 @@ def test_what_setuptools_brings_for_itself_is_not_installed(tmp_path: Path) -> N
     environment = {"PYTHONPATH": f"{tmp_path}:{vendored}"}
     found = json.loads(subprocess.check_output(words, env=environment))
     assert found["distributions"] == [["a", "1"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (b"sleep infinity", b"sleep"),
+        (b"sh -c sleep", b"sh"),
+        (b"/usr/libexec/qemu-binfmt/aarch64-binfmt-P /usr/bin/sleep sleep infinity", b"sleep"),
+        (b"/usr/bin/qemu-aarch64-static sleep infinity", b"sleep"),
+    ],
+)
+def test_an_emulator_hides_no_name(import_program: Any, words: bytes, name: bytes) -> None:
+    names = import_program("surroundings").names_in(words.split())
+    assert name in names
+    assert b"-c" not in names

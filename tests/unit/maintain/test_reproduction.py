@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from imgbuild.build.context import BuildContext, BuildOptions
+from imgbuild.build.targets import image_target
 from imgbuild.core.errors import CheckFailedError, ImgbuildError, InputError
 from imgbuild.core.project import Project
 from imgbuild.core.settings import Settings, base_setting
@@ -195,6 +196,22 @@ def test_what_differs_is_named_and_the_exit_code_is_1(reproducing: Reproducing) 
     reproducing.built = ("base", "system")
     said = "2 of 2 layers are the same. The configuration differs."
     assert said in reproducing(*THIS, code=1)[0]
+
+
+def test_the_platform_of_the_builder_is_handed_on(
+    reproducing: Reproducing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It decides which base compiles for arm64."""
+    told: list[object] = []
+
+    def target(*inputs: Any, machine: str, **more: Any) -> BuildTarget:
+        told.append(machine)
+        return image_target(*inputs, machine=machine, **more)
+
+    monkeypatch.setattr(reproduction, "image_target", target)
+    reproducing.built, reproducing.variables = ("base",), ["PATH=/bin"]
+    reproducing(*THIS, code=1)
+    assert told == ["linux/amd64"]
 
 
 def test_nothing_of_earlier_builds_is_used(reproducing: Reproducing) -> None:
