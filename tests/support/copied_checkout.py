@@ -36,6 +36,7 @@ from result_stream import result_stream
 def pytest_addoption(parser):
     parser.addoption("--expect")
     parser.addoption("--no-gpu")
+    parser.addoption("--emulated", action="store_true")
 
 
 def pytest_configure(config):

@@ -45,6 +45,7 @@ def external_parameters(record: Record) -> dict[str, Any]:
     """Return what the provenance of an image says of its row, release and tags."""
     return {
         "image": record.image,
+        "platform": record.platform,
         "variant": record.variant,
         "pins": record.pins,
         "release": record.release,

@@ -56,7 +56,8 @@ class PushBench:
     hour: int = 10
 
     def candidate(self, content: str = "one", image_id: str = "") -> PushCandidate:
-        stored = StoredImage(image_id or id_of(content), labels=SNAPSHOT)
+        platform = self.image.platform
+        stored = StoredImage(image_id or id_of(content), labels=SNAPSHOT, platform=platform)
         what = (self.image, stored, digest_of(content.encode()), REPORT, (), PACKAGES)
         return PushCandidate(*what, work_seconds=float(self.hour))  # another one each time
 

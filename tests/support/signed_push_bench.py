@@ -48,6 +48,10 @@ class FakeSigner:
             raise CheckFailedError(f"{reference}: nobody attested it.")
         return (json.loads(self.signed[digest][kind]),)
 
+    def read_attestations_if_any(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
+        documents = self.signed.get(reference.rpartition("@")[2], {})
+        return (json.loads(documents[kind]),) if kind in documents else ()
+
 
 def provenance(record: Record, _: Manifest) -> dict[str, bytes]:
     """Return the documents of an image, with the parts of the provenance that a push reads."""

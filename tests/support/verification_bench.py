@@ -1,19 +1,25 @@
 """A repository with signed images of the family, and who trusts the key that signed them."""
 
+import json
 from collections.abc import Callable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import pytest
 
 from imgbuild.core.project import Project
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.dockerfile.labels import NAME as NAME_LABEL
 from imgbuild.engine.types import StoredImage
-from imgbuild.matrix.images import Image, planned_tags
-from imgbuild.matrix.tags import input_tag
+from imgbuild.matrix.images import Image, planned_tags, with_other_architectures
+from imgbuild.matrix.tags import index_tag, input_tag
 from imgbuild.net.repository import OCI_MANIFEST, Manifest, digest_of
 from imgbuild.net.signing import Trust
+from imgbuild.publish import verification
 from imgbuild.publish.provenance import BUILD_TYPE, read_configuration
 from imgbuild.publish.record import Record, put_record
+from imgbuild.publish.release_index import INDEX_TYPE, index_content
 from imgbuild.publish.verification import VerifiedFact, verify_image
 from imgbuild.suites.results import suite_result
 from support.fake_cosign import FakeCosign
@@ -88,6 +94,7 @@ class VerificationBench:
             input_digest=input_digest,
             pins={pin.component: pin.version for pin in image.pins},
             report=REPORT,
+            platform=image.platform,
             published=f"{release[:4]}-{release[4:6]}-{release[6:8]}T10:00:00Z",
         )
         put_record(self.registry, record, manifest)
@@ -102,6 +109,18 @@ class VerificationBench:
             self.registry.add_manifest(f"{stem}{end}", {"schemaVersion": 2}, OCI_MANIFEST)
         self.offer(manifest, config)
         return record
+
+    def publish_index(self, name: str, release: str = FIRST) -> tuple[Record, Record, str]:
+        """Publish an image for both platforms with their signed index; return its digest, too."""
+        records = [self.publish(name, release), self.publish(f"{name}-arm64", release)]
+        manifests = {one.platform: self.registry.manifests[one.digest] for one in records}
+        document = json.loads(index_content(manifests))
+        first, second = records
+        index = self.registry.add_manifest(index_tag(first.tag), document, INDEX_TYPE)
+        for tag in first.moving:
+            self.registry.tagged[tag] = index.digest
+        self.cosign.signatures.add(("public own", self.reference(index.digest)))
+        return first, second, index.digest
 
     def attest(self, record: Record, change: Change = lambda _: None) -> None:
         """Attest the provenance of an image, as a push into a release does."""
@@ -147,6 +166,25 @@ class VerificationBench:
     @property
     def notes(self) -> list[str]:
         return [text for text in self.said if text.startswith("note: ")]
+
+
+def verification_bench(
+    project: Project, images: Mapping[str, Image], monkeypatch: pytest.MonkeyPatch
+) -> VerificationBench:
+    """Return a repository for all platforms, which `verify` reads instead of a real one."""
+    family = {image.name: image for image in with_other_architectures(images.values())}
+    made = VerificationBench(project, family)
+
+    @contextmanager
+    def opened(_: object) -> Any:
+        yield made.engine
+
+    monkeypatch.setattr(verification, "connect", lambda *_: made.registry)
+    monkeypatch.setattr(verification, "open_engine", opened)
+    monkeypatch.setattr(verification, "load_matrix", lambda _: family[NAME].matrix)
+    monkeypatch.setattr(verification, "make_locked_sbom", lambda *_: '{"metadata": 1}')
+    monkeypatch.setattr(verification, "_compare_sbom", lambda *_: None)
+    return made
 
 
 def before_issue(predicate: dict[str, Any]) -> None:

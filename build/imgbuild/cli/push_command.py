@@ -12,6 +12,7 @@ from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
+    from imgbuild.publish.image_push import PushedImage
     from imgbuild.publish.push import PushResult
 
 
@@ -36,6 +37,7 @@ def push(
         "--allow-skipped SUITE",
         "Also publish images that skipped this suite, for example gpu_runs; repeatable.",
     ),
+    platform: str | None = options.PLATFORM,
     sign_key: str | None = options.SIGN_KEY,
     sign_keyless: bool = options.SIGN_KEYLESS,
     jobs: int = option(
@@ -47,7 +49,8 @@ def push(
     """Publish images whose suites passed.
 
     Each image gets one immutable tag with all versions, its SBOM and its provenance, and then its
-    moving tags. Nothing is uploaded twice, and the same command completes an interrupted push.
+    moving tags. If the images of a release for all platforms are published, the moving tags point
+    to both. Nothing is uploaded twice, and the same command completes an interrupted push.
     IMAGE can also be an image of `imgbuild extend`: me/train:1 is published with the tag train:1
     and the immutable tag train:1-RELEASE. Log in with `docker login HOST`.
 
@@ -64,7 +67,15 @@ def push(
         raise InputError("Select the images to publish: IMAGE, --tf VERSION or --all.")
     options.check_signer(sign_key, sign_keyless)
     extended = extended_images(checkout, selection)
-    images = builder_images(checkout) if extended else matrix_images(checkout, selection)
+    if extended and platform:
+        raise InputError("--platform: an image of `imgbuild extend` has only its own platform.")
+    if extended:
+        images = builder_images(checkout)
+    else:
+        everything = selection.everything
+        images = options.for_platform(
+            matrix_images(checkout, selection), platform, checkout.settings, everything=everything
+        )
     push_options = PushOptions(
         images=images,
         to=to,
@@ -122,14 +133,12 @@ def matrix_images(checkout: Project, selection: Selection) -> "tuple[Image, ...]
     InputError: an image is neither in the matrix nor made by `imgbuild extend`.
     """
     try:
-        images = select(checkout, selection)
+        return select(checkout, selection)
     except InputError as error:
         if any(":" in name for name in selection.names):
             text = f"{error} The engine also has no image of `imgbuild extend` with this name."
             raise InputError(text) from None
         raise
-    options.require_amd64(images, "imgbuild push")
-    return images
 
 
 def builder_images(checkout: Project) -> "tuple[Image, ...]":
@@ -148,7 +157,7 @@ def planned_lines(result: "PushResult") -> list[str]:
     for image in result.images:
         steps = _brief(image.steps, "move")
         rows.append((image.record.image, steps))
-        tags = " ".join((image.record.tag, *image.moves))
+        tags = " ".join((image.record.tag, *_index_tags(image), *image.moves))
         notes.append((tags, *image.kept))
     lines = table_with_notes(rows, notes)
     return [f"to {result.repository}:", *lines]
@@ -165,7 +174,7 @@ def pushed_lines(result: "PushResult") -> list[str]:
         steps = _brief(image.done, "moved")
         rows.append((record.image, record.short_digest, size, steps))
         moved = [tag for tag in record.moving if tag not in kept]
-        tags = " ".join((record.tag, *moved))
+        tags = " ".join((record.tag, *_index_tags(image), *moved))
         notes.append((tags, *image.kept))
     lines = table_with_notes(rows, notes)
     done = sum(bool(image.steps) for image in result.images)
@@ -176,6 +185,10 @@ def pushed_lines(result: "PushResult") -> list[str]:
     tag = first.moving[0] if first.moving else first.tag
     lines += [f"{counts}.", f"docker pull {result.repository}:{tag}"]
     return lines
+
+
+def _index_tags(image: "PushedImage") -> tuple[str, ...]:
+    return (image.index.tag,) if image.index else ()
 
 
 def result_json(result: "PushResult", *, plan: bool) -> dict[str, Any]:
@@ -192,6 +205,8 @@ def result_json(result: "PushResult", *, plan: bool) -> dict[str, Any]:
             facts["size"] = record.size
             facts["done"] = list(image.done)
         facts["left"] = list(image.kept)
+        if image.index:
+            facts["index"] = image.index.tag
         images.append(facts)
     if plan:
         return {"repository": result.repository, "images": images}

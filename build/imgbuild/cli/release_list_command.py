@@ -115,6 +115,7 @@ def published_json(repository: "PublishedRepository") -> list[dict[str, Any]]:
     documents = []
     for record in repository.whole:
         document = {key: value for key, value in record.as_json().items() if key != "report"}
+        document["platform"] = record.platform
         document["points_here"] = list(repository.moving(record))
         documents.append(document)
     return documents

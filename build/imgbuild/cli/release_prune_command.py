@@ -33,7 +33,7 @@ def prune_releases(
     with closing(connect(source, settings, info, "--from")) as registry:
         published = read_published(registry)
         digests = registry.heads(published.tags)
-        old = find_old(published, digests, keep)
+        old = find_old(registry, published, digests, keep)
         going = tags_to_delete(registry, published, digests, old)
         deleted = [*delete_tags(registry, going, digests)] if yes else []
     result = {"repository": registry.name, "tags": going, "deleted": deleted}

@@ -20,6 +20,8 @@ LONGEST_RELEASE = "20991231.9999"
 PLACEHOLDER = "RELEASE"
 #: The tag of an image's record is the immutable tag with this suffix.
 RECORD_SUFFIX = ".record"
+#: The tag of a release's index for all platforms is the immutable tag for linux/amd64 with this.
+INDEX_SUFFIX = "-index"
 #: Prefix of the tag with the input digest, which finds an image by its inputs.
 INPUT_PREFIX = "input-"
 #: Prefix of the tags under which an image is pushed before it gets its immutable tag.
@@ -40,6 +42,11 @@ class PlannedTags:
 
 def record_tag(immutable: str) -> str:
     return f"{immutable}{RECORD_SUFFIX}"
+
+
+def index_tag(immutable: str) -> str:
+    """Return the tag of a release's index from the tag of its image for linux/amd64."""
+    return f"{immutable}{INDEX_SUFFIX}"
 
 
 def input_tag(digest: str) -> str:
@@ -128,6 +135,8 @@ def _find_unusable(tags: Sequence[tuple[str, str]], moves: bool) -> Iterable[str
 def _explain_refusal(tag: str, longest: int) -> str | None:
     if tag.endswith(RECORD_SUFFIX):
         return f"only tags of records end in {RECORD_SUFFIX!r}"
+    if tag.endswith(INDEX_SUFFIX):
+        return f"only tags of indexes end in {INDEX_SUFFIX!r}"
     if len(tag) > longest:
         return f"this tag may have at most {longest} characters"
     if not TAG.fullmatch(tag):

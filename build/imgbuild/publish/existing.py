@@ -7,11 +7,13 @@ from collections.abc import Collection, Mapping
 from datetime import date
 
 from imgbuild.core.errors import CheckFailedError, InputError
-from imgbuild.matrix.tags import RELEASE, push_prefix, push_tag
+from imgbuild.matrix.images import Image, for_other_architecture, planned_tags
+from imgbuild.matrix.tags import RELEASE, index_tag, push_prefix, push_tag, record_tag
 from imgbuild.net.repository import DamagedError
 from imgbuild.net.repository_client import RegistryClient
-from imgbuild.publish.extended_candidate import Candidate
+from imgbuild.publish.extended_candidate import Candidate, ExtendedCandidate
 from imgbuild.publish.record import Record, read_published, read_record, release_order
+from imgbuild.publish.release_index import differing_versions
 
 #: Maximum releases per day: tags have room for four digits (matrix/tags.py).
 MOST_A_DAY = 9999
@@ -94,11 +96,17 @@ def choose_release(
 ) -> str:
     """Return the release that already has exactly this image, or the next release of the day.
 
-    ``tags`` are all tags in the repository. A release that another push announced is skipped.
+    ``tags`` are all tags in the repository. A release that another push announced is skipped. If
+    the image for the other platform has a later release with the same versions, it is returned, so
+    that the push completes that release.
 
     CheckFailedError: there is a release of a later day, so a new release would not be the latest.
     """
     releases = releases_in(tags, image)
+    others = _releases_of_other(registry, image)
+    is_behind = others and max([*releases, *others], key=release_order) not in releases
+    if is_behind and _has_same_versions(registry, image, others[0]):
+        return others[0]
     for release in releases:
         manifest = registry.manifest(image.tags(release).immutable)
         if manifest and manifest.is_image(image.stored.id):
@@ -108,6 +116,7 @@ def choose_release(
             f"{registry.name} already has release {releases[0]} of {image.name}, but today is "
             f"{today}. Set the clock. If that release was chosen, choose a later one: --release."
         )
+    releases += others
     while True:
         release = next_release(today, releases)
         immutable = image.tags(release).immutable
@@ -116,19 +125,50 @@ def choose_release(
         releases.append(release)
 
 
+def other_image(image: Candidate) -> Image | None:
+    """Return the image for the other platform; extended images have none."""
+    if isinstance(image, ExtendedCandidate):
+        return None
+    return for_other_architecture(image.image)
+
+
+def _releases_of_other(registry: RegistryClient, image: Candidate) -> list[str]:
+    """Return the published releases of the image for the other platform, latest first."""
+    other = other_image(image)
+    tags = {*registry.tags()} if other else set()  # read again: both images may be in one push
+    releases = []
+    for tag in tags:
+        match = RELEASE.search(tag)
+        immutable = planned_tags(other, match[0]).immutable if other and match else ""
+        if match and tag == immutable and record_tag(tag) in tags:
+            releases.append(match[0])
+    return sorted(releases, key=release_order, reverse=True)
+
+
+def _has_same_versions(registry: RegistryClient, image: Candidate, release: str) -> bool:
+    """Return whether the image for the other platform has the same versions in this release."""
+    other = other_image(image)
+    record = existing_record(registry, planned_tags(other, release).immutable) if other else None
+    return record is not None and not differing_versions({**image.pins, **image.packages}, record)
+
+
 def later_images(
-    registry: RegistryClient, record: Record, moving: Mapping[str, str | None]
+    registry: RegistryClient,
+    record: Record,
+    moving: Mapping[str, str | None],
+    index: str = "",
 ) -> dict[str, str]:
     """Return the moving tags that point to later images, with the immutable tags of these images.
 
-    ``moving`` has the digests of the moving tags. The records are only read if a moving tag points
-    to another image.
+    ``moving`` has the digests of the moving tags. ``index`` is the digest of the release's index,
+    if it has one. The records are only read if a moving tag points to another image.
     """
-    if not {*moving.values()} - {None, record.digest}:
+    if not {*moving.values()} - {None, record.digest, index}:
         return {}
-    later = {
-        other.digest: other.tag
-        for other in read_published(registry).whole
-        if other.image == record.image and other.age > record.age
-    }
+    published = read_published(registry)
+    later: dict[str, str] = {}
+    for other in published.whole:
+        if other.image == record.image and other.age > record.age:
+            later[other.digest] = other.tag
+            later[published.index(other)] = index_tag(other.tag)
     return {tag: later[digest] for tag, digest in moving.items() if digest in later}

@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 
 from imgbuild.core.errors import CheckFailedError
 from imgbuild.core.files import parse_json
-from imgbuild.matrix.tags import input_tag, push_tag
+from imgbuild.engine.types import AMD64
+from imgbuild.matrix.images import planned_tags
+from imgbuild.matrix.tags import index_tag, input_tag, push_tag
 from imgbuild.net.repository import Manifest
 from imgbuild.net.repository_client import RegistryClient
 from imgbuild.net.signing import Signer, Trust
@@ -18,27 +20,43 @@ from imgbuild.publish.existing import (
     choose_release,
     existing_record,
     later_images,
+    other_image,
     other_pushes,
     tag_is_announced,
     tag_is_taken,
 )
 from imgbuild.publish.extended_candidate import Candidate, ExtendedCandidate
 from imgbuild.publish.record import Record, put_record
+from imgbuild.publish.release_index import (
+    INDEX_TYPE,
+    PlannedIndex,
+    differing_versions,
+    index_content,
+    is_index,
+)
 from imgbuild.publish.sbom import system_packages
 from imgbuild.publish.signed_image import read_provenances
 
-_DONE = {"push": "pushed", "attach": "attached", "sign": "signed", "record": "recorded"}
+_DONE = {
+    "push": "pushed",
+    "attach": "attached",
+    "sign": "signed",
+    "record": "recorded",
+    "index": "indexed",
+}
 
 
 @dataclass(frozen=True)
 class PushedImage:
     """One image of a push: its record, its steps, and its previous state in the registry.
 
-    - ``work``: a selection of push, sign or attach, and record
-    - ``moves``: the moving tags that will point to the image
+    - ``work``: a selection of push, sign or attach, record, and index
+    - ``moves``: the moving tags that will point to the image, or to the index with it
     - ``kept``: sentences about moving tags that stay at a later image
     - ``manifest`` and ``recorded``: the present manifest and record of the immutable tag
-    - ``digests``: the present digests of the input tag and the moving tags, without kept tags
+    - ``digests``: the present digests of the input tag and the moving tags, without kept tags and
+      the tags of the index
+    - ``index``: the index of the release, if this image completes it
     """
 
     record: Record
@@ -48,6 +66,7 @@ class PushedImage:
     manifest: Manifest | None = None
     recorded: Record | None = None
     digests: Mapping[str, str | None] = field(default_factory=dict)
+    index: PlannedIndex | None = None
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -114,17 +133,22 @@ class Push:
         if record != planned.recorded:
             self._require_own(record, None, planned.recorded)
             put_record(self.registry, record, manifest)
+        # Read after the record is written: of two pushes at once, one sees the other's record.
+        index = self._plan_index(image, record, manifest)
         own_input = input_tag(record.input_digest)
         for tag, digest in planned.digests.items():
-            if digest == manifest.digest:
+            if digest == manifest.digest or (index and tag in index.digests):
                 continue
             if tag != own_input:
                 self._require_unmoved(record, {tag: digest})
             self._point(tag, manifest)
         self._require_own(record)
-        tags = (record.tag, *planned.digests)
-        self._require_unmoved(record, dict.fromkeys(tags, record.digest))
-        return replace(planned, record=record)
+        expected = dict.fromkeys((record.tag, *planned.digests), record.digest)
+        if index:
+            self._put_index(index, record)
+            expected |= dict.fromkeys((index.tag, *index.digests), index.digest)
+        self._require_unmoved(record, expected)
+        return replace(planned, record=record, index=index)
 
     def plan(self, image: Candidate, *, put_back: bool = False) -> PushedImage:
         """Return the steps for an image. Only read from the registry, except with ``put_back``.
@@ -138,26 +162,15 @@ class Push:
             release = choose_release(self.registry, self.tags, image, today, self.machine)
         tags = image.tags(release)
         own_input = input_tag(image.input_digest)
-        manifest = self.registry.manifest(tags.immutable)
-        recorded = existing_record(self.registry, tags.immutable)
-        if manifest and recorded and recorded.digest != manifest.digest:
-            if put_back:
-                raise self._put_back(tags.immutable, manifest, recorded)
-            raise CheckFailedError(self._moved_text(tags.immutable, manifest, recorded))
-        owner = manifest
-        if owner is None and recorded:
-            owner = self.registry.manifest(recorded.digest)
-        if owner and not owner.is_image(image.stored.id):
-            here = f"image {image.stored.id}"
-            there = f"{owner.digest} (image {owner.config_digest})"
-            name = f"{self.registry.name}:{tags.immutable}"
-            raise tag_is_taken(name, release, there, here)
-        moving = {tag: self.registry.head(tag) for tag in tags.moving}
-        later = later_images(self.registry, recorded, moving) if recorded else {}
-        moving = {tag: digest for tag, digest in moving.items() if tag not in later}
+        manifest, recorded = self._present(image, tags.immutable, release, put_back=put_back)
+        record = self._record(image, release, manifest, recorded)
+        index = self._plan_index(image, record, manifest)
+        moving: Mapping[str, str | None] = {}
+        kept: Mapping[str, str] = {}
+        if index is None or record.platform != AMD64:
+            moving, kept = self._own_moving(image, tags.moving, recorded)
         input_digest = self.registry.head(own_input)
 
-        record = self._record(image, release, manifest, recorded)
         work = []
         if manifest is None:
             work.append("push")
@@ -165,16 +178,156 @@ class Push:
             work.append(self.action)
         if manifest is None or record != recorded or input_digest != manifest.digest:
             work.append("record")
+        index_moves: tuple[str, ...] = ()
+        if index:
+            work += [] if index.present else ["index"]
+            index_moves = index.moves
         own_digest = manifest.digest if manifest else ""
+        moves = [tag for tag, digest in moving.items() if digest != own_digest]
+        kept_texts = [f"{tag} stays at {other}" for tag, other in kept.items()]
         return PushedImage(
             record,
             tuple(work),
-            moves=tuple(tag for tag, digest in moving.items() if digest != own_digest),
-            kept=tuple(f"{tag} stays at {other}" for tag, other in later.items()),
+            moves=(*moves, *index_moves),
+            kept=(*kept_texts, *(index.kept if index else ())),
             manifest=manifest,
             recorded=recorded,
             digests={own_input: input_digest, **moving},
+            index=index,
         )
+
+    def _present(
+        self, image: Candidate, tag: str, release: str, *, put_back: bool
+    ) -> tuple[Manifest | None, Record | None]:
+        """Return the manifest and the record of an immutable tag; errors as in `plan`."""
+        manifest = self.registry.manifest(tag)
+        recorded = existing_record(self.registry, tag)
+        if manifest and recorded and recorded.digest != manifest.digest:
+            if put_back:
+                raise self._put_back(tag, manifest, recorded)
+            raise CheckFailedError(self._moved_text(tag, manifest, recorded))
+        owner = manifest
+        if owner is None and recorded:
+            owner = self.registry.manifest(recorded.digest)
+        if owner and not owner.is_image(image.stored.id):
+            here = f"image {image.stored.id}"
+            there = f"{owner.digest} (image {owner.config_digest})"
+            raise tag_is_taken(f"{self.registry.name}:{tag}", release, there, here)
+        return manifest, recorded
+
+    def _own_moving(
+        self, image: Candidate, tags: Collection[str], recorded: Record | None
+    ) -> tuple[dict[str, str | None], dict[str, str]]:
+        """Return the digests of the moving tags that may point to the image, and the other tags.
+
+        Each of the others has the reason. A tag of an index stays until this release has an index,
+        because otherwise the other platform would have no image at this tag.
+        """
+        other = other_image(image)
+        moving = {tag: self.registry.head(tag) for tag in tags}
+        kept = later_images(self.registry, recorded, moving) if recorded else {}
+        own = recorded.digest if recorded else ""
+        for tag, digest in moving.items() if other else ():
+            present = self.registry.manifest(digest) if digest and digest != own else None
+            if other and present and is_index(present):
+                kept.setdefault(
+                    tag,
+                    f"an earlier release for all platforms until the image for {other.platform} "
+                    "of this release is published",
+                )
+        return {tag: digest for tag, digest in moving.items() if tag not in kept}, kept
+
+    def _plan_index(
+        self, image: Candidate, record: Record, manifest: Manifest | None
+    ) -> PlannedIndex | None:
+        """Return the index of the release; None if the image for the other platform is missing.
+
+        ``manifest`` is the manifest of this image, if it is in the registry.
+
+        CheckFailedError: the other image has other versions, or its signature is not trusted. Or
+            the index exists with other images.
+        """
+        partner = other_image(image)
+        if partner is None:
+            return None
+        other = existing_record(self.registry, planned_tags(partner, record.release).immutable)
+        other_manifest = self.registry.manifest(other.tag) if other else None
+        if other is None or other_manifest is None or other_manifest.digest != other.digest:
+            return None
+        if differing := differing_versions({**record.pins, **record.packages}, other):
+            raise CheckFailedError(
+                f"{record.tag} and {other.tag} would be one release, but have different versions: "
+                f"{', '.join(differing)}. Push images of one checkout, or give another --release."
+            )
+        self._require_signed_alike(other, other_manifest)
+        first = record if record.platform == AMD64 else other
+        tag = index_tag(first.tag)
+        digest = self.registry.head(tag)
+        content = None
+        if manifest:
+            manifests = {record.platform: manifest, other.platform: other_manifest}
+            content = index_content(manifests)
+        index = PlannedIndex(tag, content, present=False)
+        if digest and digest != index.digest:
+            raise CheckFailedError(
+                f"{self.registry.name}:{tag} lists other images than {record.tag} and {other.tag}. "
+                "An index is never changed. Publish both images under the next release (--release)."
+            )
+        moving = {tag: self.registry.head(tag) for tag in first.moving}
+        later = later_images(self.registry, first, moving, digest or "")
+        return replace(
+            index,
+            present=bool(digest) and self._index_is_signed(index.digest),
+            digests={tag: digest for tag, digest in moving.items() if tag not in later},
+            kept=tuple(f"{tag} stays at {other}" for tag, other in later.items()),
+        )
+
+    def _require_signed_alike(self, other: Record, manifest: Manifest) -> None:
+        """Require that a trusted signer signed the other image of an index that will be signed.
+
+        CheckFailedError: nobody did, or the image is signed but the index would not be.
+        """
+        if self.signer:
+            try:
+                self._require_published(manifest, other.tag)
+            except CheckFailedError as error:
+                raise CheckFailedError(
+                    f"{other.tag} of the same release cannot be in a signed index: {error} Publish "
+                    "it with a signer that the settings trust (verify), or give another --release."
+                ) from error
+        elif self.registry.head(f"{other.digest.replace(':', '-')}.sig"):
+            raise CheckFailedError(
+                f"{other.tag} of the same release is signed, so the index of both must be signed: "
+                "--sign-key or --sign-keyless."
+            )
+
+    def _index_is_signed(self, digest: str) -> bool:
+        """Return whether the signer of this push signed an index, or there is no signer."""
+        if self.signer is None:
+            return True
+        if not is_attached(self.registry, digest, self.signer) or self.trust is None:
+            return False
+        try:
+            self.trust.require_signature(f"{self.registry.name}@{digest}")
+        except CheckFailedError:
+            return False
+        return True
+
+    def _put_index(self, index: PlannedIndex, record: Record) -> None:
+        """Write and sign an index, and then set its tags.
+
+        CheckFailedError: somebody moved one of the tags.
+        """
+        content = index.content or b""
+        if not index.present:
+            self.registry.put_manifest(index.digest, content, INDEX_TYPE)
+            if self.signer:
+                self.signer.sign(f"{self.registry.name}@{index.digest}", {})
+            self._require_unmoved(record, {index.tag: None}, index.digest)
+            self.registry.put_manifest(index.tag, content, INDEX_TYPE)
+        for tag in index.moves:
+            self._require_unmoved(record, {tag: index.digests[tag]}, index.digest)
+            self.registry.put_manifest(tag, content, INDEX_TYPE)
 
     def _record(
         self, image: Candidate, release: str, manifest: Manifest | None, recorded: Record | None
@@ -199,6 +352,7 @@ class Push:
             packages=image.packages,
             snapshots=image.snapshots,
             build_seconds=image.work_seconds,
+            platform=image.stored.platform,
         )
         if isinstance(image, ExtendedCandidate):
             record = replace(record, base=image.base, lock=image.lock, not_run=image.not_run)
@@ -318,12 +472,17 @@ class Push:
             "moved one of them, or two pushes ran at the same time."
         )
 
-    def _require_unmoved(self, record: Record, expected: Mapping[str, str | None]) -> None:
-        """Raise CheckFailedError if somebody moved a tag to another image."""
+    def _require_unmoved(
+        self, record: Record, expected: Mapping[str, str | None], index: str = ""
+    ) -> None:
+        """Raise CheckFailedError if somebody moved a tag to another image.
+
+        ``index`` is the digest of the index to which another push of this release may move it.
+        """
         faults = []
         for tag, expected_digest in expected.items():
             digest = self.registry.head(tag)
-            if digest not in {expected_digest, record.digest}:
+            if digest not in {expected_digest, record.digest, index}:
                 faults.append(
                     f"{self.registry.name}:{tag} was moved by someone else during this push, to "
                     f"{digest or 'nothing'}. It was not changed, and {record.tag} is complete. "

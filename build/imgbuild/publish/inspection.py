@@ -6,14 +6,15 @@ from functools import partial
 
 from imgbuild.core.errors import CheckFailedError
 from imgbuild.core.parallel import in_parallel
-from imgbuild.matrix.images import all_images, planned_tags
+from imgbuild.matrix.images import all_images, planned_tags, with_other_architectures
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.tags import INPUT_PREFIX, RECORD_SUFFIX, RELEASE, input_tag
+from imgbuild.matrix.tags import INDEX_SUFFIX, INPUT_PREFIX, RECORD_SUFFIX, RELEASE, input_tag
 from imgbuild.net.repository import Manifest
 from imgbuild.net.repository_client import REQUESTS, RegistryClient
 from imgbuild.net.signing import Trust
 from imgbuild.publish.provenance import read_configuration
 from imgbuild.publish.record import PublishedRepository, Record
+from imgbuild.publish.release_index import is_index, member_tag, read_index
 from imgbuild.publish.signed_image import SignedImage, record_differences
 from imgbuild.publish.verification import IMAGE_KEYS, PublishedImage
 
@@ -36,7 +37,8 @@ def inspect_repository(
     digests = registry.heads(published.tags)
     signed = _signed_digests(published.tags)
     # Take moving tags also from the matrix, because somebody may have deleted their record.
-    family_tags = {tag for image in all_images(matrix) for tag in planned_tags(image).moving}
+    family = with_other_architectures(all_images(matrix))
+    family_tags = {tag for image in family for tag in planned_tags(image).moving}
     image_tags = _image_tags(published, digests, family_tags)
 
     def describe(digest: str, problem: str) -> str:
@@ -55,21 +57,28 @@ def inspect_repository(
             manifests[digest] = manifest
         elif manifest:
             yield describe(digest, manifest)
-    for digest in sorted(signed & manifests.keys()):
-        if problem := _foreign_part(manifests[digest], image_digests):
-            yield describe(digest, problem)
+    indexes = {digest for digest in image_digests & manifests.keys() if is_index(manifests[digest])}
+    for digest in sorted((signed | indexes) & manifests.keys()):
+        if digest in indexes:
+            tags = [tag for tag, tagged in image_tags.items() if tagged == digest]
+            problems = _index_problems(registry, manifests[digest], tags, published, trust)
+        else:
+            problems = _foreign_parts(manifests[digest], image_digests)
+        yield from (describe(digest, problem) for problem in problems)
     if trust is None:
         return
 
     def disprove(digest: str) -> list[str]:
         image = PublishedImage(registry, manifests[digest], "", trust, matrix, lambda _: None)
         records = [record for record in published.whole if record.digest == digest]
-        tags = [tag for tag, tagged in image_tags.items() if tagged == digest]
+        own = {digest, *map(published.index, records)}
+        tags = [tag for tag, tagged in image_tags.items() if tagged in own]
+        tags = [tag for tag in tags if not tag.endswith(INDEX_SUFFIX)]
         return _find_problems(image, records, tags)
 
-    judged = signed | {record.digest for record in published.whole}
-    for problems in in_parallel(disprove, sorted(judged & manifests.keys()), _PROGRAMS):
-        yield from problems
+    judged = (signed | {record.digest for record in published.whole}) - indexes
+    for disproved in in_parallel(disprove, sorted(judged & manifests.keys()), _PROGRAMS):
+        yield from disproved
 
 
 def _signed_digests(tags: Iterable[str]) -> set[str]:
@@ -101,6 +110,7 @@ def _unrecorded_tags(
     `PublishedRepository.faults` covers the moving tags that a record names.
     """
     whole = {record.digest for record in published.whole}
+    whole |= {published.index(record) for record in published.whole}
     expected = {*family_tags}
     for record in published.records:
         expected -= {*record.moving}
@@ -119,21 +129,46 @@ def _read_manifest(
         if manifest is None:
             return None
         manifest.document()
-        if digest in image_digests:
+        if digest in image_digests and is_index(manifest):
+            read_index(manifest)
+        elif digest in image_digests:
             read_configuration(registry, manifest)
     except CheckFailedError as error:
         return str(error)
     return manifest
 
 
-def _foreign_part(manifest: Manifest, image_digests: Collection[str]) -> str:
-    """Return why imgbuild would not sign a manifest; empty if it would."""
+def _index_problems(
+    registry: RegistryClient,
+    manifest: Manifest,
+    tags: Iterable[str],
+    published: PublishedRepository,
+    trust: Trust | None,
+) -> Iterator[str]:
+    """Yield why an index is not the signed index of a release; ``tags`` point to it."""
+    index_tags = [tag for tag in tags if tag.endswith(INDEX_SUFFIX)]
+    if not index_tags:
+        yield "it is an index, but no tag of a release's index points to it"
+    recorded = {record.tag: record.digest for record in published.whole}
+    for tag in index_tags:
+        for platform, digest in read_index(manifest).items():
+            own = member_tag(tag, platform)
+            if recorded.get(own) != digest:
+                yield f"its image for {platform} is {digest}, which is not the published {own}"
+    if trust:
+        try:
+            trust.require_signature(f"{registry.name}@{manifest.digest}")
+        except CheckFailedError as error:
+            yield str(error)
+
+
+def _foreign_parts(manifest: Manifest, image_digests: Collection[str]) -> Iterator[str]:
+    """Yield why imgbuild would not sign a manifest, if there is a reason."""
     keys = sorted(manifest.document().keys() - IMAGE_KEYS)
     if keys:
-        return f"its manifest has {', '.join(keys)}, which images of imgbuild do not have"
-    if manifest.digest not in image_digests:
-        return "no tag of an image of imgbuild points to it"
-    return ""
+        yield f"its manifest has {', '.join(keys)}, which images of imgbuild do not have"
+    elif manifest.digest not in image_digests:
+        yield "no tag of an image of imgbuild points to it"
 
 
 def _find_problems(
@@ -153,7 +188,7 @@ def _find_problems(
     name = records[0].tag if records else image.manifest.digest
     try:
         image.trust.require_signature(image.reference)
-        provenances = image.read_provenances()
+        provenances = image.provenances
     except CheckFailedError as error:
         return [f"{repository}: {name}: {error}"]
     for tag in tags:

@@ -12,10 +12,18 @@ from datetime import date
 
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.core.parallel import in_parallel
-from imgbuild.matrix.tags import INPUT_PREFIX, PUSH_PREFIX, VERDICTS_PREFIX, record_tag
+from imgbuild.matrix.tags import (
+    INDEX_SUFFIX,
+    INPUT_PREFIX,
+    PUSH_PREFIX,
+    VERDICTS_PREFIX,
+    index_tag,
+    record_tag,
+)
 from imgbuild.net.repository_client import REQUESTS, RegistryClient
 from imgbuild.net.signing import RETIREMENT, Signer, Trust
 from imgbuild.publish.record import PublishedRepository, Record, put_record, read_published
+from imgbuild.publish.release_index import read_index
 from imgbuild.publish.signed_image import read_provenances
 
 #: Tags that belong to the manifest of a digest: cosign's signatures and attestations, and the list
@@ -51,8 +59,7 @@ def retire(  # noqa: PLR0913 - the images, the reason and the signer
     published = read_published(registry)
     retired: dict[str, Record] = {}
     for tag in tags:
-        digest = published.digests.get(tag)
-        records = [record for record in published.whole if record.digest == digest]
+        records = _records_at(registry, published, tag)
         if not records:
             raise InputError(
                 f"{tag}: {published.name} has no published image with this tag. `imgbuild "
@@ -79,6 +86,16 @@ def retire(  # noqa: PLR0913 - the images, the reason and the signer
             attested.add(record.digest)
         put_record(registry, replace(record, retired=day, retired_reason=reason), image)
     return [*retired]
+
+
+def _records_at(registry: RegistryClient, published: PublishedRepository, tag: str) -> list[Record]:
+    """Return the records of the image that a tag points to, or of all images of an index."""
+    digest = published.digests.get(tag)
+    digests = {digest}
+    if any(digest == published.index(record) for record in published.whole if digest):
+        index = registry.manifest(tag)
+        digests = {*read_index(index).values()} if index else set()
+    return [record for record in published.whole if record.digest in digests]
 
 
 def _check_signer(
@@ -134,7 +151,10 @@ def _require_provenance(trust: Trust, repository: str, record: Record) -> None:
 
 
 def find_old(
-    published: PublishedRepository, digests: Mapping[str, str], keep: int
+    registry: RegistryClient,
+    published: PublishedRepository,
+    digests: Mapping[str, str],
+    keep: int,
 ) -> tuple[Record, ...]:
     """Return the records of all but the latest ``keep`` releases per image, oldest first.
 
@@ -144,7 +164,7 @@ def find_old(
     latest: dict[str, list[Record]] = {}
     for record in reversed(published.whole):
         latest.setdefault(record.image, []).append(record)
-    staying = _held_digests(published, digests)
+    staying = _held_digests(registry, published, digests)
     for records in latest.values():
         staying |= {record.digest for record in records[:keep]}
     return tuple(record for record in published.records if record.digest not in staying)
@@ -158,10 +178,12 @@ def tags_to_delete(
 ) -> dict[str, str]:
     """Return the tags to delete with old records, in order, with the image that each belongs to.
 
-    The result includes tags of `_WRITTEN` that no release needs. Records come last, so that the
-    next run can resume after an interrupt.
+    The result includes tags of `_WRITTEN` that no release needs, and the indexes of deleted images.
+    Records come last, so that the next run can resume after an interrupt.
     """
     gone = {record.digest: record.tag for record in old}
+    indexes = _old_indexes(registry, published, gone)
+    gone |= indexes
     subjects = _read_subjects(registry, digests)
     beside: dict[str, str] = {}
     images: dict[str, str] = {}
@@ -170,16 +192,15 @@ def tags_to_delete(
         subject = f"sha256:{match[1]}" if match else subjects.get(tag, "")
         if subject in gone:
             beside[tag] = gone[subject]
+        elif digest in indexes and tag.endswith(INDEX_SUFFIX):
+            beside[tag] = gone[digest]
         elif tag.startswith((INPUT_PREFIX, PUSH_PREFIX)) and digest in gone:
             images[tag] = gone[digest]
-    for record in old:
-        if digests.get(record.tag) == record.digest:
-            images[record.tag] = record.tag
+    present = [record.tag for record in old if digests.get(record.tag) == record.digest]
+    images |= {tag: tag for tag in present}
     old_tags = {record.tag for record in old}
-    needed = _held_digests(published, digests)
-    for record in published.whole:
-        if record.tag not in old_tags:
-            needed.add(record.digest)
+    needed = _held_digests(registry, published, digests)
+    needed |= {record.digest for record in published.whole if record.tag not in old_tags}
     unneeded: dict[str, str] = {}
     for tag, digest in digests.items():
         is_needed = digest in needed or subjects.get(tag) in needed
@@ -188,6 +209,23 @@ def tags_to_delete(
             unneeded[tag] = _NO_RELEASE
     records = {record_tag(record.tag): record.tag for record in old}
     return {**beside, **unneeded, **images, **records}
+
+
+def _old_indexes(
+    registry: RegistryClient, published: PublishedRepository, gone: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the digests of the indexes with deleted images, with the tag of one of these images.
+
+    ``gone`` has the tags of the deleted images by digest.
+    """
+    indexes: dict[str, str] = {}
+    for record in published.records:
+        digest = published.index(record)
+        index = registry.manifest(digest) if digest else None
+        for member in read_index(index).values() if index else ():
+            if member in gone:
+                indexes[digest] = gone[member]
+    return indexes
 
 
 def delete_tags(
@@ -206,15 +244,24 @@ def delete_tags(
             yield tag
 
 
-def _held_digests(published: PublishedRepository, digests: Mapping[str, str]) -> set[str]:
-    """Return the digests that stay because of a moving tag or a tag that imgbuild did not write."""
+def _held_digests(
+    registry: RegistryClient, published: PublishedRepository, digests: Mapping[str, str]
+) -> set[str]:
+    """Return the digests that stay because of a moving tag or a tag that imgbuild did not write.
+
+    An index holds its images.
+    """
     ours = {record.tag for record in published.records}
-    ours |= {record_tag(tag) for tag in ours}
+    ours |= {record_tag(tag) for tag in ours} | {index_tag(tag) for tag in ours}
     held: set[str] = set()
     for tag, digest in digests.items():
         is_written = _OF_DIGEST.fullmatch(tag) or _WRITTEN.fullmatch(tag)
         if tag not in ours and not is_written:
             held.add(digest)
+    for record in published.whole:
+        if published.index(record) in held:
+            index = registry.manifest(published.index(record))
+            held |= {*read_index(index).values()} if index else set()
     return held
 
 

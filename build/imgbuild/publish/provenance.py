@@ -13,6 +13,7 @@ from imgbuild.core.project import Project
 from imgbuild.core.settings import Settings
 from imgbuild.dockerfile.labels import ADDED, BASE_DIGEST, BASE_NAME, EXTENDS, NAMESPACE, OCI
 from imgbuild.dockerfile.render import dockerfile_path
+from imgbuild.engine.types import AMD64
 from imgbuild.inputs.build_inputs import list_downloads
 from imgbuild.net.repository import DamagedError, Manifest, json_object
 from imgbuild.net.repository_client import LARGEST_DOCUMENT, RegistryClient
@@ -139,13 +140,16 @@ def make_extension_provenance(
 
 def _external_parameters(candidate: Candidate, record: Record) -> dict[str, Any]:
     """Return the requested image, its release and its tags."""
-    return {
+    parameters = {
         "image": candidate.name,
         "variant": candidate.variant,
         "pins": candidate.pins,
         "release": record.release,
         "tags": {"immutable": record.tag, "moving": [*record.moving]},
     }
+    if record.platform != AMD64:
+        parameters["platform"] = record.platform
+    return parameters
 
 
 def _internal_parameters(candidate: Candidate, configuration: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,6 @@ restored if the recorded image is signed.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import partial
 
 from imgbuild.build.context import BuildContext, BuildOptions, image_locks, open_context
 from imgbuild.build.display import BuildDisplay
@@ -162,16 +161,37 @@ def push_all(
     display: BuildDisplay,
     jobs: int,
 ) -> PushResult:
-    """Push ``jobs`` images in parallel; a failure does not stop the others, an interrupt does."""
-    names = [candidate.name for candidate in candidates]
+    """Push ``jobs`` images in parallel; a failure does not stop the others, an interrupt does.
+
+    Images of one release for several platforms are pushed one after the other, so that the second
+    one gets the release of the first.
+    """
+    groups: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        groups.setdefault(_release_name(candidate), []).append(candidate)
+
+    def push_group(group: Sequence[Candidate]) -> list[PushedImage | ImgbuildError]:
+        return [_push_image(push, context, display, candidate) for candidate in group]
+
     with display:
-        work = partial(_push_image, push, context, display)
         stop = push.registry.close  # also ends all waits before a retry
-        results = in_parallel(work, candidates, jobs, stop=stop, grace=_END_SECONDS)
-    pushed = tuple(result for result in results if isinstance(result, PushedImage))
-    pairs = zip(names, results, strict=True)
-    errors = {name: result for name, result in pairs if isinstance(result, ImgbuildError)}
-    return PushResult(push.registry.name, pushed, errors)
+        results = in_parallel(push_group, [*groups.values()], jobs, stop=stop, grace=_END_SECONDS)
+    pushed: list[PushedImage] = []
+    errors: dict[str, ImgbuildError] = {}
+    for group, group_results in zip(groups.values(), results, strict=True):
+        for candidate, result in zip(group, group_results, strict=True):
+            if isinstance(result, PushedImage):
+                pushed.append(result)
+            else:
+                errors[candidate.name] = result
+    return PushResult(push.registry.name, tuple(pushed), errors)
+
+
+def _release_name(candidate: Candidate) -> str:
+    """Return the name that a candidate shares with the image for the other platform."""
+    if isinstance(candidate, ExtendedCandidate):
+        return candidate.name
+    return candidate.name.removesuffix(f"-{candidate.image.architecture}")
 
 
 def _push_image(

@@ -14,7 +14,16 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from imgbuild.core.parallel import in_parallel
 from imgbuild.core.scalars import Timestamp, refusal_reason
-from imgbuild.matrix.tags import INPUT_PREFIX, RECORD_SUFFIX, RELEASE, TAG, record_tag
+from imgbuild.engine.types import AMD64
+from imgbuild.matrix.tags import (
+    INDEX_SUFFIX,
+    INPUT_PREFIX,
+    RECORD_SUFFIX,
+    RELEASE,
+    TAG,
+    index_tag,
+    record_tag,
+)
 from imgbuild.net.repository import LARGEST_BLOB, DamagedError, Manifest
 from imgbuild.net.repository_client import REQUESTS, RegistryClient
 from imgbuild.suites.results import SuiteResult, Word
@@ -74,6 +83,8 @@ class Record:
     base: BaseReference = ""
     lock: Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
     not_run: tuple[Word, ...] = ()
+    #: Records of images for linux/amd64 do not have it, as those of earlier versions.
+    platform: Annotated[str, Field(pattern=r"^[a-z0-9]+/[a-z0-9]+$")] = AMD64
 
     @property
     def age(self) -> tuple[str, tuple[int, ...], str]:
@@ -87,6 +98,8 @@ class Record:
 
     def as_json(self) -> dict[str, Any]:
         document = {"schema": SCHEMA, **asdict(self)}
+        if self.platform == AMD64:
+            del document["platform"]
         document["report"] = {suite: result.as_json() for suite, result in self.report.items()}
         # A summary for people and other programs; imgbuild ignores it.
         document["suites"] = [_short_result(result) for result in self.report.values()]
@@ -173,17 +186,29 @@ class PublishedRepository:
         records = self.records
         return tuple(record for record in records if self.digests.get(record.tag) == record.digest)
 
+    def index(self, record: Record) -> str:
+        """Return the digest of a release's index, by its image for linux/amd64; empty if none."""
+        return self.digests.get(index_tag(record.tag), "")
+
     def moving(self, record: Record) -> tuple[str, ...]:
-        """Return the moving tags that currently point to an image."""
-        return tuple(tag for tag in record.moving if self.digests.get(tag) == record.digest)
+        """Return the moving tags that currently point to an image, or to the index with it."""
+        here = {record.digest, self.index(record) or record.digest}
+        return tuple(tag for tag in record.moving if self.digests.get(tag) in here)
+
+    def image_at(self, tag: str) -> Record | None:
+        """Return the published image that a tag points to; of an index, the one for linux/amd64."""
+        digest = self.digests.get(tag)
+        for record in reversed(self.whole):
+            if digest and digest in {record.digest, self.index(record)}:
+                return record
+        return None
 
     def faults(self) -> Iterator[str]:
         """Yield a sentence for each damaged record, and each tag that contradicts the records."""
         yield from self.damaged
-        known = {record.digest for record in self.whole}
         expected = [(record.tag, record) for record in self.records]
         for tag, record in self._latest.items():
-            if self.digests.get(tag) not in known:
+            if self.image_at(tag) is None:
                 expected.append((tag, record))
         for tag, record in expected:
             digest = self.digests.get(tag)
@@ -196,17 +221,20 @@ class PublishedRepository:
 
     def notes(self) -> Iterator[str]:
         """Yield a sentence for each tag that is valid but may be unexpected."""
-        known = {record.digest: record for record in self.whole}
         for tag, record in self._latest.items():
-            present = known.get(self.digests.get(tag, ""))
+            present = self.image_at(tag)
             if present and present.digest != record.digest:
+                why = "it was moved back, or a push was interrupted"
+                if self.digests.get(tag) == self.index(present):
+                    why += ", or the later release lacks the image for another platform"
                 yield (
-                    f"{self.name}:{tag} is at {present.tag}, not at the later {record.tag}: it was "
-                    f"moved back, or a push was interrupted. Push {record.image} to complete it."
+                    f"{self.name}:{tag} is at {present.tag}, not at the later {record.tag}: {why}. "
+                    f"Push {record.image} to complete it."
                 )
         tags = {*self.tags}
         for tag in self.tags:
-            release = None if tag.endswith(RECORD_SUFFIX) else RELEASE.search(tag)
+            is_other = tag.endswith((RECORD_SUFFIX, INDEX_SUFFIX))
+            release = None if is_other else RELEASE.search(tag)
             if release and record_tag(tag) not in tags:
                 yield (
                     f"{self.name}:{tag} has no record: its push was interrupted, or is running. To "
@@ -239,7 +267,7 @@ def read_published(registry: RegistryClient) -> PublishedRepository:
     records = sorted(readable, key=lambda record: record.age)
     named: set[str] = set()
     for record in records:
-        named |= {record.tag, *record.moving}
+        named |= {record.tag, index_tag(record.tag), *record.moving}
     digests = registry.heads(sorted(named.intersection(tags)))
     return PublishedRepository(registry.name, tuple(records), digests, tags, tuple(sorted(damaged)))
 

@@ -27,11 +27,11 @@ from imgbuild.core.settings import Settings
 from imgbuild.core.user_folders import state_dir
 from imgbuild.dockerfile.labels import BASE, BASE_DIGEST, EXTENDS, INPUT_PARTS, NAME, NAMESPACE, OCI
 from imgbuild.engine.client import Engine
-from imgbuild.engine.types import StoredImage
+from imgbuild.engine.types import AMD64, StoredImage
 from imgbuild.inputs.build_inputs import FILES, list_downloads
 from imgbuild.locks.constraints import package_bounds
 from imgbuild.locks.lockfile import read_lock
-from imgbuild.matrix.images import Image, all_images, minor_of
+from imgbuild.matrix.images import Image, all_images, minor_of, with_other_architectures
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.changes import read_parts
 from imgbuild.plan.digest import DOWNLOAD, SHORT, STAGE, InputReader
@@ -90,7 +90,8 @@ def make_sbom(
             "SBOMs only for images of Debian and Ubuntu; use another tool, for example syft."
         )
     family_name = stored.labels.get(NAME)
-    image = next((image for image in all_images(matrix) if image.name == family_name), None)
+    family = with_other_architectures(all_images(matrix))
+    image = next((image for image in family if image.name == family_name), None)
     if image is None:
         return format_sbom(_sbom_document(stored, contents, installed, {}))
     origins = find_origins(stored.labels, image, project)
@@ -216,6 +217,8 @@ def _sbom_document(
     labels.pop(INPUT_PARTS, None)
     facts = [(key, value) for key, value in labels.items() if key.startswith((NAMESPACE, OCI))]
     facts += [(f"{NAMESPACE}:layer", layer) for layer in stored.layers]
+    if stored.platform != AMD64:  # so that SBOMs of earlier releases stay the same
+        facts.append((f"{NAMESPACE}:platform", stored.platform))
     image = {"type": "container", "name": labels.get(f"{OCI}.title") or "image", "bom-ref": "image"}
     listed = [*_base(labels), *_programs(contents, origins)]
     for package in installed.system or ():

@@ -12,6 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from imgbuild.core.errors import CheckFailedError
 from imgbuild.core.scalars import refusal_reason
+from imgbuild.engine.types import AMD64
 from imgbuild.matrix.images import all_images, tags_with_pins
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import PLACEHOLDER, RELEASE, PlannedTags, input_tag
@@ -52,6 +53,7 @@ class SignedImage:
     base: BaseReference = ""
     lock: Word = ""
     not_run: tuple[Word, ...] = ()
+    platform: Word = AMD64
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -136,6 +138,7 @@ def _signed_image(predicate: Mapping[str, Any]) -> SignedImage:
             "base": external.get("base", ""),
             "lock": external.get("lock", ""),
             "not_run": external.get("suitesNotRun", ()),
+            "platform": external.get("platform", AMD64),
         }
         signed = _SIGNED.validate_python(fields)
         parts = (signed.release, signed.tag, signed.moving, signed.configuration)
@@ -169,6 +172,7 @@ def record_differences(record: Record, signed: SignedImage, matrix: Matrix) -> I
     release = signed.release or _release_in(record.tag)
     same = {
         "image": record.image == signed.image,
+        "platform": record.platform == signed.platform,
         "variant": record.variant == signed.variant,
         "pins": dict(record.pins) == dict(signed.pins),
         "input_digest": record.input_digest == signed.input_digest,

@@ -6,7 +6,7 @@ Only signed documents prove anything about the image; see :mod:`imgbuild.publish
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -20,12 +20,13 @@ from imgbuild.engine.client import Engine, open_engine
 from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.tags import RECORD_SUFFIX, RELEASE, record_tag
+from imgbuild.matrix.tags import INDEX_SUFFIX, RECORD_SUFFIX, RELEASE, record_tag
 from imgbuild.net.repository import DamagedError, Manifest, split_reference
 from imgbuild.net.repository_client import REQUESTS, RegistryClient, connect
 from imgbuild.net.signing import RETIREMENT, Trust
 from imgbuild.publish.provenance import read_configuration
 from imgbuild.publish.record import Record, read_record, release_order
+from imgbuild.publish.release_index import is_index, member_tag, read_index
 from imgbuild.publish.sbom import make_locked_sbom
 from imgbuild.publish.signed_image import (
     Retirement,
@@ -71,10 +72,48 @@ def verify_image(
             raise InputError(f"{registry.name} has no image {wanted}.")
         tag = tag or ("" if digest else wanted)
         image = PublishedImage(registry, manifest, tag, trust, matrix, log)
+        if is_index(manifest):
+            return image.reference, _verify_index(image, project)
         return image.reference, _verify_facts(image, project)
 
 
-def _verify_facts(image: "PublishedImage", project: Project) -> list[VerifiedFact]:
+def _verify_index(index: "PublishedImage", project: Project) -> list[VerifiedFact]:
+    """Verify an index and each of its images; each fact about an image begins with its platform.
+
+    Only the contents of the image for the engine's platform are read.
+    """
+    try:
+        index.trust.require_signature(index.reference)
+        digests = read_index(index.manifest)
+    except CheckFailedError as error:
+        return [VerifiedFact("index", str(error))]
+    with open_engine(project.settings.engine) as engine:
+        own_platform = engine.version().platform
+    images: list[PublishedImage] = []
+    facts: list[VerifiedFact] = []
+    for platform, digest in digests.items():
+        manifest = index.registry.manifest(digest)
+        if manifest is None:
+            text = f"the registry does not have its image for {platform}, {digest}"
+            return [VerifiedFact("index", text)]
+        tag = member_tag(index.tag, platform)
+        image = replace(index, manifest=manifest, tag=tag, index=index.manifest.digest)
+        images.append(image)
+        image_facts = _verify_facts(image, project, own_platform == platform)
+        facts += [replace(fact, name=f"{platform}: {fact.name}") for fact in image_facts]
+    problem = ""
+    try:
+        releases = list(map(_releases, images, digests))
+        if not set.intersection(*releases):
+            problem = "its images are not the images of one release for these platforms"
+    except CheckFailedError as error:
+        problem = str(error)
+    return [VerifiedFact("index", problem), *facts]
+
+
+def _verify_facts(
+    image: "PublishedImage", project: Project, with_contents: bool = True
+) -> list[VerifiedFact]:
     facts: list[VerifiedFact] = []
 
     def attempt(name: str, work: Callable[..., T], *arguments: object) -> T | None:
@@ -88,12 +127,15 @@ def _verify_facts(image: "PublishedImage", project: Project) -> list[VerifiedFac
 
     attempt("signature", image.trust.require_signature, image.reference)
     sboms = attempt("SBOM", image.trust.read_attestations, image.reference, "cyclonedx")
-    provenances = attempt("provenance", image.read_provenances) or (None,)
+    provenances = attempt("provenance", lambda: image.provenances) or (None,)
     signed = attempt("tag", image.require_tag, provenances, image.tag) or provenances[-1]
     record = attempt("record", image.require_record, signed)
     configuration = attempt("configuration", image.require_configuration, signed)
     attempt("retirement", image.require_in_use, record)
-    if signed and configuration:
+    if not with_contents:
+        text = "not compared, because this engine runs images for another platform"
+        facts.append(VerifiedFact("contents", text=text))
+    elif signed and configuration:
         attempt("contents", _require_contents, image, configuration, sboms or (), project)
     if signed and signed.base:
         facts += extension_facts(signed)
@@ -127,7 +169,10 @@ def _require_contents(
 
 @dataclass(frozen=True)
 class PublishedImage:
-    """An image in a registry, by digest; ``tag`` is the tag in the user's reference, or empty."""
+    """An image in a registry, by digest; ``tag`` is the tag in the user's reference, or empty.
+
+    If the reference names an index, ``index`` is its digest.
+    """
 
     registry: RegistryClient
     manifest: Manifest
@@ -135,6 +180,7 @@ class PublishedImage:
     trust: Trust
     matrix: Matrix
     log: Log
+    index: str = ""
 
     @property
     def reference(self) -> str:
@@ -145,7 +191,9 @@ class PublishedImage:
         """All tags in the repository."""
         return self.registry.tags()
 
-    def read_provenances(self) -> tuple[SignedImage, ...]:
+    @cached_property
+    def provenances(self) -> tuple[SignedImage, ...]:
+        """Its publications; CheckFailedError: nobody that is trusted attested one."""
         predicates = self.trust.read_attestations(self.reference, "slsaprovenance1")
         return read_provenances(predicates)
 
@@ -290,16 +338,18 @@ class PublishedImage:
         """
         if self.tag not in signed.tags(self.matrix).moving:
             return
-        if self.registry.head(self.tag) != self.manifest.digest:
+        if self.registry.head(self.tag) != (self.index or self.manifest.digest):
             return  # the user's reference has a tag and a digest (TAG@DIGEST), which differ
         for tag in self._later_tags(record):
             digest = self.registry.head(tag)
             if digest == self.manifest.digest:
                 return  # the same image was published again
             if digest and self._is_release_of(tag, digest, signed.image):
+                why = "the tag was moved back, or the newer push was interrupted"
+                if self.index:
+                    why += ", or the newer release lacks the image for another platform"
                 self.log(
-                    f"note: {self.tag} is at release {record.release}, but {tag} is newer: the tag "
-                    "was moved back, or the newer push was interrupted."
+                    f"note: {self.tag} is at release {record.release}, but {tag} is newer: {why}."
                 )
                 return
 
@@ -308,7 +358,8 @@ class PublishedImage:
         stem = RELEASE.sub("", record.tag)
         later: dict[str, tuple[int, ...]] = {}
         for tag in self.tags:
-            release = None if tag.endswith(RECORD_SUFFIX) else RELEASE.search(tag)
+            is_other = tag.endswith((RECORD_SUFFIX, INDEX_SUFFIX))
+            release = None if is_other else RELEASE.search(tag)
             if release and release_order(release[0]) > release_order(record.release):
                 later[tag] = release_order(release[0])
 
@@ -339,6 +390,16 @@ class PublishedImage:
             if other.image == image and other.is_immutable(tag, self.matrix):
                 return True
         return False
+
+
+def _releases(image: PublishedImage, platform: str) -> set[str | None]:
+    """Return the releases in which an image for a platform has its tag."""
+    return {
+        signed.release
+        for signed in image.provenances
+        if signed.platform == platform
+        and (not image.tag or signed.may_have(image.tag, image.matrix))
+    }
 
 
 def extension_facts(signed: SignedImage) -> list[VerifiedFact]:

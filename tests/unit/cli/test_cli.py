@@ -191,7 +191,6 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("show 2.2-gup", "tf-2.2-gpu-ubuntu"),
         ("run 2.2-gup -- python x.py", "tf-2.2-gpu-ubuntu"),
         ("push", "--tf VERSION or --all"),
-        ("push tf-2.15-cpu-debian-arm64", "`imgbuild push` is only for images"),
         ("build 2.15-cpu-arm64 --fetch d", "`imgbuild build --fetch` is only for"),
         (
             "extend tf-2.15-cpu-debian-arm64 --pip six --print",

@@ -63,7 +63,7 @@ class Pruning:
     def __init__(self, registry: MemoryRegistry, keep: int) -> None:
         published = read_published(registry)
         self.registry, self.digests = registry, registry.heads(published.tags)
-        self.old = find_old(published, self.digests, keep)
+        self.old = find_old(self.registry, published, self.digests, keep)
         self.tags = tags_to_delete(registry, published, self.digests, self.old)
 
     def run(self) -> Iterator[str]:

@@ -191,7 +191,7 @@ def test_prune_keeps_releases_of_each_name(bench: ExtendedBench) -> None:
 
 def _old(registry: MemoryRegistry) -> tuple[Record, ...]:
     published = read_published(registry)
-    return find_old(published, registry.heads(published.tags), keep=1)
+    return find_old(registry, published, registry.heads(published.tags), keep=1)
 
 
 @pytest.mark.parametrize("kills", ["none", "both"])

@@ -1,7 +1,6 @@
 """What `verify` believes: a trusted signature, never a record or what else a writer can change."""
 
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +30,7 @@ from support.verification_bench import (
     RunningEngine,
     VerificationBench,
     before_issue,
+    verification_bench,
 )
 
 
@@ -38,18 +38,7 @@ from support.verification_bench import (
 def bench(
     project: Project, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
 ) -> VerificationBench:
-    made = VerificationBench(project, images)
-
-    @contextmanager
-    def opened(_: object) -> Any:
-        yield made.engine
-
-    monkeypatch.setattr(module, "connect", lambda *_: made.registry)
-    monkeypatch.setattr(module, "open_engine", opened)
-    monkeypatch.setattr(module, "load_matrix", lambda _: images[NAME].matrix)
-    monkeypatch.setattr(module, "make_locked_sbom", lambda *_: '{"metadata": 1}')
-    monkeypatch.setattr(module, "_compare_sbom", lambda *_: None)
-    return made
+    return verification_bench(project, images, monkeypatch)
 
 
 def test_verify_accepts_what_a_push_signed(bench: VerificationBench) -> None:
