@@ -213,6 +213,11 @@ def test_older_index_stays_until_the_new_one_is_whole(
     for platform in (AMD64, ARM64):
         _push(machines, registry, platform, "--release", "20261101.1")
     older = client.head(MOVING[0])
+    for platform, project in machines.items():
+        path = project.root / TEMPLATE
+        path.write_text(path.read_text(encoding="utf-8").replace("WORD=first", "WORD=second"))
+        project.render()
+        project.run("build", *ONE, "--platform", platform)
     first = _push(machines, registry, AMD64, "--release", "20261102.1")
     assert client.head(MOVING[0]) == older
     assert any(MOVING[0] in text for text in first["left"])
@@ -233,6 +238,7 @@ def test_both_platforms_in_one_command(
     built: PublishingProject, registry: OwnRegistry, tmp_path: Path
 ) -> None:
     project = built.copied(tmp_path, f"ml/{uuid.uuid4().hex}")
+    project.run("build", *ONE, "--platform", "all")
     planned = project.push(registry.host, "--platform", "all", "--dry-run", "--json", selection=ONE)
     assert len(json.loads(planned.stdout)["images"]) == 2
     pushed = project.push(registry.host, "--platform", "all", "--json", selection=ONE)
