@@ -93,9 +93,9 @@ class FakeEngine(Engine):
         self.calls.append("load")
         return ()
 
-    def _pull(self, reference: str, platform: str) -> None:
+    def _pull(self, reference: str, platform: str | None) -> None:
         self.calls.append("pull")
-        assert platform.startswith("linux/")
+        assert platform is None or platform.startswith("linux/")
         if reference not in self.registry:
             raise CheckFailedError(f"The registry has no {reference}.")
         self._store(self.registry[reference])

@@ -78,7 +78,7 @@ class PullSource:
             self.log(f"Building {item.image.name}, because its signature is not verified: {error}")
             return None
         try:
-            engine.pull(reference)
+            engine.pull(reference, platform=item.image.platform)
         except CheckFailedError as error:
             self.log(f"{item.image.name} cannot be pulled from {self.name}: {error}")
             return None

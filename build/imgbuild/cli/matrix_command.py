@@ -33,6 +33,11 @@ def matrix(
     source: str | None = options.repository("--from", "Repository for --missing and --outdated."),
     make_bases: bool = flag("--make-bases", "Make missing base images that no registry provides."),
     without_gpu: bool = flag("--without-gpu", "Omit GPU images, for runners without a GPU."),
+    platform: str | None = option(
+        "--platform PLATFORM",
+        "linux/amd64, linux/arm64, or all. Each job has images for one platform. Default: "
+        "linux/amd64.",
+    ),
     shards: int | None = option(
         "--shards COUNT",
         "Divide the images among this many jobs, instead of one job per image.",
@@ -60,6 +65,9 @@ def matrix(
         raise InputError("--from requires --missing or --outdated.")
     part = None if shard is None else jobs.parse_shard(shard)
     images = select(checkout, selection.or_everything)
+    if platform:
+        everything = selection.or_everything.everything
+        images = options.for_platform(images, platform, checkout.settings, everything=everything)
     if without_gpu:
         images = tuple(image for image in images if image.variant != "gpu")
     if not images:

@@ -9,7 +9,6 @@ from imgbuild.cli.options import (
     load_matrix,
     option,
     pull_missing,
-    require_amd64,
     takes_selection,
 )
 from imgbuild.core.errors import InputError
@@ -43,7 +42,6 @@ def sbom(
         if planned is None:
             pull_missing(engine, reference, checkout.settings)
         stored, matrix = engine.need(reference, build_hint(planned)), load_matrix(checkout)
-        require_amd64([stored], "imgbuild sbom")
         text = make_locked_sbom(name, stored, engine, checkout, matrix)
     if output:
         write_text(output, text)

@@ -228,8 +228,8 @@ class Engine:
         path = f"/distribution/{quote(reference)}/json"
         return bool(self.inspect(reference)) or self._answer(path, ANSWER_SECONDS)[0] == 200
 
-    def pull(self, reference: str, *, pinned: bool = False, platform: str = AMD64) -> None:
-        """Pull an image for one platform.
+    def pull(self, reference: str, *, pinned: bool = False, platform: str | None = AMD64) -> None:
+        """Pull an image for one platform; None is the engine's own, if there is an image for it.
 
         ``pinned`` is for the base images of the matrix: it allows a name without a registry if the
         name has a digest, because some of them are on Docker Hub.
@@ -244,16 +244,18 @@ class Engine:
             )
         self._pull(reference, platform)
 
-    def need_or_pull(self, reference: str, log: Callable[[str], None]) -> StoredImage:
+    def need_or_pull(
+        self, reference: str, log: Callable[[str], None], platform: str | None = None
+    ) -> StoredImage:
         """Return an image; pull it if the engine does not have it. Raises the errors of `pull`."""
         if stored := self.inspect(reference):
             return stored
         if has_registry(reference):
             log(f"pulling {reference}")
-        self.pull(reference)
+        self.pull(reference, platform=platform)
         return self.need(reference)
 
-    def _pull(self, reference: str, platform: str) -> None:
+    def _pull(self, reference: str, platform: str | None) -> None:
         repository, tag = _split_reference(reference)
         with self._api(WORK_SECONDS) as api:
             stream = api.pull(repository, tag, stream=True, decode=True, platform=platform)

@@ -206,7 +206,7 @@ def inspect_base(reference: str, context: BuildContext) -> BaseImage:
         instructions, or has packages with invalid names or versions.
     """
     engine, locks = context.engine, context.state / "locks"
-    stored = engine.need_or_pull(reference, context.log)
+    stored = engine.need_or_pull(reference, context.log, AMD64)
     require_trusted(
         stored.digests,
         reference,

@@ -11,6 +11,7 @@ from imgbuild.build.bases import make_bases
 from imgbuild.core.errors import InputError
 from imgbuild.core.project import Project
 from imgbuild.engine.client import open_engine
+from imgbuild.engine.types import AMD64
 from imgbuild.inputs.base import require_made
 from imgbuild.inputs.build_inputs import (
     BuildInputs,
@@ -54,7 +55,10 @@ class JobOptions:
 
 @dataclass(frozen=True)
 class Job:
-    """One CI job: a shard, for example ``1/4``, or a single image."""
+    """One CI job: a shard, for example ``1/4``, or a single image.
+
+    All images of a job have one platform.
+    """
 
     images: tuple[Image, ...]
     shard: str | None = None
@@ -63,6 +67,11 @@ class Job:
     def names(self) -> str:
         """The images as words of ``imgbuild build``, ``test`` and ``push``."""
         return " ".join(image.name for image in self.images)
+
+    @property
+    def platform(self) -> str:
+        """The platform of the machine that the job needs, for example ``linux/arm64``."""
+        return self.images[0].platform
 
     @property
     def has_gpu(self) -> bool:
@@ -191,15 +200,20 @@ def _digests(
 def _deal_out(
     images: Sequence[Image], project: Project, options: JobOptions, earlier: Mapping[str, float]
 ) -> list[Job]:
-    """Return one job per image or per shard; with ``--shard``, only that shard."""
+    """Return one job per image or per shard; with ``--shard``, only that shard.
+
+    The images of each platform are divided into that many shards.
+    """
     number, count = options.shard or (None, options.shards)
     if count is None:
         return [Job((image,)) for image in images]
     jobs = []
-    shards = divide_images(images, project, count, earlier)
-    for index, shard in enumerate(shards, 1):
-        if number in {None, index}:
-            jobs.append(Job(shard, f"{index}/{count}"))
+    for platform in dict.fromkeys(image.platform for image in images):
+        own = [image for image in images if image.platform == platform]
+        shards = divide_images(own, project, count, earlier)
+        for index, shard in enumerate(shards, 1):
+            if number in {None, index}:
+                jobs.append(Job(shard, f"{index}/{count}"))
     return jobs
 
 
@@ -256,6 +270,7 @@ def github_text(jobs: Sequence[Job]) -> str:
         entry["images"] = job.names
         entry["names"] = job.names
         entry["gpu"] = job.has_gpu
+        entry["platform"] = job.platform
         entries.append(entry)
     return json.dumps({"include": entries}, separators=(",", ":"))
 
@@ -275,10 +290,13 @@ def gitlab_text(jobs: Sequence[Job]) -> str:
         title = job.names
         if job.shard:
             title = f"shard {job.shard.replace('/', ' of ')}"
+            if job.platform != AMD64:
+                title += f" for {job.platform}"
         variables = {
             "IMGBUILD_IMAGES": job.names,
             "IMGBUILD_NAMES": job.names,
             "IMGBUILD_GPU": "true" if job.has_gpu else "false",
+            "IMGBUILD_PLATFORM": job.platform,
         }
         pipeline[title] = {"extends": GITLAB_TEMPLATE, "variables": variables}
     text = yaml.safe_dump(pipeline or GITLAB_NOTHING, sort_keys=False, width=1_000_000)
@@ -292,4 +310,5 @@ def _facts(image: Image) -> dict[str, str]:
         "variant": image.variant,
         "stack": image.stack,
         "mpi": image.mpi_name,
+        "platform": image.platform,
     }

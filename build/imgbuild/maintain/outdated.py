@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.core.project import Project
-from imgbuild.matrix.images import Image
+from imgbuild.engine.types import AMD64
+from imgbuild.matrix.images import Image, for_other_architecture
 from imgbuild.net.repository_client import RegistryClient
 from imgbuild.publish.record import Record, read_published
 from imgbuild.scan.updates import find_updates, make_status
@@ -32,9 +33,14 @@ def outdated_images(
     reasons: dict[str, str] = {}
     if not known:
         return reasons
-    with open_context(project, tuple(known), BuildOptions(), log) as context:
+    # Only apt's lists for amd64 are read: security fixes have the same versions for arm64.
+    asking = [
+        for_other_architecture(image) if image.platform != AMD64 else image for image in known
+    ]
+    own = tuple(dict.fromkeys(filter(None, asking)))
+    with open_context(project, own, BuildOptions(), log) as context:
         names_by_system: dict[str, list[str]] = {}
-        for image in context.images:
+        for image in known:
             names_by_system.setdefault(image.os_name, []).append(image.name)
         for os_name, names in sorted(names_by_system.items()):
             packages: dict[str, str] = {}

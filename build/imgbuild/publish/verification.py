@@ -156,7 +156,8 @@ def _require_contents(
         present = engine.inspect(reference)
         if present is None:
             image.log(f"pulling {reference}")
-            engine.pull(reference)
+            platform = f"{configuration.get('os')}/{configuration.get('architecture')}"
+            engine.pull(reference, platform=platform)
         stored = present or engine.need(reference)
         try:
             _compare_configuration(stored, engine, configuration)

@@ -12,6 +12,7 @@ from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.project import Project
 from imgbuild.core.settings import Settings, base_setting
 from imgbuild.doctor.diagnosis import write_settings
+from imgbuild.engine.types import AMD64, ARM64
 from imgbuild.inputs import build_inputs as inputs
 from imgbuild.inputs.base import BOOTSTRAPPED, Base
 from imgbuild.maintain.jobs import (
@@ -25,7 +26,7 @@ from imgbuild.maintain.jobs import (
     parse_shard,
     select_jobs,
 )
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, with_other_architectures
 from imgbuild.matrix.selection import Selection, select_images
 from imgbuild.matrix.tags import input_tag
 from imgbuild.net.repository_client import RegistryClient
@@ -248,10 +249,30 @@ def test_github_has_one_entry_an_image_or_a_shard_on_one_line(
     assert facts.items() <= json.loads(text)["include"][1].items()
     names = f"{ONE} {GPU}"
     assert json.loads(github_text(sharded))["include"] == [
-        {"shard": "1/4", "images": f"{ONE} {GPU}", "names": names, "gpu": True},
-        {"shard": "2/4", "images": TWO, "names": f"{TWO}", "gpu": False},
+        {"shard": "1/4", "images": names, "names": names, "gpu": True, "platform": AMD64},
+        {"shard": "2/4", "images": TWO, "names": TWO, "gpu": False, "platform": AMD64},
     ]
     assert github_text([]) == '{"include":[]}'
+
+
+def test_jobs_have_images_for_one_platform(checkout: Checkout) -> None:
+    """They need machines for it, and their images are published separately."""
+    words = ("--all", "--platform", "all", "--shards", "2")
+    entries = json.loads(run(*words, "--format", "github", project=checkout.root))["include"]
+    assert {(entry["shard"], entry["platform"]) for entry in entries} == {
+        (shard, platform) for shard in ("1/2", "2/2") for platform in (AMD64, ARM64)
+    }
+    for entry in entries:
+        is_arm64 = entry["platform"] == ARM64
+        assert all(name.endswith("-arm64") == is_arm64 for name in entry["names"].split())
+    named = [name for entry in entries for name in entry["names"].split()]
+    family = with_other_architectures(checkout.images)
+    assert sorted(named) == sorted(image.name for image in family)
+    pipeline = yaml.safe_load(run(*words, "--format", "gitlab", project=checkout.root))
+    assert len(pipeline) == 4
+    (listed,) = json.loads(run("2.18-cpu", "--platform", ARM64, project=checkout.root))
+    assert (listed["name"], listed["platform"]) == ("tf-2.18-cpu-debian-arm64", ARM64)
+    assert json.loads(run("2.18-cpu-arm64", project=checkout.root)) == [listed]
 
 
 def test_more_jobs_than_github_runs(single: list[Job]) -> None:
@@ -268,6 +289,7 @@ def test_gitlab_has_one_job_an_image_or_a_shard(single: list[Job], sharded: list
         "IMGBUILD_IMAGES": f"{ONE} {GPU}",
         "IMGBUILD_NAMES": f"{ONE} {GPU}",
         "IMGBUILD_GPU": "true",
+        "IMGBUILD_PLATFORM": AMD64,
     }
     assert first == ("shard 1 of 4", {"extends": ".imgbuild", "variables": variables})
     assert second[1]["variables"]["IMGBUILD_GPU"] == "false"
