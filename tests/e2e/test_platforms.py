@@ -29,7 +29,7 @@ from imgbuild.publish.release_index import read_index
 from support.copied_checkout import TEMPLATE, debian_image
 from support.debian_program import debian_program, with_program
 from support.network_namespace import forwarded
-from support.own_dockerd import OwnDockerd
+from support.own_dockerd import OwnDockerd, own_dockerd
 from support.own_registry import OwnRegistry, own_registry
 from support.publishing_project import TINY_TEMPLATE, PublishingProject, publishing_project
 from support.releases import release_of
@@ -173,6 +173,23 @@ def test_two_machines_publish_one_index(
     listed = project.json("release", "list", "--from", client.name)
     assert {one["platform"]: one["digest"] for one in listed} == digests
     _require_other_clients(project, reference, digests, key, dockerd)
+    _require_pull(project, registry, client, key)
+
+
+def _require_pull(
+    project: PublishingProject, registry: OwnRegistry, client: RegistryClient, key: Path
+) -> None:
+    """Require that another engine pulls both images, with the signed results of their suites."""
+    with own_dockerd() as engine, forwarded(registry.port, engine.pid):
+        other = replace(project, state=project.state.parent / "fresh", host=engine.host)
+        trust = {"key": str(key.with_name("cosign.pub"))}
+        other.set_up(engine={"host": engine.host}, verify=trust)
+        source = ("--pull", "--from", client.name)
+        for built in other.json("build", *ONE, "--platform", "all", *source):
+            assert built["reason"] == f"pulled from {client.name}", built
+            assert (built["state"], built["report"]) == ("done", None), "it was not tested again"
+        listed = other.printed("images", "--quiet", "--filter=label=imgbuild.name").split()
+        assert len({*listed}) == 2
 
 
 def _require_other_clients(
