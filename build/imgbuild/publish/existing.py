@@ -106,7 +106,9 @@ def choose_release(
     others = _releases_of_other(registry, image)
     is_behind = others and max([*releases, *others], key=release_order) not in releases
     if is_behind and _has_same_versions(registry, image, others[0]):
-        return others[0]
+        immutable = image.tags(others[0]).immutable
+        if not other_pushes(tags, immutable, push_tag(immutable, image.stored.id, machine)):
+            return others[0]
     for release in releases:
         manifest = registry.manifest(image.tags(release).immutable)
         if manifest and manifest.is_image(image.stored.id):

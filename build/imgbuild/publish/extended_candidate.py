@@ -22,6 +22,7 @@ from imgbuild.dockerfile.labels import (
 from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.tags import (
+    INDEX_SUFFIX,
     LONGEST_RELEASE,
     LONGEST_TAG,
     PLACEHOLDER,
@@ -153,8 +154,9 @@ def check_names(references: Sequence[str], repository: str) -> None:
 
 def _tag_refusal(tag: str) -> str:
     """Return why an extended image cannot have this tag; empty if it can."""
-    if tag.startswith((*RESERVED_PREFIXES, _SIGNATURE_PREFIX)) or tag.endswith(RECORD_SUFFIX):
-        return "is reserved for pushes, signatures or records"
+    suffixes = (RECORD_SUFFIX, INDEX_SUFFIX)
+    if tag.startswith((*RESERVED_PREFIXES, _SIGNATURE_PREFIX)) or tag.endswith(suffixes):
+        return "is reserved for pushes, signatures, records or indexes"
     if RELEASE.search(tag):
         return "contains a release, but a push adds its own"
     longest = LONGEST_TAG - len(f"-{LONGEST_RELEASE}{RECORD_SUFFIX}")

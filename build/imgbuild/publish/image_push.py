@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from imgbuild.core.errors import CheckFailedError
 from imgbuild.core.files import parse_json
 from imgbuild.engine.types import AMD64
-from imgbuild.matrix.images import planned_tags
-from imgbuild.matrix.tags import index_tag, input_tag, push_tag
+from imgbuild.matrix.tags import input_tag, push_tag
 from imgbuild.net.repository import Manifest
 from imgbuild.net.repository_client import RegistryClient
 from imgbuild.net.signing import Signer, Trust
@@ -26,14 +25,9 @@ from imgbuild.publish.existing import (
     tag_is_taken,
 )
 from imgbuild.publish.extended_candidate import Candidate, ExtendedCandidate
+from imgbuild.publish.index_push import IndexWriter
 from imgbuild.publish.record import Record, put_record
-from imgbuild.publish.release_index import (
-    INDEX_TYPE,
-    PlannedIndex,
-    differing_versions,
-    index_content,
-    is_index,
-)
+from imgbuild.publish.release_index import INDEX_TYPE, PlannedIndex
 from imgbuild.publish.sbom import system_packages
 from imgbuild.publish.signed_image import read_provenances
 
@@ -100,6 +94,10 @@ class Push:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     @property
+    def indexes(self) -> IndexWriter:
+        return IndexWriter(self.registry, self.signer, self.trust)
+
+    @property
     def action(self) -> str:
         """The step that adds the documents to an image."""
         return "sign" if self.signer else "attach"
@@ -133,22 +131,41 @@ class Push:
         if record != planned.recorded:
             self._require_own(record, None, planned.recorded)
             put_record(self.registry, record, manifest)
-        # Read after the record is written: of two pushes at once, one sees the other's record.
-        index = self._plan_index(image, record, manifest)
         own_input = input_tag(record.input_digest)
+        index = None
         for tag, digest in planned.digests.items():
+            # Of two pushes at once, one sees the other's record, because its own is written.
+            index = index or self._plan_index(image, record, manifest)
             if digest == manifest.digest or (index and tag in index.digests):
                 continue
             if tag != own_input:
-                self._require_unmoved(record, {tag: digest})
+                self._require_unmoved(record, {tag: {digest, record.digest}})
             self._point(tag, manifest)
         self._require_own(record)
-        expected = dict.fromkeys((record.tag, *planned.digests), record.digest)
+        index = self._plan_index(image, record, manifest)
+        expected = {tag: {record.digest} for tag in (record.tag, *planned.digests)}
         if index:
             self._put_index(index, record)
-            expected |= dict.fromkeys((index.tag, *index.digests), index.digest)
+            expected |= {tag: {index.digest} for tag in (index.tag, *index.digests)}
         self._require_unmoved(record, expected)
-        return replace(planned, record=record, index=index)
+        return self._completed(planned, record, index)
+
+    def _completed(
+        self, planned: PushedImage, record: Record, index: PlannedIndex | None
+    ) -> PushedImage:
+        """Return what a push has done, which also depends on other pushes of the release."""
+        pushed = replace(planned, record=record, index=index)
+        if index is None:
+            return pushed
+        work = [step for step in planned.work if step != "index"]
+        moves = [tag for tag in planned.moves if tag not in index.digests]
+        own = [text for text in planned.kept if text.partition(" ")[0] not in index.digests]
+        return replace(
+            pushed,
+            work=(*work, *(() if index.present else ("index",))),
+            moves=(*moves, *index.moves),
+            kept=tuple(dict.fromkeys((*own, *index.kept))),
+        )
 
     def plan(self, image: Candidate, *, put_back: bool = False) -> PushedImage:
         """Return the steps for an image. Only read from the registry, except with ``put_back``.
@@ -164,7 +181,10 @@ class Push:
         own_input = input_tag(image.input_digest)
         manifest, recorded = self._present(image, tags.immutable, release, put_back=put_back)
         record = self._record(image, release, manifest, recorded)
-        index = self._plan_index(image, record, manifest)
+        present = manifest or (self.registry.manifest(recorded.digest) if recorded else None)
+        index = self.indexes.plan(image, record, present)
+        refused = index.refused if index else ""
+        index = None if refused else index
         moving: Mapping[str, str | None] = {}
         kept: Mapping[str, str] = {}
         if index is None or record.platform != AMD64:
@@ -185,6 +205,8 @@ class Push:
         own_digest = manifest.digest if manifest else ""
         moves = [tag for tag, digest in moving.items() if digest != own_digest]
         kept_texts = [f"{tag} stays at {other}" for tag, other in kept.items()]
+        if refused:
+            kept_texts.append(f"no index for both platforms: {refused}")
         return PushedImage(
             record,
             tuple(work),
@@ -228,106 +250,31 @@ class Push:
         kept = later_images(self.registry, recorded, moving) if recorded else {}
         own = recorded.digest if recorded else ""
         for tag, digest in moving.items() if other else ():
-            present = self.registry.manifest(digest) if digest and digest != own else None
-            if other and present and is_index(present):
-                kept.setdefault(
-                    tag,
+            is_own = digest in {None, own} or tag in kept
+            if other and digest and not is_own and self.indexes.is_published(digest):
+                kept[tag] = (
                     f"an earlier release for all platforms until the image for {other.platform} "
-                    "of this release is published",
+                    "of this release is published"
                 )
         return {tag: digest for tag, digest in moving.items() if tag not in kept}, kept
 
     def _plan_index(
         self, image: Candidate, record: Record, manifest: Manifest | None
     ) -> PlannedIndex | None:
-        """Return the index of the release; None if the image for the other platform is missing.
-
-        ``manifest`` is the manifest of this image, if it is in the registry.
-
-        CheckFailedError: the other image has other versions, or its signature is not trusted. Or
-            the index exists with other images.
-        """
-        partner = other_image(image)
-        if partner is None:
-            return None
-        other = existing_record(self.registry, planned_tags(partner, record.release).immutable)
-        other_manifest = self.registry.manifest(other.tag) if other else None
-        if other is None or other_manifest is None or other_manifest.digest != other.digest:
-            return None
-        if differing := differing_versions({**record.pins, **record.packages}, other):
-            raise CheckFailedError(
-                f"{record.tag} and {other.tag} would be one release, but have different versions: "
-                f"{', '.join(differing)}. Push images of one checkout, or give another --release."
-            )
-        self._require_signed_alike(other, other_manifest)
-        first = record if record.platform == AMD64 else other
-        tag = index_tag(first.tag)
-        digest = self.registry.head(tag)
-        content = None
-        if manifest:
-            manifests = {record.platform: manifest, other.platform: other_manifest}
-            content = index_content(manifests)
-        index = PlannedIndex(tag, content, present=False)
-        if digest and digest != index.digest:
-            raise CheckFailedError(
-                f"{self.registry.name}:{tag} lists other images than {record.tag} and {other.tag}. "
-                "An index is never changed. Publish both images under the next release (--release)."
-            )
-        moving = {tag: self.registry.head(tag) for tag in first.moving}
-        later = later_images(self.registry, first, moving, digest or "")
-        return replace(
-            index,
-            present=bool(digest) and self._index_is_signed(index.digest),
-            digests={tag: digest for tag, digest in moving.items() if tag not in later},
-            kept=tuple(f"{tag} stays at {other}" for tag, other in later.items()),
-        )
-
-    def _require_signed_alike(self, other: Record, manifest: Manifest) -> None:
-        """Require that a trusted signer signed the other image of an index that will be signed.
-
-        CheckFailedError: nobody did, or the image is signed but the index would not be.
-        """
-        if self.signer:
-            try:
-                self._require_published(manifest, other.tag)
-            except CheckFailedError as error:
-                raise CheckFailedError(
-                    f"{other.tag} of the same release cannot be in a signed index: {error} Publish "
-                    "it with a signer that the settings trust (verify), or give another --release."
-                ) from error
-        elif self.registry.head(f"{other.digest.replace(':', '-')}.sig"):
-            raise CheckFailedError(
-                f"{other.tag} of the same release is signed, so the index of both must be signed: "
-                "--sign-key or --sign-keyless."
-            )
-
-    def _index_is_signed(self, digest: str) -> bool:
-        """Return whether the signer of this push signed an index, or there is no signer."""
-        if self.signer is None:
-            return True
-        if not is_attached(self.registry, digest, self.signer) or self.trust is None:
-            return False
-        try:
-            self.trust.require_signature(f"{self.registry.name}@{digest}")
-        except CheckFailedError:
-            return False
-        return True
+        """Return the index that this push makes; None if it makes none. See `IndexWriter.plan`."""
+        index = self.indexes.plan(image, record, manifest)
+        return index if index and not index.refused else None
 
     def _put_index(self, index: PlannedIndex, record: Record) -> None:
         """Write and sign an index, and then set its tags.
 
         CheckFailedError: somebody moved one of the tags.
         """
-        content = index.content or b""
-        if not index.present:
-            self.registry.put_manifest(index.digest, content, INDEX_TYPE)
-            if self.signer:
-                self.signer.sign(f"{self.registry.name}@{index.digest}", {})
-            self._require_unmoved(record, {index.tag: None}, index.digest)
-            self.registry.put_manifest(index.tag, content, INDEX_TYPE)
+        self.indexes.write(index)
         for tag in index.moves:
-            self._require_unmoved(record, {tag: index.digests[tag]}, index.digest)
-            self.registry.put_manifest(tag, content, INDEX_TYPE)
+            allowed = {index.digests[tag], record.digest, index.digest}
+            self._require_unmoved(record, {tag: allowed})
+            self.registry.put_manifest(tag, index.content or b"", INDEX_TYPE)
 
     def _record(
         self, image: Candidate, release: str, manifest: Manifest | None, recorded: Record | None
@@ -473,20 +420,17 @@ class Push:
         )
 
     def _require_unmoved(
-        self, record: Record, expected: Mapping[str, str | None], index: str = ""
+        self, record: Record, allowed: Mapping[str, Collection[str | None]]
     ) -> None:
-        """Raise CheckFailedError if somebody moved a tag to another image.
-
-        ``index`` is the digest of the index to which another push of this release may move it.
-        """
+        """Raise CheckFailedError if somebody moved a tag to a digest that is not allowed for it."""
         faults = []
-        for tag, expected_digest in expected.items():
+        for tag, digests in allowed.items():
             digest = self.registry.head(tag)
-            if digest not in {expected_digest, record.digest, index}:
+            if digest not in digests:
                 faults.append(
                     f"{self.registry.name}:{tag} was moved by someone else during this push, to "
                     f"{digest or 'nothing'}. It was not changed, and {record.tag} is complete. "
-                    f"Run again to move the tag to {record.digest}."
+                    "Run again to move the tag."
                 )
         if faults:
             raise CheckFailedError("\n".join(faults))

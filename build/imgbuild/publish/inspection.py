@@ -14,7 +14,7 @@ from imgbuild.net.repository_client import REQUESTS, RegistryClient
 from imgbuild.net.signing import Trust
 from imgbuild.publish.provenance import read_configuration
 from imgbuild.publish.record import PublishedRepository, Record
-from imgbuild.publish.release_index import is_index, member_tag, read_index
+from imgbuild.publish.release_index import is_index, listed_digests, member_tag, read_index
 from imgbuild.publish.signed_image import SignedImage, record_differences
 from imgbuild.publish.verification import IMAGE_KEYS, PublishedImage
 
@@ -59,12 +59,13 @@ def inspect_repository(
             yield describe(digest, manifest)
     indexes = {digest for digest in image_digests & manifests.keys() if is_index(manifests[digest])}
     for digest in sorted((signed | indexes) & manifests.keys()):
+        tags = [tag for tag, tagged in image_tags.items() if tagged == digest]
         if digest in indexes:
-            tags = [tag for tag, tagged in image_tags.items() if tagged == digest]
             problems = _index_problems(registry, manifests[digest], tags, published, trust)
         else:
-            problems = _foreign_parts(manifests[digest], image_digests)
-        yield from (describe(digest, problem) for problem in problems)
+            problems = _foreign_parts(manifests[digest], image_digests, published)
+        yield from map(partial(describe, digest), problems)
+    yield from _misused_index_tags(published.name, image_tags, manifests.keys() - indexes)
     if trust is None:
         return
 
@@ -73,10 +74,11 @@ def inspect_repository(
         records = [record for record in published.whole if record.digest == digest]
         own = {digest, *map(published.index, records)}
         tags = [tag for tag, tagged in image_tags.items() if tagged in own]
-        tags = [tag for tag in tags if not tag.endswith(INDEX_SUFFIX)]
+        tags = [tag for tag in tags if not _is_index_tag(tag)]
         return _find_problems(image, records, tags)
 
-    judged = (signed | {record.digest for record in published.whole}) - indexes
+    judged = signed | {record.digest for record in published.whole}
+    judged -= {digest for digest, manifest in manifests.items() if is_index(manifest)}
     for disproved in in_parallel(disprove, sorted(judged & manifests.keys()), _PROGRAMS):
         yield from disproved
 
@@ -138,6 +140,19 @@ def _read_manifest(
     return manifest
 
 
+def _misused_index_tags(
+    repository: str, image_tags: Mapping[str, str], others: Collection[str]
+) -> Iterator[str]:
+    """Yield a sentence for each tag of an index that points to another manifest."""
+    for tag, digest in image_tags.items():
+        if _is_index_tag(tag) and digest in others:
+            yield f"{repository}:{tag} is at {digest}, which is not an index."
+
+
+def _is_index_tag(tag: str) -> bool:
+    return bool(RELEASE.search(tag)) and tag.endswith(INDEX_SUFFIX)
+
+
 def _index_problems(
     registry: RegistryClient,
     manifest: Manifest,
@@ -162,8 +177,16 @@ def _index_problems(
             yield str(error)
 
 
-def _foreign_parts(manifest: Manifest, image_digests: Collection[str]) -> Iterator[str]:
-    """Yield why imgbuild would not sign a manifest, if there is a reason."""
+def _foreign_parts(
+    manifest: Manifest, image_digests: Collection[str], published: PublishedRepository
+) -> Iterator[str]:
+    """Yield why imgbuild would not sign a manifest, if there is a reason.
+
+    An index of published images without a tag is the rest of an interrupted push.
+    """
+    listed = listed_digests(manifest)
+    if listed and listed <= {record.digest for record in published.whole}:
+        return
     keys = sorted(manifest.document().keys() - IMAGE_KEYS)
     if keys:
         yield f"its manifest has {', '.join(keys)}, which images of imgbuild do not have"

@@ -23,7 +23,7 @@ from imgbuild.matrix.tags import (
 from imgbuild.net.repository_client import REQUESTS, RegistryClient
 from imgbuild.net.signing import RETIREMENT, Signer, Trust
 from imgbuild.publish.record import PublishedRepository, Record, put_record, read_published
-from imgbuild.publish.release_index import read_index
+from imgbuild.publish.release_index import listed_digests
 from imgbuild.publish.signed_image import read_provenances
 
 #: Tags that belong to the manifest of a digest: cosign's signatures and attestations, and the list
@@ -90,12 +90,16 @@ def retire(  # noqa: PLR0913 - the images, the reason and the signer
 
 def _records_at(registry: RegistryClient, published: PublishedRepository, tag: str) -> list[Record]:
     """Return the records of the image that a tag points to, or of all images of an index."""
-    digest = published.digests.get(tag)
-    digests = {digest}
-    if any(digest == published.index(record) for record in published.whole if digest):
-        index = registry.manifest(tag)
-        digests = {*read_index(index).values()} if index else set()
-    return [record for record in published.whole if record.digest in digests]
+    digest = published.digests.get(tag, "")
+    members = _listed(registry, digest) if digest else set()
+    digests = members or {digest}
+    records = [record for record in published.whole if record.digest in digests]
+    if missing := members - {record.digest for record in records}:
+        raise InputError(
+            f"{tag}: {published.name} has no record of {', '.join(sorted(missing))}, which is one "
+            "of its images. Retire the other images by their own tags."
+        )
+    return records
 
 
 def _check_signer(
@@ -221,8 +225,7 @@ def _old_indexes(
     indexes: dict[str, str] = {}
     for record in published.records:
         digest = published.index(record)
-        index = registry.manifest(digest) if digest else None
-        for member in read_index(index).values() if index else ():
+        for member in _listed(registry, digest) if digest else ():
             if member in gone:
                 indexes[digest] = gone[member]
     return indexes
@@ -236,7 +239,9 @@ def delete_tags(
     ``digests`` has the digests of the tags when they were chosen. A digest with another tag stays.
     """
     staying = [tag for tag in registry.tags() if tag not in tags]  # read again: tags may have moved
-    held = {*registry.heads(staying).values()}
+    present = registry.heads(staying)
+    held = {*present.values()}
+    held |= _members(registry, {own for tag, own in present.items() if digests.get(tag) != own})
     for tag in tags:
         digest = digests.get(tag)
         if digest and digest not in held:
@@ -258,11 +263,18 @@ def _held_digests(
         is_written = _OF_DIGEST.fullmatch(tag) or _WRITTEN.fullmatch(tag)
         if tag not in ours and not is_written:
             held.add(digest)
-    for record in published.whole:
-        if published.index(record) in held:
-            index = registry.manifest(published.index(record))
-            held |= {*read_index(index).values()} if index else set()
-    return held
+    return held | _members(registry, held - {record.digest for record in published.whole})
+
+
+def _members(registry: RegistryClient, digests: Iterable[str]) -> set[str]:
+    """Return the digests of the images in those of the manifests that are indexes."""
+    listed = in_parallel(lambda digest: _listed(registry, digest), [*digests], REQUESTS)
+    return set().union(*listed)
+
+
+def _listed(registry: RegistryClient, digest: str) -> set[str]:
+    manifest = registry.manifest(digest)
+    return listed_digests(manifest) if manifest else set()
 
 
 def _read_subjects(registry: RegistryClient, tags: Iterable[str]) -> dict[str, str]:

@@ -25,7 +25,7 @@ restored if the recorded image is signed.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from imgbuild.build.context import BuildContext, BuildOptions, image_locks, open_context
 from imgbuild.build.display import BuildDisplay
@@ -52,7 +52,7 @@ from imgbuild.publish.extended_candidate import (
 )
 from imgbuild.publish.image_push import Push, PushedImage
 from imgbuild.publish.provenance import read_configuration
-from imgbuild.publish.record import Record, read_published
+from imgbuild.publish.record import Record, read_published, release_order
 from imgbuild.publish.upload import note_path, remove_left_tag, upload
 from imgbuild.suites.container import machine_digest, remove_leftovers
 from imgbuild.suites.runner import folder_name
@@ -148,7 +148,9 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
             machine=machine_digest(context.state),
         )
         if options.plan:
-            planned = [push.plan(candidate) for candidate in candidates]
+            planned: list[PushedImage] = []
+            for group in _groups(candidates):
+                planned += _plan_group(push, group)
             return PushResult(registry.name, tuple(planned), {})
         display = BuildDisplay([candidate.name for candidate in candidates])
         return push_all(push, candidates, context, display, options.jobs)
@@ -164,27 +166,48 @@ def push_all(
     """Push ``jobs`` images in parallel; a failure does not stop the others, an interrupt does.
 
     Images of one release for several platforms are pushed one after the other, so that the second
-    one gets the release of the first.
+    one gets the release of the first. If only the second one has changed, the first one joins its
+    release.
     """
-    groups: dict[str, list[Candidate]] = {}
-    for candidate in candidates:
-        groups.setdefault(_release_name(candidate), []).append(candidate)
+    groups = _groups(candidates)
 
     def push_group(group: Sequence[Candidate]) -> list[PushedImage | ImgbuildError]:
-        return [_push_image(push, context, display, candidate) for candidate in group]
+        results = [_push_image(push, context, display, candidate) for candidate in group]
+        pushed = [result for result in results if isinstance(result, PushedImage)]
+        if len({result.record.release for result in pushed}) > 1:
+            results[0] = _push_image(push, context, display, group[0])
+        return results
 
     with display:
         stop = push.registry.close  # also ends all waits before a retry
-        results = in_parallel(push_group, [*groups.values()], jobs, stop=stop, grace=_END_SECONDS)
+        results = in_parallel(push_group, groups, jobs, stop=stop, grace=_END_SECONDS)
     pushed: list[PushedImage] = []
     errors: dict[str, ImgbuildError] = {}
-    for group, group_results in zip(groups.values(), results, strict=True):
+    for group, group_results in zip(groups, results, strict=True):
         for candidate, result in zip(group, group_results, strict=True):
             if isinstance(result, PushedImage):
                 pushed.append(result)
             else:
                 errors[candidate.name] = result
     return PushResult(push.registry.name, tuple(pushed), errors)
+
+
+def _groups(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Return the candidates, with those for several platforms of one image together."""
+    groups: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        groups.setdefault(_release_name(candidate), []).append(candidate)
+    return [*groups.values()]
+
+
+def _plan_group(push: Push, group: Sequence[Candidate]) -> list[PushedImage]:
+    """Return the plans of a group; images of one new release are planned for that release."""
+    plans = [push.plan(candidate) for candidate in group]
+    releases = [plan.record.release for plan in plans]
+    if len({*releases}) > 1:
+        same = replace(push, release=max(releases, key=release_order))
+        plans = [same.plan(candidate) for candidate in group]
+    return plans
 
 
 def _release_name(candidate: Candidate) -> str:

@@ -222,13 +222,18 @@ class PublishedRepository:
     def notes(self) -> Iterator[str]:
         """Yield a sentence for each tag that is valid but may be unexpected."""
         for tag, record in self._latest.items():
-            present = self.image_at(tag)
-            if present and present.digest != record.digest:
+            present, index = self.image_at(tag), self.index(record)
+            if present and self.digests.get(tag) not in {record.digest, index}:
                 why = "it was moved back, or a push was interrupted"
                 if self.digests.get(tag) == self.index(present):
                     why += ", or the later release lacks the image for another platform"
                 yield (
                     f"{self.name}:{tag} is at {present.tag}, not at the later {record.tag}: {why}. "
+                    f"Push {record.image} to complete it."
+                )
+            elif index and self.digests.get(tag) == record.digest:
+                yield (
+                    f"{self.name}:{tag} is at {record.tag}, not at its index for all platforms. "
                     f"Push {record.image} to complete it."
                 )
         tags = {*self.tags}

@@ -35,14 +35,16 @@ class PlannedIndex:
     """The index of a release whose other images are published.
 
     - ``content``: None as long as the image of this push has no manifest
+    - ``refused``: why the push does not make the index; then only ``tag`` is set
     - ``present``: whether it is in the registry, signed if the push signs
     - ``digests``: the present digests of the moving tags that will point to it
     - ``kept``: sentences about moving tags that stay at a later release
     """
 
     tag: str
-    content: bytes | None
-    present: bool
+    content: bytes | None = None
+    refused: str = ""
+    present: bool = False
     digests: Mapping[str, str | None] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
 
@@ -95,6 +97,17 @@ def read_index(manifest: Manifest) -> dict[str, str]:
     if not is_whole or document.keys() != _KEYS or not {AMD64, ARM64} == digests.keys():
         raise DamagedError(f"{manifest.digest} is not an index that imgbuild writes.")
     return digests
+
+
+def listed_digests(manifest: Manifest) -> set[str]:
+    """Return the digests in an index, also in one of another program; none in other manifests."""
+    if not is_index(manifest):
+        return set()
+    try:
+        entries = manifest.document().get("manifests", ())
+    except DamagedError:
+        return set()
+    return {str(entry.get("digest")) for entry in entries if isinstance(entry, Mapping)}
 
 
 def member_tag(tag: str, platform: str) -> str:

@@ -20,7 +20,7 @@ from imgbuild.engine.client import Engine, open_engine
 from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.tags import INDEX_SUFFIX, RECORD_SUFFIX, RELEASE, record_tag
+from imgbuild.matrix.tags import INDEX_SUFFIX, RECORD_SUFFIX, RELEASE, index_tag, record_tag
 from imgbuild.net.repository import DamagedError, Manifest, split_reference
 from imgbuild.net.repository_client import REQUESTS, RegistryClient, connect
 from imgbuild.net.signing import RETIREMENT, Trust
@@ -343,7 +343,8 @@ class PublishedImage:
             return  # the user's reference has a tag and a digest (TAG@DIGEST), which differ
         for tag in self._later_tags(record):
             digest = self.registry.head(tag)
-            if digest == self.manifest.digest:
+            index = self.registry.head(index_tag(tag)) if self.index else None
+            if digest == self.manifest.digest and index in {None, self.index}:
                 return  # the same image was published again
             if digest and self._is_release_of(tag, digest, signed.image):
                 why = "the tag was moved back, or the newer push was interrupted"

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from imgbuild.core.errors import CheckFailedError
+from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.engine.types import AMD64, ARM64
 from imgbuild.matrix.images import Image, for_other_architecture, planned_tags
-from imgbuild.matrix.tags import index_tag, record_tag
+from imgbuild.matrix.tags import index_tag, push_tag, record_tag
 from imgbuild.net.repository import OCI_MANIFEST, DamagedError, Manifest, digest_of
 from imgbuild.publish.image_push import PushedImage
 from imgbuild.publish.inspection import inspect_repository
 from imgbuild.publish.life_cycle import delete_tags, find_old, retire, tags_to_delete
-from imgbuild.publish.record import read_published
+from imgbuild.publish.record import Record, put_record, read_published
 from imgbuild.publish.release_index import INDEX_TYPE, index_content, read_index
 from support.memory_registry import MemoryRegistry
-from support.push_bench import PushBench
+from support.push_bench import PushBench, place_image
 from support.signed_push_bench import SignedBench
 
 NAME = "tf-2.18-cpu-debian"
@@ -56,6 +56,12 @@ class Pair:
         second = self.push(ARM64, content, release)
         assert first.record.release == second.record.release
         return first.record.digest, second.record.digest
+
+    def unsigned(self) -> "Pair":
+        """Return pushes without a signer into the same registry."""
+        pair = Pair(self.amd64.image)
+        pair.registry = pair.amd64.registry = pair.arm64.registry = self.registry
+        return pair
 
     def members(self, tag: str) -> dict[str, str]:
         manifest = self.registry.manifest(tag)
@@ -227,22 +233,143 @@ def test_index_is_signed(signed: Pair) -> None:
 
 
 def test_signed_index_has_no_unsigned_image(signed: Pair) -> None:
-    unsigned = Pair(signed.amd64.image)
-    unsigned.amd64.registry = unsigned.registry = signed.registry
-    unsigned.push(AMD64, "one")
-    with pytest.raises(CheckFailedError, match="signed index"):
-        signed.push(ARM64, "one", FIRST)
-    assert index_tag(signed.tag) not in signed.registry.tagged
-    assert f"{signed.tag}-arm64" not in signed.registry.tagged
+    """Both images can still be signed, one after the other."""
+    unsigned = signed.unsigned()
+    unsigned.push_both()
+    pushed = signed.push(ARM64, "one")
+    assert pushed.done[0] == "signed"
+    assert any("no trusted signature" in text for text in pushed.kept)
+    index = signed.registry.tagged[index_tag(signed.tag)]
+    assert index not in signed.amd64.signer.signed
+    completed = signed.push(AMD64, "one")
+    assert completed.done == ("signed", "indexed")
+    assert index in signed.amd64.signer.signed
+    assert signed.push(ARM64, "one").steps == ()
 
 
 def test_unsigned_index_has_no_signed_image(signed: Pair) -> None:
     signed.push(AMD64, "one")
-    unsigned = Pair(signed.amd64.image)
-    unsigned.arm64.registry = signed.registry
-    with pytest.raises(CheckFailedError, match="--sign-key"):
-        unsigned.push(ARM64, "one", FIRST)
-    assert f"{signed.tag}-arm64" not in signed.registry.tagged
+    pushed = signed.unsigned().push(ARM64, "one", FIRST)
+    assert any("--sign-key" in text for text in pushed.kept)
+    assert index_tag(signed.tag) not in signed.registry.tagged
+    assert signed.registry.tagged[signed.moving[0]] == signed.registry.tagged[signed.tag]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param(
+            lambda record: replace(record, platform=ARM64 if record.platform == AMD64 else AMD64),
+            id="platform",
+        ),
+        pytest.param(lambda record: replace(record, image="tf-2.2-cpu-debian"), id="image"),
+        pytest.param(
+            lambda record: replace(record, moving=(*record.moving, "latest")), id="moving"
+        ),
+        pytest.param(lambda record: replace(record, retired="2026-11-20"), id="retired"),
+    ],
+)
+@pytest.mark.parametrize("first", [AMD64, ARM64])
+def test_forged_record_of_the_other_image_makes_no_index(
+    signed: Pair, forged: Callable[[Record], Record], first: str
+) -> None:
+    """Who may write to the repository, but has no key, can change every record."""
+    record = signed.push(first, "one").record
+    put_record(signed.registry, forged(record), signed.registry.manifests[record.digest])
+    pushed = signed.push(ARM64 if first == AMD64 else AMD64, "one", FIRST)
+    assert any("no index" in text for text in pushed.kept)
+    assert not {index_tag(signed.tag), "latest"} & signed.registry.tagged.keys()
+    assert signed.amd64.signer.signed.keys() == {record.digest, pushed.record.digest}
+
+
+def test_index_of_somebody_else_keeps_no_moving_tag(signed: Pair) -> None:
+    """It is not signed, or not the index of a release."""
+    signed.push_both()
+    index = signed.registry.manifest(index_tag(signed.tag))
+    assert index
+    document = json.loads(index.content)
+    document["manifests"][0]["annotations"] = {"a": "b"}
+    signed.registry.add_manifest(signed.moving[0], document, INDEX_TYPE)
+    pushed = signed.push(AMD64, "two")
+    assert signed.registry.tagged[signed.moving[0]] == pushed.record.digest
+    assert signed.registry.tagged[signed.moving[1]] == index.digest
+    signed.amd64.signer.forged.add(index.digest)
+    signed.push(AMD64, "two")
+    assert signed.registry.tagged[signed.moving[1]] == pushed.record.digest
+
+
+def test_release_that_another_push_has_announced_is_skipped(pair: Pair) -> None:
+    """A killed push may have left the tag, and would block this one for ever."""
+    pair.push(AMD64, "one")
+    announced = push_tag(f"{pair.tag}-arm64", "sha256:another", "machine")
+    place_image(pair.registry, "another", announced)
+    assert pair.push(ARM64, "one").record.release == SECOND
+
+
+@pytest.mark.parametrize("platform", [AMD64, ARM64])
+def test_deleted_immutable_tag_is_restored(pair: Pair, platform: str) -> None:
+    digests = dict(zip((AMD64, ARM64), pair.push_both(), strict=True))
+    tag = pair.tag if platform == AMD64 else f"{pair.tag}-arm64"
+    del pair.registry.tagged[tag]
+    pair.push(platform, "one", FIRST)
+    assert pair.registry.tagged[tag] == digests[platform]
+    assert pair.faults() == []
+
+
+def test_versions_that_differ_after_both_were_recorded_block_nothing(pair: Pair) -> None:
+    """Two pushes at once read each other's records only after they have written theirs."""
+    record = pair.push(AMD64, "one").record
+    other = pair.push(ARM64, "one", SECOND).record
+    changed = replace(
+        record,
+        image=other.image,
+        tag=f"{pair.tag}-arm64",
+        moving=other.moving,
+        platform=ARM64,
+        packages={"numpy": "1.0"},
+    )
+    manifest = pair.registry.manifests[other.digest]
+    pair.registry.tagged[changed.tag] = other.digest
+    put_record(pair.registry, replace(changed, digest=other.digest), manifest)
+    again = pair.push(AMD64, "one", FIRST)
+    assert any("different versions" in text for text in again.kept)
+    assert index_tag(pair.tag) not in pair.registry.tagged
+
+
+def test_index_that_was_moved_back_is_noted(pair: Pair) -> None:
+    """Also if only the image for arm64 differs."""
+    pair.push_both()
+    older = pair.registry.tagged[pair.moving[0]]
+    pair.push(ARM64, "two")
+    pair.push(AMD64, "one")
+    assert pair.registry.tagged[pair.moving[0]] != older
+    assert [*read_published(pair.registry).notes()] == []
+    pair.registry.tagged[pair.moving[0]] = older
+    (note,) = read_published(pair.registry).notes()
+    assert pair.moving[0] in note
+
+
+def test_image_in_place_of_its_index_is_noted(pair: Pair) -> None:
+    first, _ = pair.push_both()
+    pair.registry.tagged[pair.moving[0]] = first
+    (note,) = read_published(pair.registry).notes()
+    assert pair.moving[0] in note
+    assert pair.push(AMD64, "one").done == (f"moved {pair.moving[0]}",)
+
+
+def test_check_finds_an_image_at_the_tag_of_an_index(pair: Pair) -> None:
+    first, _ = pair.push_both()
+    pair.registry.tagged[index_tag(pair.tag)] = first
+    assert any(index_tag(pair.tag) in fault for fault in pair.faults())
+
+
+def test_index_of_a_killed_push_is_no_fault(signed: Pair) -> None:
+    """It is signed before it gets its tag."""
+    signed.push_both()
+    for tag in (index_tag(signed.tag), *signed.moving):
+        signed.registry.tagged[tag] = signed.registry.tagged[signed.tag]
+    del signed.registry.tagged[index_tag(signed.tag)]
+    assert not any("manifests" in fault for fault in signed.faults())
 
 
 @pytest.mark.parametrize("member", [AMD64, ARM64])
@@ -302,6 +429,46 @@ def _prune(registry: MemoryRegistry, keep: int) -> None:
     order = [*going]
     assert not indexes or max(map(order.index, indexes)) < min(map(order.index, images))
     assert [*delete_tags(registry, going, digests)]
+
+
+def test_pruning_keeps_the_images_of_an_index_without_a_record(pair: Pair) -> None:
+    members = pair.push_both("one")
+    del pair.registry.tagged[record_tag(pair.tag)]
+    pair.registry.tagged["ours"] = pair.registry.tagged[index_tag(pair.tag)]
+    for content in ("two", "three"):
+        pair.push_both(content)
+    _prune(pair.registry, keep=1)
+    assert {*members} <= {*pair.registry.manifests}
+
+
+def test_pruning_keeps_the_images_of_an_index_that_gets_a_tag_meanwhile(pair: Pair) -> None:
+    members = pair.push_both("one")
+    older = pair.registry.tagged[pair.moving[0]]
+    pair.push_both("two")
+    published = read_published(pair.registry)
+    digests = pair.registry.heads(published.tags)
+    old = find_old(pair.registry, published, digests, 1)
+    going = tags_to_delete(pair.registry, published, digests, old)
+    assert pair.tag in going
+    pair.registry.tagged[pair.moving[0]] = older
+    assert [*delete_tags(pair.registry, going, digests)]
+    assert {older, *members} <= {*pair.registry.manifests}
+
+
+def test_image_at_the_tag_of_an_index_does_not_stop_pruning(pair: Pair) -> None:
+    for content in ("one", "two"):
+        pair.push(AMD64, content)
+    pair.registry.tagged[index_tag(pair.tag)] = pair.registry.tagged[pair.tag]
+    _prune(pair.registry, keep=1)
+
+
+def test_index_without_all_records_is_not_retired(pair: Pair) -> None:
+    pair.push_both()
+    del pair.registry.tagged[record_tag(f"{pair.tag}-arm64")]
+    today = pair.amd64.session().now().date()
+    with pytest.raises(InputError, match="no record"):
+        retire(pair.registry, [pair.moving[0]], "a hole", today)
+    assert not any(record.retired for record in read_published(pair.registry).whole)
 
 
 def test_retiring_an_index_retires_its_images(pair: Pair) -> None:
