@@ -341,18 +341,20 @@ class PublishedImage:
             return
         if self.registry.head(self.tag) != (self.index or self.manifest.digest):
             return  # the user's reference has a tag and a digest (TAG@DIGEST), which differ
-        for tag in self._later_tags(record):
+        # The record of an image that is in several releases is the record of the latest one.
+        releases = [*self._later_tags(record), *([record.tag] if self.index else [])]
+        for tag in releases:
             digest = self.registry.head(tag)
             index = self.registry.head(index_tag(tag)) if self.index else None
             if digest == self.manifest.digest and index in {None, self.index}:
                 return  # the same image was published again
             if digest and self._is_release_of(tag, digest, signed.image):
                 why = "the tag was moved back, or the newer push was interrupted"
+                text = f"{self.tag} is at release {record.release}, but {tag} is newer"
                 if self.index:
+                    text = f"{self.tag} is at the images of an older release than {tag}"
                     why += ", or the newer release lacks the image for another platform"
-                self.log(
-                    f"note: {self.tag} is at release {record.release}, but {tag} is newer: {why}."
-                )
+                self.log(f"note: {text}: {why}.")
                 return
 
     def _later_tags(self, record: Record) -> list[str]:

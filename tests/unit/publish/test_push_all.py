@@ -16,10 +16,11 @@ from imgbuild.core.errors import CheckFailedError, InputError, MachineError
 from imgbuild.core.events import ImageState
 from imgbuild.core.project import Project, SettingsOptions
 from imgbuild.core.user_folders import state_dir
-from imgbuild.engine.types import StoredImage
-from imgbuild.matrix.images import Image
+from imgbuild.engine.types import AMD64, ARM64, StoredImage
+from imgbuild.matrix.images import Image, for_other_architecture, planned_tags
 from imgbuild.publish import push as push_module
 from imgbuild.publish.push import PushOptions, PushResult, push_all, push_images
+from imgbuild.publish.release_index import read_index
 from imgbuild.suites.container import CONTAINER_LABEL, make_label
 from support.bench import Bench
 from support.fake_engine import FakeEngine
@@ -90,6 +91,47 @@ def test_a_failed_image_stops_no_other(
         (NAMES[2], "checking", "failed"),
     ):
         assert [state for image, state in states if image == name] == expected
+
+
+def test_image_that_did_not_change_joins_the_release_of_the_other_platform(
+    images: dict[str, Image], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one push of both; only the image for arm64, which comes second, has changed."""
+    own = images["tf-2.18-cpu-debian"]
+    other = for_other_architecture(own)
+    assert other
+    pushes = PushBench(own)
+    first, second, changed = ids = [
+        pushes.registry.add_image(name).digest for name in ("amd64", "arm64", "changed")
+    ]
+    pushes.registry.tagged.clear()
+    engine = PushingEngine(ids, pushes.registry, "")
+    monkeypatch.setattr(push_module, "Engine", lambda _: engine)
+    monkeypatch.setattr(push_module, "make_predicates", documents)
+    monkeypatch.setattr(push_module, "check_contents", lambda *_: None)
+    context: Any = SimpleNamespace(engine=engine, state=tmp_path)
+
+    def push_both(arm64: str) -> PushResult:
+        candidates = [
+            pushes.candidate("amd64", first),
+            replace(
+                pushes.candidate("arm64", arm64),
+                image=other,
+                stored=StoredImage(arm64, platform=ARM64),
+            ),
+        ]
+        display = BuildDisplay([candidate.name for candidate in candidates])
+        display.show_state = lambda _: None  # type: ignore[method-assign, assignment]
+        return push_all(pushes.session(), candidates, context, display, jobs=2)
+
+    (tag, *_) = planned_tags(own).moving
+    for arm64, release in ((second, "20261120.1"), (changed, "20261120.2")):
+        result = push_both(arm64)
+        assert result.errors == {}
+        assert {image.record.release for image in result.images} == {release}
+        manifest = pushes.registry.manifest(tag)
+        assert manifest
+        assert read_index(manifest) == {AMD64: first, ARM64: arm64}
 
 
 def test_it_is_the_machines_error_only_if_no_image_is_at_fault() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -122,6 +123,25 @@ def test_index_that_was_moved_back_is_noted(bench: VerificationBench) -> None:
     assert second.tag in note
     assert bench.problems(first.moving[1]) == {}
     assert len(bench.notes) == 1
+
+
+def test_index_that_was_moved_back_to_another_image_for_arm64_is_noted(
+    bench: VerificationBench,
+) -> None:
+    """The image for amd64 is the same in both releases."""
+    first, _, older = bench.publish_index(NAME, FIRST)
+    later, other, _ = bench.publish_index(NAME, SECOND)
+    same = replace(later, digest=first.digest, image_id=first.image_id)
+    same = replace(same, input_digest=first.input_digest)
+    bench.registry.tagged[same.tag] = first.digest
+    bench.put(same)
+    bench.attest(same)
+    _put_index(bench, index_tag(same.tag), {AMD64: first.digest, ARM64: other.digest})
+    for tag in first.moving:
+        bench.registry.tagged[tag] = older
+    bench.said.clear()
+    bench.verify(first.moving[0])
+    assert any(same.tag in note for note in bench.notes)
 
 
 def test_index_of_another_program_is_refused(bench: VerificationBench) -> None:
