@@ -7,6 +7,9 @@ import pytest
 
 from imgbuild.engine.client import Engine
 from imgbuild.inputs.bootstrap import EMULATOR
+from imgbuild.matrix.images import all_images, for_other_architecture
+from imgbuild.matrix.load import load_matrix
+from imgbuild.publish.contents import check_contents
 from support.checkout import Checkout
 
 ARM64 = "linux/arm64"
@@ -65,6 +68,19 @@ def test_an_image_passes_all_its_suites(built: Checkout, engine: Engine) -> None
     assert stored is not None
     assert stored.platform == ARM64
     assert stored.labels["imgbuild.name"] == f"{IMAGE}-arm64"
+
+
+@pytest.mark.nightly
+def test_an_image_holds_what_its_tags_say(built: Checkout, engine: Engine) -> None:
+    """So `push` publishes it, for both platforms."""
+    (made,) = built.json("build", IMAGE, "--platform", "linux/amd64", "--no-test")
+    matrix = load_matrix(built.root / "matrix.yaml")
+    usual = next(image for image in all_images(matrix) if image.name == IMAGE)
+    other = for_other_architecture(usual)
+    assert other
+    check_contents(usual, made["image_id"], engine)
+    stored = engine.need(TAG)
+    check_contents(other, stored.id, engine)
 
 
 @pytest.mark.nightly

@@ -39,12 +39,14 @@ ONE = ("--tf", "2.18")
 STEM = f"{release_of('2.18')}-cpu-py311-debian12-openmpi4.1.4"
 MOVING = ("2.18-cpu", f"{release_of('2.18')}-cpu")
 PASSWORD = "the-password-of-a-key"  # noqa: S105
-#: The image says that it has the package of TensorFlow that it has on amd64.
-BODY = TINY_TEMPLATE.replace('["tensorflow", ', '["{{ image.release.distribution.cpu }}", ')
+#: The image says that it has the package of TensorFlow that it has on its platform.
+BODY = TINY_TEMPLATE.replace('["tensorflow", ', '["{{ image.distribution }}", ')
 #: As in the real template, one Dockerfile is for both platforms.
 FOR_BOTH = """\
 {% if arm64 %}
 FROM final-amd64 AS final-arm64
+RUN --network=none \\
+    sed -i 's/"{{ image.distribution }}"/"{{ arm64.distribution }}"/' /usr/local/bin/python
 LABEL {{ arm64_labels | join(" ") }}
 FROM final-${TARGETARCH} AS final
 {% endif %}

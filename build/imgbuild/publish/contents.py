@@ -58,6 +58,7 @@ def _variant(contents: ImageContents, image: Image) -> str:
         return f"{built} by its build_info.py but {kernels} by its library"
     names = join_versions(name for name, _ in contents.distributions if name != "horovod")
     known = {str(variant): name for variant, name in image.release.distribution.items()}
+    known[image.variant] = image.distribution
     if known.get(built) == names:
         return built
     return f"{built} of {names}"

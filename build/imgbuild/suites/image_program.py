@@ -17,12 +17,13 @@ from pathlib import Path
 
 #: Names and versions; a Horovod with patches has their number in its version.
 DISTRIBUTION = re.compile(
-    r"(tensorflow(?:_cpu|_gpu)?|horovod)-([0-9.]+(?:\+imgbuild\.[0-9]+)?)(?:-.*)?\."
+    r"(tensorflow(?:_cpu_aws|_cpu|_gpu)?|horovod)-([0-9.]+(?:\+imgbuild\.[0-9]+)?)(?:-.*)?\."
     r"(?:dist|egg)-info"
 )
 PACKAGE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([0-9][^-]*)(?:-.*)?\.(?:dist|egg)-info")
-#: ``is_cuda_build = True`` until TensorFlow 2.2, a dictionary's ``'is_cuda_build': True`` since.
-CUDA_BUILD = re.compile(r"is_cuda_build'?\s*[:=]\s*(True|False)\b")
+#: ``is_cuda_build = True`` until TensorFlow 2.2, later a dictionary's ``'is_cuda_build': True``, or
+#: ``('is_cuda_build', True)`` in an OrderedDict, for example in 2.15.
+CUDA_BUILD = re.compile(r"is_cuda_build'?\s*[:=,]\s*(True|False)\b")
 CUDA_RUNTIME = re.compile(
     r"libcudart\.so\.([0-9]+(?:\.[0-9]+)+)|nvidia_cuda_runtime(?:_cu\d+)?-([0-9.]+)\.dist-info"
 )

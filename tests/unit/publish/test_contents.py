@@ -9,7 +9,7 @@ import pytest
 
 from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.engine.types import StoredImage
-from imgbuild.matrix.images import Image, parts_of, resolve_image
+from imgbuild.matrix.images import Image, parts_of, resolve_image, with_other_architectures
 from imgbuild.publish.contents import check_contents, read_parts
 from imgbuild.suites.container import CONTAINER_LABEL, PROGRAM, ImageContents
 from support.fake_engine import FakeEngine
@@ -41,7 +41,7 @@ def contents(image: Image) -> ImageContents:
 
 
 def test_every_image_as_planned_says_what_its_tags_say(images: dict[str, Image]) -> None:
-    for image in images.values():
+    for image in with_other_architectures(images.values()):
         assert read_parts(contents(image), image) == parts_of(image)
 
 

@@ -41,22 +41,21 @@ def _put_index(bench: VerificationBench, tag: str, digests: dict[str, str]) -> s
 
 
 def test_each_image_of_an_index_is_verified(bench: VerificationBench) -> None:
-    first, _, index = bench.publish_index(NAME)
-    contents: dict[str, str] = {}
+    first, second, index = bench.publish_index(NAME)
     for tag in (index_tag(first.tag), *first.moving):
         reference, facts = bench.verify(tag)
-        names = [fact.name for fact in facts]
-        assert names == [
+        # What cannot run here is not compared, and no check says that it was.
+        assert [fact.name for fact in facts] == [
             "index",
-            *(f"{name}: {check}" for name in (AMD64, ARM64) for check in CHECKS),
+            *(f"{AMD64}: {check}" for check in CHECKS),
+            *(f"{ARM64}: {check}" for check in CHECKS if check != "contents"),
         ]
         assert {fact.problem for fact in facts} == {""}
         assert reference == bench.reference(index)
-        contents |= {fact.name: fact.text for fact in facts if fact.name.endswith("contents")}
+        (note,) = bench.notes
+        assert second.digest in note
+        bench.said.clear()
     assert bench.problems(digest=index) == {}
-    assert bench.notes == []
-    assert not contents[f"{AMD64}: contents"]
-    assert "not compared" in contents[f"{ARM64}: contents"]
 
 
 def test_index_without_a_trusted_signature_is_refused(bench: VerificationBench) -> None:
@@ -119,10 +118,11 @@ def test_index_that_was_moved_back_is_noted(bench: VerificationBench) -> None:
     second, _, _ = bench.publish_index(NAME, SECOND)
     bench.registry.tagged[first.moving[0]] = older
     assert bench.problems(first.moving[0]) == {}
-    (note,) = bench.notes
+    (note,) = (note for note in bench.notes if "older release" in note)
     assert second.tag in note
+    bench.said.clear()
     assert bench.problems(first.moving[1]) == {}
-    assert len(bench.notes) == 1
+    assert not any("older release" in note for note in bench.notes)
 
 
 def test_index_that_was_moved_back_to_another_image_for_arm64_is_noted(
