@@ -65,13 +65,13 @@ def matrix(
         raise InputError("--from requires --missing or --outdated.")
     part = None if shard is None else jobs.parse_shard(shard)
     images = select(checkout, selection.or_everything)
-    if platform:
-        everything = selection.or_everything.everything
-        images = options.for_platform(images, platform, checkout.settings, everything=everything)
     if without_gpu:
         images = tuple(image for image in images if image.variant != "gpu")
     if not images:
         raise InputError("--without-gpu leaves no image, because only GPU images are selected.")
+    if platform:
+        everything = selection.or_everything.everything
+        images = options.for_platform(images, platform, checkout.settings, everything=everything)
     job_options = jobs.JobOptions(
         missing=missing,
         outdated=outdated,

@@ -19,7 +19,7 @@ from imgbuild.inputs.build_inputs import (
     check_settings,
     prepare_inputs,
 )
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, for_other_architecture
 from imgbuild.matrix.tags import input_tag
 from imgbuild.plan.digest import InputReader, input_digest
 from imgbuild.plan.division import divide, estimate_works
@@ -111,6 +111,7 @@ def select_jobs(
     reasons = dict.fromkeys(digests, SELECTED)
     if options.missing:
         reasons = _reasons_to_build(digests, published, outdated)
+        reasons |= _reasons_of_others(images, reasons)
     candidates = [image for image in images if image.name in reasons]
     jobs = _deal_out(candidates, project, options, earlier)
     shard_of: dict[str, str | None] = {}
@@ -179,6 +180,19 @@ def _reasons_to_build(
         elif digest is None or input_tag(digest) not in published:
             reasons[name] = NOT_PUBLISHED
     return reasons
+
+
+def _reasons_of_others(images: Sequence[Image], reasons: Mapping[str, str]) -> dict[str, str]:
+    """Return reasons for images whose image for the other platform has to be built.
+
+    Both are published in one release: otherwise, the release has no index.
+    """
+    others: dict[str, str] = {}
+    for image in images:
+        other = for_other_architecture(image)
+        if other and other.name in reasons and image.name not in reasons:
+            others[image.name] = f"in one release with {other.name}, which has to be built"
+    return others
 
 
 def _digests(

@@ -1,5 +1,6 @@
 """Find published images that lack security fixes, from the packages in their records."""
 
+import re
 from collections.abc import Callable, Mapping
 
 from imgbuild.build.context import BuildOptions, open_context
@@ -33,7 +34,7 @@ def outdated_images(
     reasons: dict[str, str] = {}
     if not known:
         return reasons
-    # Only apt's lists for amd64 are read: security fixes have the same versions for arm64.
+    # Only apt's lists for amd64 are read: security fixes have the same source versions for arm64.
     asking = [
         for_other_architecture(image) if image.platform != AMD64 else image for image in known
     ]
@@ -57,7 +58,19 @@ def outdated_images(
 
 
 def _lacking_fixes(record: Record, fixes: Mapping[str, str]) -> list[str]:
-    return [name for name, version in record.system.items() if fixes.get(name, version) != version]
+    lacking = []
+    for name, version in record.system.items():
+        if _source_version(fixes.get(name, version)) != _source_version(version):
+            lacking.append(name)
+    return lacking
+
+
+def _source_version(version: str) -> str:
+    """Return a version without the number of a rebuild, which one architecture may have alone.
+
+    Source: Debian Developer's Reference, "Binary NMUs".
+    """
+    return re.sub(r"\+b[0-9]+$", "", version)
 
 
 def _brief(names: list[str]) -> str:

@@ -103,7 +103,10 @@ def choose_release(
     CheckFailedError: there is a release of a later day, so a new release would not be the latest.
     """
     releases = releases_in(tags, image)
-    others = _releases_of_other(registry, image)
+    # Anybody who may write to the repository can add a release of a later day.
+    others = [
+        release for release in _releases_of_other(tags, image) if release[:8] <= f"{today:%Y%m%d}"
+    ]
     is_behind = others and max([*releases, *others], key=release_order) not in releases
     if is_behind and _has_same_versions(registry, image, others[0]):
         immutable = image.tags(others[0]).immutable
@@ -134,15 +137,14 @@ def other_image(image: Candidate) -> Image | None:
     return for_other_architecture(image.image)
 
 
-def _releases_of_other(registry: RegistryClient, image: Candidate) -> list[str]:
+def _releases_of_other(tags: Collection[str], image: Candidate) -> list[str]:
     """Return the published releases of the image for the other platform, latest first."""
-    other = other_image(image)
-    tags = {*registry.tags()} if other else set()  # read again: both images may be in one push
+    other, present = other_image(image), {*tags}
     releases = []
-    for tag in tags:
+    for tag in tags if other else ():
         match = RELEASE.search(tag)
         immutable = planned_tags(other, match[0]).immutable if other and match else ""
-        if match and tag == immutable and record_tag(tag) in tags:
+        if match and tag == immutable and record_tag(tag) in present:
             releases.append(match[0])
     return sorted(releases, key=release_order, reverse=True)
 

@@ -134,15 +134,16 @@ class Push:
         own_input = input_tag(record.input_digest)
         index = None
         for tag, digest in planned.digests.items():
-            # Of two pushes at once, one sees the other's record, because its own is written.
-            index = index or self._plan_index(image, record, manifest)
+            if tag != own_input:
+                # Of two pushes at once, one sees the other's record, because its own is written.
+                index = index or self._plan_index(image, record, manifest)
             if digest == manifest.digest or (index and tag in index.digests):
                 continue
             if tag != own_input:
                 self._require_unmoved(record, {tag: {digest, record.digest}})
             self._point(tag, manifest)
         self._require_own(record)
-        index = self._plan_index(image, record, manifest)
+        index = index or self._plan_index(image, record, manifest)
         expected = {tag: {record.digest} for tag in (record.tag, *planned.digests)}
         if index:
             self._put_index(index, record)
@@ -153,8 +154,16 @@ class Push:
     def _completed(
         self, planned: PushedImage, record: Record, index: PlannedIndex | None
     ) -> PushedImage:
-        """Return what a push has done, which also depends on other pushes of the release."""
+        """Return what a push has done, which also depends on other pushes of the release.
+
+        CheckFailedError: the planned index was not made, because the other image has changed.
+        """
         pushed = replace(planned, record=record, index=index)
+        if planned.index and index is None:
+            raise CheckFailedError(
+                f"{record.tag} is complete, but the image for the other platform was changed "
+                f"during this push, so {planned.index.tag} was not made. Run again."
+            )
         if index is None:
             return pushed
         work = [step for step in planned.work if step != "index"]
@@ -188,7 +197,7 @@ class Push:
         moving: Mapping[str, str | None] = {}
         kept: Mapping[str, str] = {}
         if index is None or record.platform != AMD64:
-            moving, kept = self._own_moving(image, tags.moving, recorded)
+            moving, kept = self._own_moving(image, tags.moving, recorded, refused)
         input_digest = self.registry.head(own_input)
 
         work = []
@@ -238,24 +247,28 @@ class Push:
         return manifest, recorded
 
     def _own_moving(
-        self, image: Candidate, tags: Collection[str], recorded: Record | None
+        self, image: Candidate, tags: Collection[str], recorded: Record | None, refused: str
     ) -> tuple[dict[str, str | None], dict[str, str]]:
         """Return the digests of the moving tags that may point to the image, and the other tags.
 
         Each of the others has the reason. A tag of an index stays until this release has an index,
-        because otherwise the other platform would have no image at this tag.
+        because otherwise the other platform would have no image at this tag. ``refused`` is the
+        reason why the release gets no index, if both images are published.
         """
         other = other_image(image)
         moving = {tag: self.registry.head(tag) for tag in tags}
         kept = later_images(self.registry, recorded, moving) if recorded else {}
         own = recorded.digest if recorded else ""
-        for tag, digest in moving.items() if other else ():
-            is_own = digest in {None, own} or tag in kept
-            if other and digest and not is_own and self.indexes.is_published(digest):
-                kept[tag] = (
-                    f"an earlier release for all platforms until the image for {other.platform} "
-                    "of this release is published"
-                )
+        others = {*moving.values()} - {None, own} if other else set()
+        indexes = {digest for digest in others if digest and self.indexes.is_published(digest)}
+        for tag, digest in moving.items():
+            if other and tag not in kept and digest in indexes:
+                kept[tag] = "an index, because this release has none"
+                if not refused:
+                    kept[tag] = (
+                        f"an earlier release for all platforms until the image for "
+                        f"{other.platform} of this release is published"
+                    )
         return {tag: digest for tag, digest in moving.items() if tag not in kept}, kept
 
     def _plan_index(

@@ -14,7 +14,7 @@ from imgbuild.matrix.images import Image, planned_tags
 from imgbuild.matrix.tags import index_tag
 from imgbuild.net.repository import DamagedError, Manifest
 from imgbuild.net.repository_client import RegistryClient
-from imgbuild.net.signing import Signer, Trust
+from imgbuild.net.signing import RETIREMENT, Signer, Trust
 from imgbuild.publish.attachments import is_attached
 from imgbuild.publish.existing import existing_record, later_images, other_image
 from imgbuild.publish.extended_candidate import Candidate
@@ -67,6 +67,8 @@ class IndexWriter:
                 raise CheckFailedError(f"{text}.")
             return PlannedIndex(tag, refused=text)
         moving = record.moving if first is record else planned.moving
+        if record.retired:
+            return PlannedIndex(tag, refused=f"{record.tag} is retired")
         if refused := self._find_objection(other, other_manifest, partner, moving):
             return PlannedIndex(tag, refused=refused)
         digest = self.registry.head(tag)
@@ -122,8 +124,11 @@ class IndexWriter:
         for signed in read_provenances(predicates):
             is_same = not [*record_differences(other, signed, partner.matrix)]
             if is_same and {*moving} <= {*(signed.moving or ())}:
-                return
-        raise CheckFailedError("its signed provenance differs from its record.")
+                break
+        else:
+            raise CheckFailedError("its signed provenance differs from its record.")
+        if self.trust.read_attestations_if_any(exact, RETIREMENT):
+            raise CheckFailedError("it is retired, by its signed retirement.")
 
     def _is_signed(self, digest: str) -> bool:
         """Return whether the signer of this push signed an index, or there is no signer."""

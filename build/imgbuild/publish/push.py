@@ -172,10 +172,14 @@ def push_all(
     groups = _groups(candidates)
 
     def push_group(group: Sequence[Candidate]) -> list[PushedImage | ImgbuildError]:
-        results = [_push_image(push, context, display, candidate) for candidate in group]
+        first, *others = group
+        results = [_push_image(push, context, display, first)]
+        results += [_push_image(_with_new_tags(push), context, display, other) for other in others]
         pushed = [result for result in results if isinstance(result, PushedImage)]
         if len({result.record.release for result in pushed}) > 1:
-            results[0] = _push_image(push, context, display, group[0])
+            again = _push_image(_with_new_tags(push), context, display, first)
+            if not isinstance(again, PushedImage) or again.steps:
+                results[0] = again
         return results
 
     with display:
@@ -200,12 +204,22 @@ def _groups(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
     return [*groups.values()]
 
 
+def _with_new_tags(push: Push) -> Push:
+    """Return the push with the present tags, which name the release of the group's first image."""
+    try:
+        return replace(push, tags=push.registry.tags())
+    except ImgbuildError:
+        return push  # the push of the image will report the fault
+
+
 def _plan_group(push: Push, group: Sequence[Candidate]) -> list[PushedImage]:
     """Return the plans of a group; images of one new release are planned for that release."""
     plans = [push.plan(candidate) for candidate in group]
     releases = [plan.record.release for plan in plans]
-    if len({*releases}) > 1:
-        same = replace(push, release=max(releases, key=release_order))
+    latest = max(releases, key=release_order)
+    is_new = any("push" in plan.work for plan in plans if plan.record.release == latest)
+    if len({*releases}) > 1 and is_new:
+        same = replace(push, release=latest)
         plans = [same.plan(candidate) for candidate in group]
     return plans
 

@@ -275,6 +275,28 @@ def test_jobs_have_images_for_one_platform(checkout: Checkout) -> None:
     assert json.loads(run("2.18-cpu-arm64", project=checkout.root)) == [listed]
 
 
+@pytest.mark.usefixtures("_base")
+def test_images_of_one_release_are_built_together(
+    checkout: Checkout, registry: MemoryRegistry
+) -> None:
+    """Published alone, an image would be in a release without an index."""
+    own, other = "tf-2.18-cpu-debian", "tf-2.18-cpu-debian-arm64"
+    assert _reasons(checkout, MISSING, own, other) == dict.fromkeys((own, other), NOT_PUBLISHED)
+    _publish(checkout, registry, own)
+    reasons = _reasons(checkout, MISSING, own, other)
+    assert reasons[other] == NOT_PUBLISHED
+    assert other in reasons[own]
+    assert _reasons(checkout, MISSING, own) == {}, "only this platform is published"
+    _publish(checkout, registry, other)
+    assert _reasons(checkout, MISSING, own, other) == {}
+
+
+def test_gpu_images_are_left_out_before_the_platform_is_chosen(checkout: Checkout) -> None:
+    words = ("--tf", "2.18", "--without-gpu", "--platform", ARM64)
+    (listed,) = json.loads(run(*words, project=checkout.root))
+    assert listed["name"] == "tf-2.18-cpu-debian-arm64"
+
+
 def test_more_jobs_than_github_runs(single: list[Job]) -> None:
     jobs = single[:1] * GITHUB_JOBS
     assert len(json.loads(github_text(jobs))["include"]) == 256

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from imgbuild.core.project import Project
+from imgbuild.engine.types import ARM64
 from imgbuild.maintain import outdated
 from imgbuild.maintain.outdated import outdated_images
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, for_other_architecture
 from imgbuild.scan.updates import Update, make_status
 from support.memory_registry import MemoryRegistry
 from support.published_images import publish
@@ -45,3 +46,29 @@ def test_the_latest_release_of_each_image_is_compared_with_the_archive_once(
     found = outdated_images(project, tuple(images[one] for one in NAMES), registry, print)
     assert found == {NAMES[0]: "published without security fixes of openssl"}
     assert asked == [("debian-12", make_status({"openssl": "0", "git": "0"}))]
+
+
+def test_images_for_arm64_are_compared_by_source_versions(
+    images: dict[str, Image], project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archive for amd64 is asked; either architecture may have rebuilt a package alone."""
+    usual = images["tf-2.18-cpu-debian"]
+    image = for_other_architecture(usual)
+    assert image
+    registry = MemoryRegistry()
+    system = {"openssl": "1", "git": "1+b2"}
+    publish(registry, "1-20261120.1", image=image.name, system=system, platform=ARM64, moving=())
+    asked: list[tuple[Image, ...]] = []
+    updates = [Update("git", "0", "1+b1", security=True)]
+
+    @contextmanager
+    def open_context(_: Project, known: tuple[Image, ...], *__: object) -> Iterator[Any]:
+        asked.append(known)
+        yield SimpleNamespace(images=known)
+
+    monkeypatch.setattr(outdated, "open_context", open_context)
+    monkeypatch.setattr(outdated, "find_updates", lambda *_: tuple(updates))
+    assert outdated_images(project, (image,), registry, print) == {}
+    updates.append(Update("openssl", "0", "2+b1", security=True))
+    assert "openssl" in outdated_images(project, (image,), registry, print)[image.name]
+    assert asked == [(usual,)] * 2

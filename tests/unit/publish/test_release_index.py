@@ -1,6 +1,7 @@
 """Images of one release for two platforms: the index with both, and the tags that point to it."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -13,6 +14,7 @@ from imgbuild.engine.types import AMD64, ARM64
 from imgbuild.matrix.images import Image, for_other_architecture, planned_tags
 from imgbuild.matrix.tags import index_tag, push_tag, record_tag
 from imgbuild.net.repository import OCI_MANIFEST, DamagedError, Manifest, digest_of
+from imgbuild.net.signing import RETIREMENT
 from imgbuild.publish.image_push import PushedImage
 from imgbuild.publish.inspection import inspect_repository
 from imgbuild.publish.life_cycle import delete_tags, find_old, retire, tags_to_delete
@@ -280,6 +282,62 @@ def test_forged_record_of_the_other_image_makes_no_index(
     assert any("no index" in text for text in pushed.kept)
     assert not {index_tag(signed.tag), "latest"} & signed.registry.tagged.keys()
     assert signed.amd64.signer.signed.keys() == {record.digest, pushed.record.digest}
+
+
+def test_signed_retirement_counts_whatever_the_record_says(signed: Pair) -> None:
+    record = signed.push(ARM64, "one").record
+    signed.amd64.signer.signed[record.digest][RETIREMENT] = b"{}"
+    pushed = signed.push(AMD64, "one")
+    assert any("retired" in text for text in pushed.kept)
+    assert index_tag(signed.tag) not in signed.registry.tagged
+
+
+def test_retired_image_gets_no_index(pair: Pair) -> None:
+    """Neither if it is pushed again itself."""
+    record = pair.push(AMD64, "one").record
+    retired = replace(record, retired="2026-11-20", retired_reason="a hole")
+    pair.amd64.put(retired)
+    for platform in (ARM64, AMD64):
+        pushed = pair.push(platform, "one", FIRST)
+        assert any("retired" in text for text in pushed.kept)
+        assert index_tag(pair.tag) not in pair.registry.tagged
+
+
+def test_index_that_vanishes_during_the_push_is_no_success(pair: Pair) -> None:
+    pair.push(AMD64, "one")
+    pair.arm64.at("upload", lambda: pair.registry.tagged.pop(pair.tag))
+    with pytest.raises(CheckFailedError, match="Run again"):
+        pair.push(ARM64, "one", FIRST)
+
+
+def test_forged_release_of_a_later_day_is_not_joined(signed: Pair) -> None:
+    """Anybody who may write to the repository can add its tag and record."""
+    record = signed.push(AMD64, "one").record
+    release = "20991231.1"
+    forged = replace(
+        record,
+        image=f"{NAME}-arm64",
+        platform=ARM64,
+        release=release,
+        tag=signed.tag.replace(FIRST, release) + "-arm64",
+    )
+    signed.registry.tagged[forged.tag] = record.digest
+    put_record(signed.registry, forged, signed.registry.manifests[record.digest])
+    assert signed.push(AMD64, "two").record.release == SECOND
+
+
+@pytest.mark.parametrize("platform", [AMD64, ARM64])
+def test_push_reads_the_repository_few_times(pair: Pair, platform: str) -> None:
+    """It has many records, and an image may be pushed for each of two platforms."""
+    for number in range(1, 5):
+        pair.push_both(f"{number}", f"20261119.{number}")
+    if platform == ARM64:
+        pair.push(AMD64, "new")
+    pair.push(platform, "new")
+    calls = pair.registry.calls
+    reads = Counter(call for call in calls if call.startswith("manifest ") and "record" in call)
+    assert max(reads.values()) <= 6
+    assert calls.count("tags") <= 5
 
 
 def test_index_of_somebody_else_keeps_no_moving_tag(signed: Pair) -> None:
