@@ -15,7 +15,13 @@ from imgbuild.engine.client import Engine
 from imgbuild.inputs.base import Base
 from imgbuild.inputs.build_inputs import resolve_base
 from imgbuild.inputs.download import prepare_downloads, show_progress
-from imgbuild.matrix.images import Image, all_images, with_build_images
+from imgbuild.matrix.evidence import MACHINES
+from imgbuild.matrix.images import (
+    Image,
+    all_images,
+    with_build_images,
+    with_other_architectures,
+)
 from imgbuild.net.sites import Sites
 
 #: The folders of each image by named context.
@@ -170,14 +176,18 @@ def _with_prefix(error: ImgbuildError, file: Source, image: Image) -> ImgbuildEr
     return MachineError(f"{error} {have}`imgbuild doctor --write {image.name}` finds it.")
 
 
-def provide_archive_base(name: str, system: str, context: BuildContext) -> Base:
+def provide_archive_base(
+    name: str, system: str, context: BuildContext, machine: str = MACHINES["amd64"]
+) -> Base:
     """Provide the base image of a system, for example debian-12, to query the system's archive.
 
-    Afterwards the engine has it, or can pull it by digest. ``name`` is the image that needs it.
+    Afterwards the engine has it, or can pull it by digest. ``name`` is the image that needs it, and
+    ``machine`` its architecture.
 
     InputError: matrix.yaml does not have this system. Other errors are those of `provide_base`.
     """
-    images = {image.os_name: image for image in all_images(context.images[0].matrix)}
+    family = with_other_architectures(all_images(context.images[0].matrix))
+    images = {image.os_name: image for image in family if image.machine == machine}
     if system not in images:
         raise InputError(
             f"The system of {name} is {system!r}. imgbuild can ask only the archives of the "

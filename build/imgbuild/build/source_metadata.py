@@ -39,6 +39,7 @@ from imgbuild.core.unpacking import DAMAGED_ZIP, LimitedMember, read_member, str
 from imgbuild.core.user_folders import cache_dir
 from imgbuild.dockerfile.variables import PREFIX
 from imgbuild.engine.build import BuildTarget
+from imgbuild.engine.types import AMD64, machine_platform
 from imgbuild.inputs.download import fetch_all, prepare_downloads, show_progress
 from imgbuild.inputs.upstream_files import lock_files
 from imgbuild.locks.lockfile import Lock, parse_lock, read_lock
@@ -199,10 +200,11 @@ class MetadataReader:
         system = read_build_system(archive)
         self.log(f"making the metadata of {title} in a container: it has no wheel")
         requires, reason = system.requires, ""
-        # The container is for amd64, whatever the metadata is for.
-        usual = MACHINES["amd64"]
-        platform = target.platform.replace(target.machine, usual, 1)
-        tools_target = replace(target, platform=platform)
+        tools_target = target
+        if not self.image_id:  # the container is for amd64, whatever the metadata is for
+            usual = MACHINES["amd64"]
+            platform = target.platform.replace(target.machine, usual, 1)
+            tools_target = replace(target, platform=platform)
         more: tuple[str, ...] = ()
         # A backend may require more than its package declares (PEP 517).
         for _ in range(ROUNDS):
@@ -326,7 +328,13 @@ class MetadataReader:
                 place = f"docker-image://{name}"
             contexts = {"python": place, "tools": str(tools)}
             bake = BuildTarget(
-                "metadata", sent, dockerfile, contexts=contexts, target="metadata-made", needs=needs
+                "metadata",
+                sent,
+                dockerfile,
+                contexts=contexts,
+                target="metadata-made",
+                needs=needs,
+                platform=machine_platform(target.machine) if self.image_id else AMD64,
             )
             export_stage(bake, folder / "out", context)
         return folder / "out"

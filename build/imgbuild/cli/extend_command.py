@@ -205,7 +205,7 @@ def _extend(
     matrix = options.load_matrix(project)
     check_use(extension, folder, matrix.repository)
     # If the base is not in the matrix, any image of the matrix provides the build settings.
-    images = all_images(matrix)[:1] if extension.base else select(project, selection)
+    images = all_images(matrix)[:1] if extension.base else _own_images(project, selection)
     if len(images) > 1:
         raise InputError(f"`extend` takes one image, but {len(images)} are selected.")
     if not extension.tag and not print_only:
@@ -227,7 +227,7 @@ def _extend(
             # If the engine has the base, its Python reads the metadata of source distributions.
             metadata = stack.enter_context(MetadataReader(project, matrix, sites, info, base.id))
             lock = _lock(requested, base, lock_path, metadata, folder, upgrade=upgrade)
-            with_uv = print_only or not (context and context.inputs.uv_for())
+            with_uv = print_only or not (context and context.inputs.uv_for(base.engine_platform))
             distributions += find_distributions(lock, wheels, base, metadata, with_uv=with_uv)
             _announce_compilations(distributions)
         if not context or print_only:
@@ -268,7 +268,7 @@ def _provide_archive(
     from imgbuild.build.prepare import provide_archive_base
 
     if context and extension.downloads_apt:
-        return provide_archive_base(base.name, base.system, context)
+        return provide_archive_base(base.name, base.system, context, base.machine)
     return None
 
 
@@ -358,6 +358,11 @@ def _lock(
     return lock
 
 
+def _own_images(project: Project, selection: Selection) -> "tuple[Image, ...]":
+    """Return the selected images for the engine's platform."""
+    return options.prefer_own_platform(select(project, selection), project.settings)
+
+
 def _find_base(
     extension: "Extension",
     image: "Image",
@@ -367,12 +372,11 @@ def _find_base(
     print_only: bool,
 ) -> "BaseImage":
     """Return the base: ``image``, unless the extension names another one."""
-    from imgbuild.extend.base_image import family_base, inspect_base, require_amd64
+    from imgbuild.extend.base_image import family_base, inspect_base
 
     if context and extension.base:
         return inspect_base(extension.base, context)
     planned = context.images[0] if context else image
-    require_amd64(planned.tags[0], planned.platform)
     base = family_base(planned, project)
     if context and not print_only:
         stored = context.need_own(planned)

@@ -244,15 +244,13 @@ class Engine:
             )
         self._pull(reference, platform)
 
-    def need_or_pull(
-        self, reference: str, log: Callable[[str], None], platform: str | None = None
-    ) -> StoredImage:
+    def need_or_pull(self, reference: str, log: Callable[[str], None]) -> StoredImage:
         """Return an image; pull it if the engine does not have it. Raises the errors of `pull`."""
         if stored := self.inspect(reference):
             return stored
         if has_registry(reference):
             log(f"pulling {reference}")
-        self.pull(reference, platform=platform)
+        self.pull(reference, platform=None)
         return self.need(reference)
 
     def _pull(self, reference: str, platform: str | None) -> None:

@@ -14,12 +14,13 @@ from imgbuild.core import scalars
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.core.project import Project
 from imgbuild.dockerfile.labels import NAME, added_packages
-from imgbuild.engine.types import AMD64
+from imgbuild.engine.types import AMD64, ARM64, machine_platform
 from imgbuild.locks.constraints import companion_bounds, other_tensorflows, package_bounds
 from imgbuild.locks.lockfile import locked_packages
 from imgbuild.locks.requirements import uv_platform
 from imgbuild.locks.resolver import Target
-from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.evidence import MACHINES
+from imgbuild.matrix.images import Image, all_images, with_other_architectures
 from imgbuild.net.addresses import has_registry
 from imgbuild.net.signing import require_trusted
 from imgbuild.suites.container import ImageContents, read_contents, remove_leftovers
@@ -60,6 +61,7 @@ class BaseImage:
     - ``id``: the engine's id, if known
     - ``added``: packages that an extension added to ``image``
     - ``changed``: whether it has packages of ``image`` in other versions
+    - ``machine``: the architecture as wheels and ``uname`` name it, for example ``aarch64``
     - ``bounds``: versions that its packages may have (empty: any), and compatible releases of other
       packages; packages of the image without bounds keep their version
     """
@@ -77,6 +79,7 @@ class BaseImage:
     added: Mapping[str, str] = field(default_factory=dict)
     changed: bool = False
     bounds: Mapping[str, str] = field(default_factory=dict)
+    machine: str = MACHINES["amd64"]
 
     @property
     def movable(self) -> dict[str, str]:
@@ -100,7 +103,12 @@ class BaseImage:
 
     @property
     def platform(self) -> str:
-        return uv_platform(self.glibc)
+        return uv_platform(self.glibc, self.machine)
+
+    @property
+    def engine_platform(self) -> str:
+        """The platform as Docker names it, for example ``linux/arm64``."""
+        return machine_platform(self.machine)
 
     @property
     def target(self) -> Target:
@@ -136,17 +144,20 @@ def family_base(image: Image, project: Project) -> BaseImage:
         local=local,
         image=image,
         bounds={**bounds, **companions},
+        machine=image.machine,
     )
 
 
-def require_amd64(reference: str, platform: str) -> None:
-    """Raise InputError if an image is for another platform than linux/amd64."""
-    if platform != AMD64:
-        raise InputError(
-            f"{reference} is for {platform}, and imgbuild can extend only images for {AMD64}. Use "
-            f"the image in a Dockerfile of your own (`FROM {reference}`); its pip keeps the "
-            "versions of the image."
-        )
+def _machine(reference: str, platform: str) -> str:
+    """Return the architecture of a platform as wheels name it; InputError: no image has it."""
+    for machine in MACHINES.values():
+        if machine_platform(machine) == platform:
+            return machine
+    raise InputError(
+        f"{reference} is for {platform}, and imgbuild can extend only images for {AMD64} and "
+        f"{ARM64}. Use the image in a Dockerfile of your own (`FROM {reference}`); its pip keeps "
+        "the versions of the image."
+    )
 
 
 _USER = TypeAdapter(scalars.ImageUser)
@@ -206,7 +217,7 @@ def inspect_base(reference: str, context: BuildContext) -> BaseImage:
         instructions, or has packages with invalid names or versions.
     """
     engine, locks = context.engine, context.state / "locks"
-    stored = engine.need_or_pull(reference, context.log, AMD64)
+    stored = engine.need_or_pull(reference, context.log)
     require_trusted(
         stored.digests,
         reference,
@@ -214,7 +225,7 @@ def inspect_base(reference: str, context: BuildContext) -> BaseImage:
         made_here=context.store.was_made_here(stored.id),
         verified_by=context.store.verified_by(stored.id),
     )
-    require_amd64(reference, stored.platform)
+    machine = _machine(reference, stored.platform)
     configuration = engine.configuration(stored.id)
     _require_no_triggers(configuration, reference)
     with image_locks([folder_name(reference)], engine.host, locks):
@@ -222,7 +233,7 @@ def inspect_base(reference: str, context: BuildContext) -> BaseImage:
         contents = read_contents(reference, stored.id, engine)
     packages = _require_packages(contents, reference)
     user = _require_user(stored.user, reference)
-    for image in all_images(context.images[0].matrix):
+    for image in with_other_architectures(all_images(context.images[0].matrix)):
         if image.name == stored.labels.get(NAME):
             base = family_base(image, context.project)
             own = replace(base, reference=reference, user=user, id=stored.id)
@@ -245,6 +256,7 @@ def inspect_base(reference: str, context: BuildContext) -> BaseImage:
         user=user,
         id=stored.id,
         bounds=bounds,
+        machine=machine,
     )
 
 

@@ -18,7 +18,7 @@ from imgbuild.extend.base_image import BaseImage
 from imgbuild.inputs.download import prepare_downloads, show_progress
 from imgbuild.inputs.upstream_files import lock_files
 from imgbuild.locks.lockfile import Lock
-from imgbuild.locks.requirements import PLATFORM
+from imgbuild.locks.requirements import uv_platform
 from imgbuild.locks.resolver import Target
 from imgbuild.matrix.model import Matrix
 from imgbuild.net.sites import Sites
@@ -72,16 +72,16 @@ def find_distributions(
             name = names[file.sha256]
             files += reader.build_tools(name, lock.versions[name], file, target)
     if with_uv:
-        files.append(_uv_wheel(reader.matrix, reader.sites))
+        files.append(_uv_wheel(reader.matrix, reader.sites, target.machine))
     distributions = tuple(dict.fromkeys(files))
     write_text(kept, json.dumps([asdict(file) for file in distributions]) + "\n")
     return distributions
 
 
-def _uv_wheel(matrix: Matrix, sites: Sites) -> Source:
+def _uv_wheel(matrix: Matrix, sites: Sites, machine: str) -> Source:
     """Return uv's wheel, which only contains a program and works with any Python."""
     lock = Lock("", {"uv": matrix.uv.version}, {"uv": matrix.uv.hashes})
-    (file,) = lock_files(lock, "matrix.yaml", Target("3.11", PLATFORM), sites)
+    (file,) = lock_files(lock, "matrix.yaml", Target("3.11", uv_platform("2.17", machine)), sites)
     return file
 
 

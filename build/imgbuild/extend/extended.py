@@ -202,7 +202,7 @@ def build_extension(  # noqa: PLR0913 - the extension and its build
     stored = engine.need(base.id or base.reference, build_hint(base.image))
     archive = None
     if extension.downloads_apt:
-        archive = provide_archive_base(base.name, base.system, context)
+        archive = provide_archive_base(base.name, base.system, context, base.machine)
     tests = suites_to_run(extension, lock, base)
     family = base.image.name if base.image else ""
     made = set[str]()
@@ -220,7 +220,7 @@ def build_extension(  # noqa: PLR0913 - the extension and its build
             in_engine = context.builders[0].builder is None
             contexts["archive"] = archive.context(in_engine=in_engine)
         labels = {BASE_DIGEST: _base_digest(base, stored), TESTED: tests}
-        target = _extension_build(name, work, extension, contexts, labels, context)
+        target = _extension_build(name, work, extension, base, contexts, labels, context)
         image, project = context.images[0], context.project
         text = extension_dockerfile(extension, base, lock, wheels, image, project, archive=archive)
         target.dockerfile.write_text(text, encoding="utf-8")
@@ -273,13 +273,14 @@ def _extension_build(  # noqa: PLR0913, PLR0917 - the parts of an extension
     name: str,
     work: Path,
     extension: Extension,
+    base: BaseImage,
     contexts: Mapping[str, str],
     labels: Mapping[str, str],
     context: BuildContext,
 ) -> BuildTarget:
     """Return the build target of an extension; the folder ``work`` contains its Dockerfile."""
     inputs = context.inputs
-    if uv := inputs.uv_for():
+    if uv := inputs.uv_for(base.engine_platform):
         contexts = {**contexts, "uv": str(uv)}
     uncached: tuple[str, ...] = ()
     if inputs.snapshots:  # the date is in a secret, and BuildKit's cache ignores secrets
@@ -292,6 +293,7 @@ def _extension_build(  # noqa: PLR0913, PLR0917 - the parts of an extension
         labels=labels,
         uncached=uncached,
         secrets=inputs.secrets,
+        platform=base.engine_platform,
     )
 
 

@@ -25,6 +25,7 @@ from imgbuild.locks.requirement_rules import (
     repair_line,
 )
 from imgbuild.locks.resolver import parse_requirement
+from imgbuild.matrix.evidence import MACHINES
 from imgbuild.matrix.images import all_images
 
 _OTHER_FILE = re.compile(r"(-r|-c|--requirement|--constraint)[ =]?\s*((?!\S*://)[^\s\0]+)")
@@ -251,17 +252,17 @@ def image_facts(base: BaseImage) -> ImageFacts:
     kept = {name: f"=={version}" for name, version in packages.items()}
     bounds = {name: text for name, text in {**kept, **base.bounds}.items() if text}
     constraints = {name: SpecifierSet(text) for name, text in bounds.items()}
-    return ImageFacts(packages, constraints, marker_environment(base.python))
+    return ImageFacts(packages, constraints, marker_environment(base.python, base.machine))
 
 
-def marker_environment(python: str) -> dict[str, str]:
+def marker_environment(python: str, machine: str = MACHINES["amd64"]) -> dict[str, str]:
     """Return the values of markers in an image with a version of Python."""
     return {
         "python_version": ".".join(python.split(".")[:2]),
         "python_full_version": python,
         "sys_platform": "linux",
         "platform_system": "Linux",
-        "platform_machine": "x86_64",
+        "platform_machine": machine,
         # uv leaves these empty, because they depend on the machine that runs the image.
         "platform_release": "",
         "platform_version": "",

@@ -192,10 +192,6 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("run 2.2-gup -- python x.py", "tf-2.2-gpu-ubuntu"),
         ("push", "--tf VERSION or --all"),
         ("build 2.15-cpu-arm64 --fetch d", "`imgbuild build --fetch` is only for"),
-        (
-            "extend tf-2.15-cpu-debian-arm64 --pip six --print",
-            "is for linux/arm64, and",
-        ),
         ("doctor --tf 2.2 --platform linux/arm64", "there is no tf-2.2-cpu-debian"),
         ("doctor --tf 2.2 --platform arm64", "use linux/amd64, linux/arm64 or all"),
         ("show --tf 2.2 --gpu --stack debian", "No image of TensorFlow 2.2 fits --gpu"),

@@ -15,7 +15,7 @@ from imgbuild.core.sources import Source
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.failure import BuildFailedError
-from imgbuild.engine.types import StoredImage
+from imgbuild.engine.types import ARM64, StoredImage, machine_platform
 from imgbuild.extend.base_image import BaseImage, family_base, inspect_base, local_name
 from imgbuild.extend.extended import (
     build_extension,
@@ -24,9 +24,10 @@ from imgbuild.extend.extended import (
     short_set,
 )
 from imgbuild.extend.extension import parse_extension
+from imgbuild.extend.requirement_files import image_facts
 from imgbuild.inputs.base import Base
 from imgbuild.locks.lockfile import Lock, parse_lock
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, for_other_architecture
 from imgbuild.net.signing import Trust
 from imgbuild.suites.catalog import read_suites, select_required
 from imgbuild.suites.container import ImageContents, TestTarget
@@ -367,10 +368,53 @@ def test_packages_that_pip_cannot_know_are_refused(
 
 def test_a_base_for_another_platform_is_refused(bench: Bench, read: Read) -> None:
     read({"numpy": "1.26.0"})
-    own = StoredImage("sha256:own", ("own:1",), platform="linux/arm64")
+    own = StoredImage("sha256:own", ("own:1",), platform="linux/riscv64")
     bench.engine.stored["sha256:own"] = own
-    with pytest.raises(InputError, match=r"own:1 is for linux/arm64.* only images for linux/amd64"):
+    with pytest.raises(InputError, match=r"own:1 is for linux/riscv64.* linux/amd64 and linux/arm"):
         inspect_base("own:1", bench.context)
+
+
+def test_packages_are_chosen_for_the_platform_of_the_base(bench: Bench, read: Read) -> None:
+    read({"numpy": "1.26.0"})
+    own = StoredImage("sha256:own", ("own:1",), platform=ARM64)
+    bench.engine.stored["sha256:own"] = own
+    base = inspect_base("own:1", bench.context)
+    assert base.target.machine == "aarch64"
+    assert base.platform == "aarch64-manylinux_2_36"
+    environment = image_facts(base).environment
+    assert environment
+    assert environment["platform_machine"] == "aarch64"
+
+
+def test_image_of_the_matrix_is_known_for_arm64(
+    images: dict[str, Image], project: Project, bench: Bench, read: Read
+) -> None:
+    image = for_other_architecture(images["tf-2.15-cpu-debian"])
+    assert image
+    family = family_base(image, project)
+    assert family.engine_platform == ARM64
+    assert family.packages["tensorflow-cpu-aws"] == image.tensorflow
+    assert family.stubs["tensorflow"] == f"{image.tensorflow}+imgbuild"
+    read(dict(family.packages))
+    own = StoredImage("sha256:own", ("own:1",), {"imgbuild.name": image.name}, platform=ARM64)
+    bench.engine.stored["sha256:own"] = own
+    assert inspect_base("own:1", bench.context).image == image
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_extension_is_built_for_the_platform_of_its_base(
+    extending: Extending, monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    """This machine's uv is used only if the platform runs it."""
+    monkeypatch.setattr("imgbuild.inputs.build_inputs.platform.machine", lambda: "x86_64")
+    context = extending.bench.context
+    inputs = replace(context.inputs, uv=Path("/own-uv"))
+    extending.bench.context = replace(context, inputs=inputs)
+    extending.base = replace(extending.base, machine=machine)
+    extending.build(test="none")
+    (target,) = extending.targets
+    assert target.platform == machine_platform(machine)
+    assert ("uv" in target.contexts) is (machine == "x86_64")
 
 
 @pytest.mark.parametrize("digests", [(), ("registry.example.org/own@sha256:d",)])
