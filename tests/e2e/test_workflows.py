@@ -113,6 +113,8 @@ class CiProject:
             "secrets.REGISTRY_PASSWORD || github.token": PASSWORD,
             "inputs.refresh && '--refresh' || ''": "",
             # The CPython of the machine that tests may be one that was there.
+            "vars.PLATFORM && format('--platform {0}', vars.PLATFORM) || ''": "",
+            "env.PLATFORM != '' && env.SIGN == '--sign-keyless'": "false",
             "vars.PUSH_OPTIONS": "--allow-substituted",
             "vars.SIGN == 'no' && ' ' || '--sign-keyless'": " ",
             "inputs.allow-skipped-gpu && '--allow-skipped gpu_runs' || ''": (
