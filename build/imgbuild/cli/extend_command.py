@@ -205,7 +205,11 @@ def _extend(
     matrix = options.load_matrix(project)
     check_use(extension, folder, matrix.repository)
     # If the base is not in the matrix, any image of the matrix provides the build settings.
-    images = all_images(matrix)[:1] if extension.base else _own_images(project, selection)
+    images = (
+        all_images(matrix)[:1]
+        if extension.base
+        else options.prefer_own_platform(select(project, selection), project.settings)
+    )
     if len(images) > 1:
         raise InputError(f"`extend` takes one image, but {len(images)} are selected.")
     if not extension.tag and not print_only:
@@ -356,11 +360,6 @@ def _lock(
     added = ", ".join(packages) or "nothing, because the base has all packages"
     info(f"{path.name}: adds {added}")
     return lock
-
-
-def _own_images(project: Project, selection: Selection) -> "tuple[Image, ...]":
-    """Return the selected images for the engine's platform."""
-    return options.prefer_own_platform(select(project, selection), project.settings)
 
 
 def _find_base(

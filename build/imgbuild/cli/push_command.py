@@ -69,13 +69,7 @@ def push(
     extended = extended_images(checkout, selection)
     if extended and platform:
         raise InputError("--platform: an image of `imgbuild extend` has only its own platform.")
-    if extended:
-        images = builder_images(checkout)
-    else:
-        everything = selection.everything
-        images = options.for_platform(
-            matrix_images(checkout, selection), platform, checkout.settings, everything=everything
-        )
+    images = builder_images(checkout) if extended else matrix_images(checkout, selection, platform)
     push_options = PushOptions(
         images=images,
         to=to,
@@ -127,18 +121,22 @@ def extended_images(checkout: Project, selection: Selection) -> tuple[str, ...]:
     return tuple(extended)
 
 
-def matrix_images(checkout: Project, selection: Selection) -> "tuple[Image, ...]":
-    """Return the selected images of the matrix.
+def matrix_images(
+    checkout: Project, selection: Selection, platform: str | None
+) -> "tuple[Image, ...]":
+    """Return the selected images of the matrix for a platform; see `options.for_platform`.
 
     InputError: an image is neither in the matrix nor made by `imgbuild extend`.
     """
     try:
-        return select(checkout, selection)
+        images = select(checkout, selection)
     except InputError as error:
         if any(":" in name for name in selection.names):
             text = f"{error} The engine also has no image of `imgbuild extend` with this name."
             raise InputError(text) from None
         raise
+    everything = selection.everything
+    return options.for_platform(images, platform, checkout.settings, everything=everything)
 
 
 def builder_images(checkout: Project) -> "tuple[Image, ...]":

@@ -29,7 +29,7 @@ from imgbuild.publish.index_push import IndexWriter
 from imgbuild.publish.record import Record, put_record
 from imgbuild.publish.release_index import INDEX_TYPE, PlannedIndex
 from imgbuild.publish.sbom import system_packages
-from imgbuild.publish.signed_image import read_provenances
+from imgbuild.publish.signed_image import read_trusted_provenances
 
 _DONE = {
     "push": "pushed",
@@ -414,12 +414,8 @@ class Push:
 
         CheckFailedError: nobody did, or there is no trusted signer.
         """
-        if self.trust is None:
-            raise CheckFailedError("there is no trusted key to verify its signature (--sign-key).")
         exact = f"{self.registry.name}@{manifest.digest}"
-        self.trust.require_signature(exact)
-        predicates = self.trust.read_attestations(exact, "slsaprovenance1")
-        for signed in read_provenances(predicates):
+        for signed in read_trusted_provenances(self.trust, exact):
             if signed.tag == tag and {*moving} <= {*(signed.moving or ())}:
                 return
         raise CheckFailedError(f"{exact}: its provenance does not name this tag.")

@@ -192,7 +192,7 @@ class PublishedRepository:
 
     def moving(self, record: Record) -> tuple[str, ...]:
         """Return the moving tags that currently point to an image, or to the index with it."""
-        here = {record.digest, self.index(record) or record.digest}
+        here = {record.digest, self.index(record)}
         return tuple(tag for tag in record.moving if self.digests.get(tag) in here)
 
     def image_at(self, tag: str) -> Record | None:

@@ -17,6 +17,7 @@ from imgbuild.matrix.images import all_images, tags_with_pins
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import PLACEHOLDER, RELEASE, PlannedTags, input_tag
 from imgbuild.net.repository import DamagedError
+from imgbuild.net.signing import Trust
 from imgbuild.publish.provenance import BUILD_TYPE, EXTENSION_TYPE
 from imgbuild.publish.record import (
     BaseReference,
@@ -112,6 +113,17 @@ def read_provenances(predicates: Iterable[Mapping[str, Any]]) -> tuple[SignedIma
     if not images:
         raise CheckFailedError("its provenance is not from imgbuild: another program built it")
     return tuple(sorted(images, key=lambda image: image.order))
+
+
+def read_trusted_provenances(trust: Trust | None, reference: str) -> tuple[SignedImage, ...]:
+    """Return the publications of an image that a trusted signer signed and attested.
+
+    CheckFailedError: there is no trusted signer, or errors as in `read_provenances`.
+    """
+    if trust is None:
+        raise CheckFailedError("nobody is trusted (--sign-key, or `verify` in the settings).")
+    trust.require_signature(reference)
+    return read_provenances(trust.read_attestations(reference, "slsaprovenance1"))
 
 
 def _is_own(predicate: Mapping[str, Any]) -> bool:

@@ -275,7 +275,7 @@ def test_unsigned_index_has_no_signed_image(signed: Pair) -> None:
 def test_forged_record_of_the_other_image_makes_no_index(
     signed: Pair, forged: Callable[[Record], Record], first: str
 ) -> None:
-    """Who may write to the repository, but has no key, can change every record."""
+    """Write access to the repository is enough to change a record; no key is needed."""
     record = signed.push(first, "one").record
     put_record(signed.registry, forged(record), signed.registry.manifests[record.digest])
     pushed = signed.push(ARM64 if first == AMD64 else AMD64, "one", FIRST)
