@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -125,7 +126,9 @@ def test_image_that_did_not_change_joins_the_release_of_the_other_platform(
         return push_all(pushes.session(), candidates, context, display, jobs=2)
 
     (tag, *_) = planned_tags(own).moving
-    for arm64, release in ((second, "20261120.1"), (changed, "20261120.2")):
+    # The image for arm64 joins the release of this push, not the one before it.
+    pushes.push("earlier", now=datetime(2026, 11, 20, 1, tzinfo=UTC))
+    for arm64, release in ((second, "20261120.2"), (changed, "20261120.3")):
         result = push_both(arm64)
         assert result.errors == {}
         assert {image.record.release for image in result.images} == {release}

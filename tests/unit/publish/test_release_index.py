@@ -22,7 +22,7 @@ from imgbuild.publish.record import Record, put_record, read_published
 from imgbuild.publish.release_index import INDEX_TYPE, index_content, read_index
 from support.memory_registry import MemoryRegistry
 from support.push_bench import PushBench, place_image
-from support.signed_push_bench import SignedBench
+from support.signed_push_bench import SignedBench, provenance
 
 NAME = "tf-2.18-cpu-debian"
 FIRST, SECOND = "20261120.1", "20261120.2"
@@ -338,6 +338,66 @@ def test_push_reads_the_repository_few_times(pair: Pair, platform: str) -> None:
     reads = Counter(call for call in calls if call.startswith("manifest ") and "record" in call)
     assert max(reads.values()) <= 6
     assert calls.count("tags") <= 5
+
+
+@pytest.mark.parametrize("forged", [{"platform": AMD64}, {"image": "tf-2.2-cpu-debian"}])
+def test_record_of_another_image_makes_no_index(pair: Pair, forged: dict[str, str]) -> None:
+    """Without a signer, nothing but the record says what the other image is."""
+    record = pair.push(ARM64, "one").record
+    pair.arm64.put(replace(record, **forged))  # type: ignore[arg-type]
+    pushed = pair.push(AMD64, "one", FIRST)
+    assert any("another image" in text for text in pushed.kept)
+    assert index_tag(pair.tag) not in pair.registry.tagged
+
+
+def test_index_gets_no_moving_tag_that_its_image_may_not_have(signed: Pair) -> None:
+    """`verify` would refuse the tag: an older matrix had fewer, and they were signed."""
+    record = signed.push(AMD64, "one").record
+    fewer = replace(record, moving=record.moving[:1])
+    signed.amd64.signer.signed[record.digest] = provenance(
+        fewer, signed.registry.manifests[record.digest]
+    )
+    signed.amd64.put(fewer)
+    pushed = signed.push(ARM64, "one", FIRST)
+    assert any("no trusted signature" in text for text in pushed.kept)
+    assert index_tag(signed.tag) not in signed.registry.tagged
+
+
+def test_tag_of_an_index_that_somebody_sets_meanwhile_stays(pair: Pair) -> None:
+    first = pair.push(AMD64, "one").record.digest
+
+    def before(call: str) -> None:
+        if call.startswith("put sha256:"):  # the index, which has no tag yet
+            pair.registry.tagged[index_tag(pair.tag)] = first
+
+    pair.registry.before = before
+    with pytest.raises(CheckFailedError, match="never changed"):
+        pair.push(ARM64, "one", FIRST)
+    assert pair.registry.tagged[index_tag(pair.tag)] == first
+
+
+def test_moving_tag_that_somebody_moves_after_the_push_is_named(pair: Pair) -> None:
+    """Also to the image for amd64, which has no image for the other platform."""
+    first = pair.push(AMD64, "one").record.digest
+    one, last = pair.moving
+
+    def before(call: str) -> None:
+        if call == f"put {last}":
+            pair.registry.tagged[one] = first
+
+    pair.registry.before = before
+    with pytest.raises(CheckFailedError, match=f":{one} was moved"):
+        pair.push(ARM64, "one", FIRST)
+
+
+def test_index_of_an_older_release_moves_no_tag_back(pair: Pair) -> None:
+    pair.push(AMD64, "one")
+    pair.push_both("two")
+    later = pair.registry.tagged[pair.moving[0]]
+    pushed = pair.push(ARM64, "three", FIRST)
+    assert AMD64 in pair.members(index_tag(pair.tag))
+    assert {pair.registry.tagged[tag] for tag in pair.moving} == {later}
+    assert all(tag in " ".join(pushed.kept) for tag in pair.moving)
 
 
 def test_index_of_somebody_else_keeps_no_moving_tag(signed: Pair) -> None:
