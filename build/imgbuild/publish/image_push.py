@@ -190,8 +190,7 @@ class Push:
         own_input = input_tag(image.input_digest)
         manifest, recorded = self._present(image, tags.immutable, release, put_back=put_back)
         record = self._record(image, release, manifest, recorded)
-        present = manifest or (self.registry.manifest(recorded.digest) if recorded else None)
-        index = self.indexes.plan(image, record, present)
+        index = self.indexes.plan(image, record, manifest)
         refused = index.refused if index else ""
         index = None if refused else index
         moving: Mapping[str, str | None] = {}
