@@ -144,6 +144,19 @@ def test_unsigned_image_is_pulled_and_tested_here(machines: Machines) -> None:
     assert actions(machines.pull()) == {"nothing"}
 
 
+def test_image_is_pulled_for_its_platform(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for the engine's: the input tag names one image, and no index."""
+    pulled: list[tuple[str, str | None]] = []
+    engine = machines.bench.engine
+    monkeypatch.setattr(engine, "_pull", lambda *arguments: pulled.append(arguments))
+    for item in machines.items:
+        other = replace(item, image=replace(item.image, architecture="arm64"))
+        assert machines.source().pull(other, engine) is None
+    assert pulled == [(machines.reference(item), "linux/arm64") for item in machines.items]
+
+
 def test_pulled_image_that_fails_its_suites_is_not_tagged(machines: Machines) -> None:
     machines.bench.faulty = {NEW}
     assert {one.name: one.state for one in machines.pull()} == {OLD: "done", NEW: "suites failed"}

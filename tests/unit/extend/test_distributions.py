@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,33 @@ def test_files_and_build_tools_are_found(
         assert find_distributions(Lock("", {}, {}), [], BASE, reader, with_uv=True) == ()
     assert distributions_context((), Sites()) is None
     assert not index.mark.exists()
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_uv_is_for_the_machine_of_the_base(
+    index: HostileIndex,
+    matrix: Matrix,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    machine: str,
+) -> None:
+    digests = []
+    for name in ("x86_64", "aarch64"):
+        uv = index.wheel("uv", matrix.uv.version)
+        tag = f"py3-none-manylinux_2_17_{name}.manylinux2014_{name}"
+        own = uv.rename(uv.with_name(uv.name.replace("py3-none-any", tag)))
+        own.write_bytes(own.read_bytes() + name.encode())
+        digests.append(file_sha256(own))
+    usual, arm64 = digests
+    uv_of_both = matrix.uv.model_copy(update={"sha256": usual, "arm64": arm64})
+    app = index.wheel("app", "1.0")
+    lock = Lock("", {"app": "1.0"}, {"app": (file_sha256(app),)}, {"app": ""})
+    base = replace(BASE, machine=machine)
+    own_matrix = matrix.model_copy(update={"uv": uv_of_both})
+    with reader_of(own_matrix, tmp_path, monkeypatch) as reader:
+        files = find_distributions(lock, [], base, reader, with_uv=True)
+    assert [file.name for file in files if machine in file.name]
+    assert len(files) == 2
 
 
 def test_only_files_of_the_lock_are_chosen(

@@ -129,6 +129,7 @@ def test_there_is_room_for_the_record_beside_the_longest_release(
             "the tag of tf-1.10-cpu-20991231.7 by tags",
         ),
         ("a.record", "documented, flavour, stack", "-cpu-a.record': only tags of records end"),
+        ("a-index", "documented, flavour, stack", "-cpu-a-index': only tags of indexes end"),
     ],
 )
 def test_a_moving_tag_is_no_record_and_no_release(

@@ -197,7 +197,10 @@ def test_base_that_the_matrix_lacks_is_refused(extending: Extending) -> None:
         "me/other:1",
         "train.example.org/other:1",
         *(f"me/train:{tag}" for tag in ("push-1", "input-1", "verdicts-1", "wheel-1")),
-        *(f"me/train:{tag}" for tag in ("1.record", "1-20261127.1", "20261127.1", "x" * 110)),
+        *(
+            f"me/train:{tag}"
+            for tag in ("1.record", "1-index", "1-20261127.1", "20261127.1", "x" * 110)
+        ),
         f"me/train:sha256-{'1' * 64}.sig",
     ],
 )

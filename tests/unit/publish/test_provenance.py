@@ -11,8 +11,8 @@ from imgbuild.core.files import file_sha256, sha256
 from imgbuild.core.project import Project
 from imgbuild.core.settings import Settings
 from imgbuild.dockerfile.labels import BASE_DIGEST, INPUT_PARTS
-from imgbuild.engine.types import StoredImage
-from imgbuild.matrix.images import Image
+from imgbuild.engine.types import ARM64, StoredImage
+from imgbuild.matrix.images import Image, for_other_architecture
 from imgbuild.net.repository import DamagedError
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.provenance import (
@@ -109,6 +109,21 @@ def test_read_provenances_reads_what_is_signed(candidate: PushCandidate, project
         moving=PUBLISHED.moving,
         configuration=CONFIGURATION,
     )
+
+
+def test_provenance_names_another_platform(
+    candidate: PushCandidate, images: dict[str, Image], project: Project
+) -> None:
+    image = for_other_architecture(images["tf-2.15-cpu-debian"])
+    assert image
+    other = replace(candidate, image=image, stored=replace(candidate.stored, platform=ARM64))
+    record = replace(PUBLISHED, platform=ARM64)
+    predicate = make_provenance(other, record, CONFIGURATION, project, Settings(), sbom=SBOM)
+    assert predicate["buildDefinition"]["externalParameters"]["platform"] == ARM64
+    (signed,) = read_provenances([predicate])
+    assert signed.platform == ARM64
+    names = {one.get("name") for one in predicate["buildDefinition"]["resolvedDependencies"]}
+    assert f"images/locks/{image.lock_name}" in names
 
 
 def test_what_was_built_from_changed_files_is_of_no_revision(

@@ -481,6 +481,12 @@ def test_check_finds_an_image_at_the_tag_of_an_index(pair: Pair) -> None:
     assert any(index_tag(pair.tag) in fault for fault in pair.faults())
 
 
+def test_check_finds_an_index_without_its_tag(pair: Pair) -> None:
+    pair.push_both()
+    del pair.registry.tagged[index_tag(pair.tag)]
+    assert any("no tag of a release's index" in fault for fault in pair.faults())
+
+
 def test_index_of_a_killed_push_is_no_fault(signed: Pair) -> None:
     """It is signed before it gets its tag."""
     signed.push_both()

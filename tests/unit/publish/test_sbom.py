@@ -14,10 +14,10 @@ from imgbuild.core.errors import CheckFailedError
 from imgbuild.core.project import Project
 from imgbuild.core.settings import Settings
 from imgbuild.dockerfile.labels import INPUT_PARTS, pin_labels
-from imgbuild.engine.types import StoredImage
+from imgbuild.engine.types import ARM64, StoredImage
 from imgbuild.inputs.build_inputs import list_downloads
 from imgbuild.locks.lockfile import read_lock
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, for_other_architecture
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.digest import SHORT, InputReader
 from imgbuild.publish import sbom
@@ -204,6 +204,16 @@ def test_pythons_of_conda_and_other_mpis_have_their_hashes(
     elif image.mpi.origin == "source":
         (pin,) = (pin for pin in image.pins if pin.component == "mpi")
         assert hashes(running) == {pin.sha256}
+
+
+def test_sbom_names_another_platform(images: dict[str, Image], made: Sbom) -> None:
+    image = for_other_architecture(images["tf-2.15-cpu-debian"])
+    assert image
+    platforms = []
+    for own in (stored(image, {}), replace(stored(image, {}), platform=ARM64)):
+        document = json.loads(made(own))
+        platforms.append(facts(document["metadata"]["component"]).get("platform"))
+    assert platforms == [None, ARM64]
 
 
 def test_the_same_image_has_the_same_bytes_and_another_another_number(

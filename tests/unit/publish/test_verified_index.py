@@ -107,6 +107,19 @@ def test_signed_index_of_other_images_is_refused(
     assert "index" in bench.problems(first.moving[0])
 
 
+def test_index_by_digest_has_images_for_its_platforms(bench: VerificationBench) -> None:
+    """There is no tag then, so only the provenances say which image is for which platform."""
+    first, second, _ = bench.publish_index(NAME)
+    digest = _put_index(bench, "any", {AMD64: second.digest, ARM64: first.digest})
+    assert "index" in bench.problems(digest=digest)
+
+
+def test_record_with_another_platform_is_refused(bench: VerificationBench) -> None:
+    first, second, _ = bench.publish_index(NAME)
+    bench.put(replace(second, platform=AMD64))
+    assert bench.problems(first.moving[0]).keys() == {f"{ARM64}: record"}
+
+
 def test_index_with_a_retired_image_is_refused(bench: VerificationBench) -> None:
     first, second, _ = bench.publish_index(NAME)
     bench.cosign.attest(bench.reference(second.digest), "urn:imgbuild:retirement:1", RETIRED)
