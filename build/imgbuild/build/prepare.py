@@ -12,10 +12,10 @@ from imgbuild.core.sources import Source
 from imgbuild.core.text import count_text
 from imgbuild.core.user_folders import cache_dir
 from imgbuild.engine.client import Engine
+from imgbuild.engine.types import AMD64
 from imgbuild.inputs.base import Base
 from imgbuild.inputs.build_inputs import resolve_base
 from imgbuild.inputs.download import prepare_downloads, show_progress
-from imgbuild.matrix.evidence import MACHINES
 from imgbuild.matrix.images import (
     Image,
     all_images,
@@ -177,21 +177,22 @@ def _with_prefix(error: ImgbuildError, file: Source, image: Image) -> ImgbuildEr
 
 
 def provide_archive_base(
-    name: str, system: str, context: BuildContext, machine: str = MACHINES["amd64"]
+    name: str, system: str, context: BuildContext, platform_name: str = AMD64
 ) -> Base:
     """Provide the base image of a system, for example debian-12, to query the system's archive.
 
     Afterwards the engine has it, or can pull it by digest. ``name`` is the image that needs it, and
-    ``machine`` its architecture.
+    ``platform_name`` its platform.
 
-    InputError: matrix.yaml does not have this system. Other errors are those of `provide_base`.
+    InputError: matrix.yaml does not have this system for the platform. Other errors are those of
+    `provide_base`.
     """
     family = with_other_architectures(all_images(context.images[0].matrix))
-    images = {image.os_name: image for image in family if image.machine == machine}
+    images = {image.os_name: image for image in family if image.platform == platform_name}
     if system not in images:
         raise InputError(
-            f"The system of {name} is {system!r}. imgbuild can ask only the archives of the "
-            f"systems in matrix.yaml: {', '.join(images)}."
+            f"The system of {name} is {system!r}, for {platform_name}. imgbuild can ask only the "
+            f"archives of the systems in matrix.yaml: {', '.join(images) or 'none for it'}."
         )
     image = images[system]
     base = resolve_base(image, context.settings)

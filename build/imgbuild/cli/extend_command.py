@@ -272,7 +272,7 @@ def _provide_archive(
     from imgbuild.build.prepare import provide_archive_base
 
     if context and extension.downloads_apt:
-        return provide_archive_base(base.name, base.system, context, base.machine)
+        return provide_archive_base(base.name, base.system, context, base.engine_platform)
     return None
 
 

@@ -72,8 +72,6 @@ def scan(
             info(f"scanning {planned.name if planned else reference}")
             if planned is None:
                 options.pull_missing(context.engine, reference, checkout.settings)
-            scanned_image = planned or context.engine.need(reference)
-            options.require_amd64([scanned_image], "imgbuild scan")
             result = _scan_image(reference, planned, ask, context)
             scans.append(result)
             save_scan(result, context.state)
@@ -127,7 +125,7 @@ def _scan_image(
     reference: str, planned: "Image | None", ask: Ask, context: "BuildContext"
 ) -> "Scan":
     from imgbuild.dockerfile.labels import NAME
-    from imgbuild.matrix.images import all_images
+    from imgbuild.matrix.images import all_images, with_other_architectures
     from imgbuild.publish.sbom import make_locked_sbom, read_system
     from imgbuild.scan.findings import Scan, find_unsupported_parts, match_findings
     from imgbuild.scan.osv import list_packages
@@ -139,12 +137,13 @@ def _scan_image(
     matrix = context.images[0].matrix
     today = datetime.now(UTC).date()
     label = stored.labels.get(NAME)
-    family = next((image for image in all_images(matrix) if image.name == label), None)
+    images = with_other_architectures(all_images(matrix))
+    family = next((image for image in images if image.name == label), None)
     sbom = make_locked_sbom(name, stored, context.engine, context.project, matrix)
     document = json.loads(sbom)
     status = read_status(name, stored, context.engine)
     system = read_system(document)
-    updates = find_updates(name, system, status, context)
+    updates = find_updates(name, system, status, context, stored.platform)
     packages = list_packages(document)
     vulnerable, asked = ask(packages)
     return Scan(

@@ -202,7 +202,7 @@ def build_extension(  # noqa: PLR0913 - the extension and its build
     stored = engine.need(base.id or base.reference, build_hint(base.image))
     archive = None
     if extension.downloads_apt:
-        archive = provide_archive_base(base.name, base.system, context, base.machine)
+        archive = provide_archive_base(base.name, base.system, context, base.engine_platform)
     tests = suites_to_run(extension, lock, base)
     family = base.image.name if base.image else ""
     made = set[str]()

@@ -34,6 +34,8 @@ BATCH = 1000
 #: a few MB, and the files of all ecosystems together have a few GB.
 LARGEST_RECORD, LARGEST_FILE = 1 << 26, 1 << 35
 _PURL = re.compile(r"pkg:(pypi|deb/[a-z]+)/([^@]+)@([^?]+)\??(.*)")
+#: Builds of TensorFlow for arm64 by others, of which no database knows. They have its faults.
+_BUILDS = {"tensorflow-aarch64": "tensorflow", "tensorflow-cpu-aws": "tensorflow"}
 _DISTRIBUTIONS = {"deb/debian": "Debian:{}", "deb/ubuntu": "Ubuntu:{}:LTS"}
 
 
@@ -59,7 +61,7 @@ def list_packages(sbom: Mapping[str, Any]) -> tuple[Package, ...]:
         kind, name, version = match[1], unquote(match[2]), unquote(match[3])
         qualifiers = dict(qualifier.partition("=")[::2] for qualifier in match[4].split("&"))
         if kind == "pypi":
-            packages.add(Package("PyPI", name, version))
+            packages.add(Package("PyPI", _BUILDS.get(name, name), version))
         elif kind in _DISTRIBUTIONS and qualifiers.get("arch") == "source":
             release = qualifiers.get("distro", "").rpartition("-")[2]
             packages.add(Package(_DISTRIBUTIONS[kind].format(release), name, version))

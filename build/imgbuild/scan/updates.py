@@ -1,8 +1,8 @@
 """Query the archive of an image's distribution for newer packages, in a build step.
 
-The step runs on the engine's machine, in the base image of the same system with its apt sources and
-keys. It uses the CA, the logins and the mirrors of the settings. Its only input is the image's list
-of installed packages, so any image can be scanned.
+The step runs on the engine's machine, in the base image of the same system and platform, with its
+apt sources and keys. It uses the CA, the logins and the mirrors of the settings. Its only input is
+the image's list of installed packages, so any image can be scanned.
 """
 
 import re
@@ -18,7 +18,7 @@ from imgbuild.core.errors import CheckFailedError
 from imgbuild.core.files import work_folder
 from imgbuild.engine.build import BuildTarget
 from imgbuild.engine.client import Engine
-from imgbuild.engine.types import StoredImage
+from imgbuild.engine.types import AMD64, StoredImage
 from imgbuild.inputs.upstream_files import PLAN_SECONDS
 from imgbuild.suites.container import CONTAINER_LABEL, make_label
 from imgbuild.suites.runner import folder_name
@@ -91,14 +91,14 @@ def make_status(versions: Mapping[str, str]) -> bytes:
 
 
 def find_updates(
-    name: str, system: str, status: bytes, context: BuildContext
+    name: str, system: str, status: bytes, context: BuildContext, platform: str = AMD64
 ) -> tuple[Update, ...]:
     """Return the packages that are newer in a system's archive than in the image, by name.
 
     ``status`` is the image's list of installed packages. ``system`` is a system in the matrix, for
-    example debian-12.
+    example debian-12, and ``platform`` that of the image.
 
-    InputError: the matrix does not have the system.
+    InputError: the matrix does not have the system for this platform.
     CheckFailedError: the archive cannot be reached, or the list is damaged.
     """
     with work_folder("updates") as folder:
@@ -106,7 +106,7 @@ def find_updates(
         dockerfile.write_text(_DOCKERFILE, encoding="utf-8")
         (folder / "known").mkdir()
         (folder / "known" / "status").write_bytes(status)
-        archive = provide_archive_base(name, system, context)
+        archive = provide_archive_base(name, system, context, platform)
         target = BuildTarget(
             folder_name(name),
             context.project.files / "apt",
@@ -115,6 +115,7 @@ def find_updates(
             target="updates-found",
             uncached=("updates",),
             secrets=context.inputs.secrets,
+            platform=platform,
         )
         export_stage(target, folder / "out", context)
         updates = read_updates(folder / "out")

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import Result
 
 from imgbuild.cli import scan_command
-from imgbuild.core.errors import CheckFailedError, InputError, MachineError
+from imgbuild.core.errors import CheckFailedError, MachineError
 from imgbuild.scan.findings import Scan, SecurityFinding
 from imgbuild.scan.osv import Package
 from support.bombs import zip_file
@@ -75,14 +75,3 @@ def test_scan_with_an_answer_of_osv(scan: Any, tmp_path: Path) -> None:
         result = scan("--osv", str(path))
         assert isinstance(result.exception, kind)
         assert "OSV did not answer" not in str(result.exception)
-
-
-def test_an_image_for_arm64_is_not_scanned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its archive would be asked for packages for amd64."""
-    monkeypatch.setenv("IMGBUILD_PROJECT", str(ROOT))
-    monkeypatch.setattr("imgbuild.suites.container.require_docker_client", lambda: None)
-    context = nullcontext(SimpleNamespace(engine=None, state=tmp_path))
-    monkeypatch.setattr("imgbuild.build.context.open_context", lambda *_: context)
-    result = invoke("scan", "tf-2.15-cpu-debian-arm64", env=NO_ENGINE)
-    assert isinstance(result.exception, InputError)
-    assert "`imgbuild scan` is only for images for linux/amd64" in str(result.exception)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from imgbuild.build import prepare
 from imgbuild.core.errors import CheckFailedError, InputError
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.build import BuildTarget
@@ -15,8 +16,9 @@ from support.bench import Bench
 BASE = f"docker-image://debian@sha256:{'a' * 64}"
 
 
+@pytest.mark.parametrize("platform", ["linux/amd64", "linux/arm64"])
 def test_updates_are_asked_for_in_a_base_image(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, platform: str
 ) -> None:
     """The step with secrets and network begins with it; the image is not in the build at all."""
     seen: list[BuildTarget] = []
@@ -36,7 +38,10 @@ def test_updates_are_asked_for_in_a_base_image(
         )
 
     monkeypatch.setattr(updates, "export_stage", export)
-    (found,) = find_updates("own:1", "debian-12", make_status({"git": "1"}), bench.context)
+    asked: list[str] = []
+    monkeypatch.setattr(prepare, "provide_base", lambda image, *_: asked.append(image.platform))
+    status = make_status({"git": "1"})
+    (found,) = find_updates("own:1", "debian-12", status, bench.context, platform)
     assert (found.package, found.installed, found.available, found.security) == (
         "git",
         "1",
@@ -44,6 +49,7 @@ def test_updates_are_asked_for_in_a_base_image(
         True,
     )
     (target,) = seen
+    assert (target.platform, asked) == (platform, [platform])
     assert {**target.contexts, "known": ""} == {"archive": BASE, "known": ""}
 
 
@@ -52,6 +58,8 @@ def test_a_system_that_the_matrix_lacks_is_refused(bench: Bench, system: str) ->
     with pytest.raises(InputError, match="own:1") as refused:
         find_updates("own:1", system, b"", bench.context)
     assert "debian-12" in str(refused.value)
+    with pytest.raises(InputError, match="for linux/riscv64"):
+        find_updates("own:1", "debian-12", b"", bench.context, "linux/riscv64")
 
 
 def test_the_status_is_a_file_of_the_image(bench: Bench) -> None:
