@@ -79,7 +79,7 @@ def elf(
     made: bool = False,
 ) -> bytes:
     """Return a library whose functions take the address of one string each, or make it."""
-    names, constants, code, symbols, dynamic = b"\0", b"", b"", b"\0" * 24, b""
+    names, constants, code, symbols, dynamic = b"\0", b"\0", b"", b"\0" * 24, b""
     text_at, constants_at = 0x1000, 0x9000
     for name, string in functions.items():
         at = constants_at + len(constants)

@@ -6,8 +6,8 @@ function only contains the library's name and version as two constant strings. A
 same functions with an empty version, and "1" for the driver, which it never opens. From 2.9 on, the
 version is in the code itself.
 
-The compiler, ``tf.version.COMPILER_VERSION``, is the result of ``tf_compiler_version()``. From 2.9
-on, it is a constant in ``_pywrap_tf_session.so``.
+The compiler, ``tf.version.COMPILER_VERSION``, is the result of ``tf_compiler_version()``, and so a
+constant in ``libtensorflow_framework.so``. From 2.9 on, it is one in ``_pywrap_tf_session.so``.
 """
 
 import ast
@@ -51,10 +51,10 @@ _COMPILER = "_Z19tf_compiler_versionv"
 _OWN = re.compile(r"_ZNK?10tensorflow")
 #: gcc writes "7.3.1 20180303", but the matrix only has the version.
 _COMPILER_VERSION = re.compile(r"([0-9]+\.[0-9]+\.[0-9]+)( [0-9]+)?.*")
-#: The compiler as a constant in a library: ``9.3.1 20200408``, ``Ubuntu Clang 17.0.2 (++2023…``,
-#: and from 2.21 on ``Clang 18.1.8``.
+#: The compiler as a constant in a library: ``9.3.1 20200408``, ``10.2.1 20210130 (Red Hat 10…``,
+#: ``Ubuntu Clang 17.0.2 (++2023…``, and from 2.21 on ``Clang 18.1.8``.
 _COMPILER_CONSTANT = re.compile(
-    rb"\0(?:[A-Za-z ]*(Clang) )?(\d+\.\d+\.\d+)(?: \d{8}\0| \(|(?(1)\0|(?!)))"
+    rb"\0(?:[A-Za-z ]*(Clang) )?(\d+\.\d+\.\d+)(?: \d{8}(?:\0| \()| \(|(?(1)\0|(?!)))"
 )
 #: ``mov register, text`` and ``mov [rbp + distance], text``, which create a text of up to 4 bytes.
 _MOV = re.compile(rb"(?:[\xb8-\xbf]|\xc7[\x40-\x47].)([0-9][0-9.]{0,3})", re.DOTALL)
@@ -92,7 +92,9 @@ class Library:
         #: Whether its code is for x86-64, the only one whose instructions `strings_of` knows.
         self.is_x86_64 = elf["e_machine"] == "EM_X86_64"
         self._text = (text["sh_addr"], text.data())
-        self._data = (data["sh_addr"], data.data())
+        #: Its constants.
+        self.constants: bytes = data.data()
+        self._data = (data["sh_addr"], self.constants)
         #: The libraries needed to load it.
         self.needed = {tag.needed for tag in sections[".dynamic"].iter_tags("DT_NEEDED")}
         #: Address and size of its exported symbols.
@@ -113,8 +115,8 @@ class Library:
         if not self.is_x86_64:
             raise MachineError(
                 f"The strings of {function} cannot be read, because this library is not for "
-                "x86-64. The facts of such a wheel can only be read from 2.9 on, and only if its "
-                "build_info.py says that it was built without CUDA."
+                "x86-64. The facts of such a wheel can only be read if its build_info.py says that "
+                "it was built without CUDA."
             )
         (text_address, text), (data_address, data) = self._text, self._data
         address, size = self.exported[function]
@@ -280,17 +282,19 @@ def _read_sonames(wheel: zipfile.ZipFile) -> set[str]:
 
 def _read_compiler(wheel: zipfile.ZipFile, library: Library) -> str:
     """Return the compiler that TensorFlow reports, for example ``7.3.1`` or ``clang-17.0.2``."""
+    if _COMPILER in library.exported and library.is_x86_64:
+        for text in library.strings_of(_COMPILER):
+            if match := _COMPILER_VERSION.fullmatch(text):
+                return match[1]
+        raise LookupError("libtensorflow_framework.so has no compiler in tf_compiler_version()")
+    name, constants = "libtensorflow_framework.so", library.constants
     if _COMPILER not in library.exported:
-        session = _find_member(wheel, _SESSION)
-        content = read_member(wheel, session, _LIBRARY_LIMIT)
-        if constant := _COMPILER_CONSTANT.search(content):
-            version = constant[2].decode()
-            return f"clang-{version}" if constant[1] else version
-        raise LookupError("_pywrap_tf_session.so names no compiler")
-    for text in library.strings_of(_COMPILER):
-        if match := _COMPILER_VERSION.fullmatch(text):
-            return match[1]
-    raise LookupError("libtensorflow_framework.so has no compiler in tf_compiler_version()")
+        name = "_pywrap_tf_session.so"
+        constants = read_member(wheel, _find_member(wheel, _SESSION), _LIBRARY_LIMIT)
+    if constant := _COMPILER_CONSTANT.search(constants):
+        version = constant[2].decode()
+        return f"clang-{version}" if constant[1] else version
+    raise LookupError(f"{name} names no compiler")
 
 
 def _detect_cxx11_abi(library: Library) -> int:
