@@ -29,7 +29,7 @@ from support.fake_engine import FakeEngine
 OLD, NEW = "tf-1.10-cpu-debian", "tf-2.2-cpu-debian"
 INPUTS = BuildInputs(
     {"debian-12": Base("debian@sha256:abc", "sha256:abc", "registry")},
-    {"3.6.15": InterpreterInput(Path("/prefix"), "sha256:p", "local prefix")},
+    {("3.6.15", "x86_64"): InterpreterInput(Path("/prefix"), "sha256:p", "local prefix")},
     Path("/uv"),
     "0.13.8",
     secrets={"ca": Path("/ca.pem")},
@@ -77,7 +77,8 @@ class Bench:
         bases, pythons = {**inputs.bases}, {**inputs.interpreters}
         for one in images:
             bases.setdefault(one.os_name, Base("ubuntu@sha256:a", "sha256:a", "registry"))
-            pythons.setdefault(one.version_of("python"), InterpreterInput(None, "conda", "conda"))
+            python = (one.version_of("python"), one.machine)
+            pythons.setdefault(python, InterpreterInput(None, "conda", "conda"))
         files = dict.fromkeys((one.name for one in images), ImageDownloads({}, {}))
         inputs = replace(inputs, bases=bases, interpreters=pythons, downloads=files)
         self.change(images=images, inputs=inputs)

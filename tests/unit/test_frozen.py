@@ -12,6 +12,7 @@ provenances from before releases were signed, as a verification judges them, in
 """
 
 import json
+import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -565,7 +566,10 @@ def test_settings_are_read() -> None:
     }
     assert bases["debian-13"].path == "/srv/bases/debian-13"
     assert bases["ubuntu-18.04"].image == f"registry.example.org/ubuntu@sha256:{'b' * 64}"
-    interpreters = {version: found.interpreter_for(version) for version in ("3.6.15", "3.8.20")}
+    here = platform.machine()
+    interpreters = {
+        version: found.interpreter_for(version, here) for version in ("3.6.15", "3.8.20")
+    }
     assert interpreters["3.6.15"] == local_prefix(Path("/opt/python-3.6"))
     assert interpreters["3.8.20"].source == "source"
     assert (found.ca_bundle, found.netrc) == ("/etc/ssl/example.pem", "/srv/netrc")

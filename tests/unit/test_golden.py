@@ -22,6 +22,7 @@ from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.build import bake_definition
 from imgbuild.inputs.base import Base
 from imgbuild.inputs.build_inputs import BuildInputs, InterpreterInput, list_downloads
+from imgbuild.matrix.evidence import MACHINES
 from imgbuild.matrix.images import (
     Image,
     all_images,
@@ -60,7 +61,11 @@ def inputs(real_matrix: Matrix, project: Project) -> BuildInputs:
     images = with_other_architectures(all_images(real_matrix))
     return BuildInputs(
         {i.base_name: Base(f"base:{i.base_name}", f"sha256:{i.base_name}", "") for i in images},
-        {v: InterpreterInput(None, "source", "source") for v in real_matrix.python},
+        {
+            (version, machine): InterpreterInput(None, "source", "source")
+            for version in real_matrix.python
+            for machine in MACHINES.values()
+        },
         Path("/uv"),
         "0.13.8",
         downloads={i.name: list_downloads(i, project.locks, Settings()) for i in images},

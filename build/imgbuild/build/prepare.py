@@ -1,5 +1,6 @@
 """Prepare a build: check the disk space, download files and provide base images."""
 
+import platform
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -171,6 +172,8 @@ def _with_prefix(error: ImgbuildError, file: Source, image: Image) -> ImgbuildEr
     python = image.python
     source = python.origin == "source" and image.matrix.sources[python.source].url
     if file.url != source or not isinstance(error, MachineError):
+        return error
+    if image.machine != platform.machine():
         return error
     have = f"If this machine has CPython {image.version_of('python')}, for example from pyenv, "
     return MachineError(f"{error} {have}`imgbuild doctor --write {image.name}` finds it.")

@@ -69,9 +69,8 @@ def stage_target(  # noqa: PLR0913 - the inputs of a stage
     platform of the builder's machine.
     """
     folders = {**downloads}
-    # Only the building machine's own processor runs uv.
-    platform = AMD64 if image.architecture == "amd64" else machine
-    if uv := inputs.uv_for(platform):
+    # uv runs on the processor that installs the packages.
+    if uv := inputs.uv_for(machine if image.uses_build_machine else image.platform):
         folders["uv"] = uv
     if image.apt_cuda and inputs.keyrings:
         folders["keyrings"] = inputs.keyrings
@@ -81,7 +80,7 @@ def stage_target(  # noqa: PLR0913 - the inputs of a stage
     base = inputs.bases[image.base_name]
     contexts = {"base": base.context(in_engine=in_engine)}
     build_base = inputs.build_bases.get((machine, image.os_name))
-    if build_base and image.architecture != "amd64":
+    if build_base and image.uses_build_machine:
         contexts[BUILD_BASE] = build_base.context(in_engine=in_engine)
     for name, folder in folders.items():
         contexts[name] = str(folder)
@@ -96,7 +95,7 @@ def stage_target(  # noqa: PLR0913 - the inputs of a stage
         target=stage,
         platform=image.platform,
     )
-    interpreter = inputs.interpreters[image.version_of("python")]
+    interpreter = inputs.interpreters[image.version_of("python"), image.machine]
     if interpreter.prefix:
         return _with_prefix(target, image, interpreter.prefix, project)
     return target
@@ -130,7 +129,7 @@ def _make_labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> M
     image, digest = item.image, item.digest
     base = inputs.bases[image.base_name]
     base_name = base.reference.split("@")[0]
-    interpreter = inputs.interpreters[image.version_of("python")]
+    interpreter = inputs.interpreters[image.version_of("python"), image.machine]
     labels = {
         **text_labels(image),
         INPUT_DIGEST: digest.total,

@@ -391,8 +391,8 @@ def _why_not_arm64(images: "Sequence[Image]", names: list[str], *, is_default: b
     advice = ""
     if first:
         advice = (
-            f"The CPU images from TensorFlow {first[0].minor} on, with Debian's Python, are for "
-            "both, for example --tf latest: `imgbuild list` shows the platforms. "
+            f"The CPU images from TensorFlow {first[0].minor} on are for both, for example --tf "
+            "latest: `imgbuild list` shows the platforms. "
         )
     engine = f"The engine's platform is {ARM64}, and" if is_default else f"For {ARM64},"
     emulation = ""

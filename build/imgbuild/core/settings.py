@@ -4,6 +4,7 @@
 no default value, the text after ``Default:`` says what happens without the key.
 """
 
+import platform
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -295,7 +296,13 @@ class Settings(Section):
         settings._made_here = references  # noqa: SLF001 - same class
         return settings
 
-    def interpreter_for(self, version: str) -> Interpreter:
+    def interpreter_for(self, version: str, machine: str) -> Interpreter:
+        """Return where CPython comes from for images of a machine, for example ``aarch64``.
+
+        A prefix on this machine is only for images of this machine's own architecture.
+        """
+        if machine != platform.machine():
+            return SourceInterpreter()
         return self.cpython.get(version, SourceInterpreter())
 
 

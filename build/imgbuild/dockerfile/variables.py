@@ -98,6 +98,8 @@ def template_variables(image: Image, locks: Path) -> Variables:
     # Use TensorFlow's own name of the compiler: from 2.21 on, it is not built with Ubuntu's Clang.
     clang = "Clang" if admits(">=2.21", image.tensorflow) else "Ubuntu Clang"
     arm64 = for_other_architecture(image)
+    by_build_machine = arm64 is not None and arm64.uses_build_machine
+    uv = image.matrix.uv
     programs = []
     if image.python.origin == "apt":
         programs.append("venv/python")
@@ -120,13 +122,15 @@ def template_variables(image: Image, locks: Path) -> Variables:
         "compilers": _compilers(image),
         "compiler_words": image.wheel.compiler.replace("clang-", f"{clang} "),
         "arm64": arm64,
+        "by_build_machine": by_build_machine,
         "arm64_labels": _own_labels(arm64, image) if arm64 else [],
         "arm64_compiler": arm64.wheel.compiler.replace("clang-", f"{clang} ") if arm64 else "",
         "arm64_platform": uv_platform(image.os.glibc, arm64.machine) if arm64 else "",
         "arm64_layers": _arm64_layers(arm64, (*layers, rest), locks) if arm64 else {},
         "sources": image_sources(image),
         "conda_packages": conda_packages(python, image.python, locks),
-        "uv": image.matrix.uv,
+        "uv": uv,
+        "uv_sha256": " ".join(uv.hashes if by_build_machine else [uv.sha256]),
         "init": json.dumps(INIT),
         **_environment(image),
         **_system_packages(image),

@@ -44,11 +44,11 @@ def diagnose(
     sites = Sites(matrix.upstream_urls, with_ca)
     engine = background(partial(checks.find_engine, settings.engine, project.root))
 
-    own = {image.version_of("python") for image in images}
+    own = {input_checks.interpreter_name(image) for image in images}
     # The written settings must also work for later builds of other images of the same stacks.
     stacks = {image.stack for image in images if writing}
     others = (image for image in all_images(matrix) if image.stack in stacks)
-    pythons = {image.version_of("python"): image for image in (*images, *others)}
+    pythons = {input_checks.interpreter_name(image): image for image in (*images, *others)}
 
     def can_pull(reference: str) -> bool:
         host, version, _ = engine.result()
@@ -61,9 +61,9 @@ def diagnose(
         return input_checks.check_base(image, sites, can_pull)
 
     def interpreter(image: Image) -> Finding:
-        version = image.version_of("python")
-        finding = input_checks.check_interpreter(version, matrix, sites)
-        if version in own or finding.status is not Status.MISSING or finding.fix == WRITE:
+        finding = input_checks.check_interpreter(image, sites)
+        name = input_checks.interpreter_name(image)
+        if name in own or finding.status is not Status.MISSING or finding.fix == WRITE:
             return finding
         return replace(finding, status=Status.WARNING)
 
@@ -76,8 +76,8 @@ def diagnose(
     # The engine may not answer, and is usually on this machine.
     for image in with_build_images(images, machine_platform(os.uname().machine)):
         of_inputs[f"base {image.base_name}"] = partial(base, image)
-    for version, image in pythons.items():
-        of_inputs[f"CPython {version}"] = partial(interpreter, image)
+    for name, image in pythons.items():
+        of_inputs[name] = partial(interpreter, image)
     of_inputs["sites"] = partial(input_checks.check_sites, images, project.locks, sites)
     of_inputs["Python index"] = partial(input_checks.check_index, sites)
     of_inputs["CA bundle"] = lambda: ca

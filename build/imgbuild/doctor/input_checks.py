@@ -1,6 +1,7 @@
 """Check that builds can reach their inputs: base images, CPython, packages and CAs."""
 
 import os
+import platform
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -29,7 +30,6 @@ from imgbuild.inputs.upstream_files import find_image
 from imgbuild.locks.requirements import index_environment
 from imgbuild.locks.resolver import call_uv
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.model import Matrix
 from imgbuild.net.sites import CA_VARIABLES, SYSTEM_BUNDLES, Sites
 
 SOURCE_SECONDS = 5.0
@@ -126,17 +126,33 @@ def _check_bootstrap(image: Image) -> Finding:
     return Finding(Status.MISSING, what, detail, fix)
 
 
-def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
+def interpreter_name(image: Image) -> str:
+    """Return the name of the finding for CPython, which is one for each version and platform."""
+    other = "" if image.architecture == "amd64" else f", {image.platform}"
+    return f"CPython {image.version_of('python')}{other}"
+
+
+def check_interpreter(image: Image, sites: Sites) -> Finding:
     """Return whether CPython is available from the settings' prefix, its source or another prefix.
 
-    The prefix in the settings is kept as long as it is valid.
+    The prefix in the settings is kept as long as it is valid. Images of another architecture than
+    this machine's can use no prefix.
     """
-    what, python = f"CPython {version}", matrix.python[version]
+    version, python = image.version_of("python"), image.python
+    what = interpreter_name(image)
     if python.origin == "conda":
         return Finding(Status.SKIPPED, what, "from conda packages, each with its own URL")
     if python.origin == "apt":
         return Finding(Status.SKIPPED, what, f"a package from the archive of {python.os}")
-    current = sites.settings.interpreter_for(version)
+    address = sites.address(image.matrix.sources[python.source].url)
+    _, problem = ask_check(lambda: _ask(address, sites), SOURCE_SECONDS)
+    unreachable = f"{address} does not answer ({problem})"
+    from_source = "compiled from its source, which can be downloaded"
+    if image.machine != platform.machine():
+        fix = f"let this machine reach the source: a prefix here is not for {image.platform}"
+        lacking = Finding(Status.MISSING, what, unreachable, fix)
+        return lacking if problem else Finding(Status.FINE, what, from_source)
+    current = sites.settings.interpreter_for(version, image.machine)
     named = [Path(current.path)] if isinstance(current, settings.PrefixInterpreter) else []
     prefixes, faults = [], []
     for path in dict.fromkeys([*named, *find_prefixes(version)]):
@@ -145,11 +161,8 @@ def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
             prefixes.append(path)
         except ImgbuildError as error:
             faults.append(str(error))
-    address = sites.address(matrix.sources[python.source].url)
-    _, problem = ask_check(lambda: _ask(address, sites), SOURCE_SECONDS)
-    unreachable = f"{address} does not answer ({problem})"
     way: settings.Interpreter = settings.SourceInterpreter()
-    detail = "compiled from its source, which can be downloaded"
+    detail = from_source
     if prefixes and (problem or prefixes[0] in named):
         way = settings.local_prefix(prefixes[0])
         detail = f"local prefix {way.path}" + (f"; {unreachable}" if problem else "")

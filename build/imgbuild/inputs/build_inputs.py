@@ -70,7 +70,8 @@ class BuildInputs:
     """
 
     bases: Mapping[str, Base]
-    interpreters: Mapping[str, InterpreterInput]
+    #: CPython by version and machine, for example ``("3.8.18", "aarch64")``.
+    interpreters: Mapping[tuple[str, str], InterpreterInput]
     uv: Path | None
     uv_version: str
     secrets: Mapping[str, Path] = field(default_factory=dict)
@@ -102,16 +103,16 @@ def prepare_inputs(images: Iterable[Image], settings: Settings, project: Project
     matrix = images[0].matrix
     check_settings(settings, matrix)
     systems = {image.base_name: image for image in images}
-    pythons = {image.version_of("python"): image for image in images}
+    pythons = {(image.version_of("python"), image.machine): image for image in images}
     bases = {name: resolve_base(image, settings) for name, image in systems.items()}
     build_bases = {}
     for image in images:
-        if image.architecture != "amd64":
+        if image.uses_build_machine:
             for own in filter(None, (image, for_other_architecture(image))):
                 build_bases[own.platform, own.os_name] = resolve_base(own, settings)
     interpreters = {}
-    for release, image in pythons.items():
-        interpreters[release] = _resolve_interpreter(image, settings, project)
+    for key, image in pythons.items():
+        interpreters[key] = _resolve_interpreter(image, settings, project)
     uv = None
     if platform.system() == "Linux" and platform.machine() in MACHINES.values():
         uv = prepare_uv(cache)
@@ -194,7 +195,7 @@ def resolve_base(image: Image, settings: Settings) -> Base:
 
 def _resolve_interpreter(image: Image, settings: Settings, project: Project) -> InterpreterInput:
     python = image.version_of("python")
-    choice = settings.interpreter_for(python)
+    choice = settings.interpreter_for(python, image.machine)
     if not isinstance(choice, PrefixInterpreter):
         return InterpreterInput(None, "source", "source")
     prefix = Path(choice.path)
@@ -211,7 +212,7 @@ def list_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownlo
     """
     python, substitutes = image.version_of("python"), settings.substitutes
     sources = image_sources(image)
-    if isinstance(settings.interpreter_for(python), PrefixInterpreter):
+    if isinstance(settings.interpreter_for(python, image.machine), PrefixInterpreter):
         sources.pop("cpython", None)
     files = {
         FILES: [*sources.values()],

@@ -166,7 +166,7 @@ def install_stages(image: Image, project: Project, settings: Settings) -> tuple[
     If the settings name a CPython prefix, the stages of its Dockerfile replace the image's stage
     `cpython`.
     """
-    interpreter = settings.interpreter_for(image.version_of("python"))
+    interpreter = settings.interpreter_for(image.version_of("python"), image.machine)
     is_local = isinstance(interpreter, PrefixInterpreter)
     dockerfile = own_dockerfile(image, project.templates)
     replaced = {*SUPPLIED}

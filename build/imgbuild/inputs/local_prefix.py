@@ -11,6 +11,7 @@ from imgbuild.core.errors import InputError
 from imgbuild.core.files import file_sha256, json_sha256, parse_json, sha256, write_text
 from imgbuild.core.process import NOT_FOUND, run
 from imgbuild.core.user_folders import home
+from imgbuild.matrix.evidence import MACHINES
 
 #: The modules that TensorFlow, Horovod, TensorBoard and pip import. If a header is missing, CPython
 #: is built without its module, and prints only one line about it.
@@ -90,8 +91,8 @@ def verify_prefix(prefix: Path, version: str) -> None:
     faults = []
     if facts.version != version:
         faults.append(f"it is {facts.version}, not {version}")
-    if facts.machine != "x86_64":
-        faults.append(f"it is for {facts.machine}, not x86_64")
+    if facts.machine not in MACHINES.values():
+        faults.append(f"it is for {facts.machine}, not for {' or '.join(MACHINES.values())}")
     faults += [f"it cannot import {name} ({why})" for name, why in facts.missing.items()]
     faults += [f"it loads {library}, which no image has" for library in foreign]
     if faults:

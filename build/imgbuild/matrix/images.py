@@ -85,6 +85,15 @@ class Image:
         return MACHINES[self.architecture]
 
     @property
+    def uses_build_machine(self) -> bool:
+        """Whether the building machine's own processor installs packages and compiles Horovod.
+
+        So it is for another architecture than amd64, if Python is a package of the system: the
+        building machine then has the same Python. A compiled Python is there for the image alone.
+        """
+        return self.architecture != "amd64" and self.python.origin == "apt"
+
+    @property
     def tags(self) -> tuple[str, ...]:
         """The references that it gets after its suites passed, which are also its moving tags.
 
@@ -304,7 +313,7 @@ def with_build_images(images: Iterable[Image], platform: str) -> tuple[Image, ..
     for image in images:
         needed[image] = None
         other = for_other_architecture(image)
-        if other and image.architecture != "amd64" and platform == other.platform:
+        if other and image.uses_build_machine and platform == other.platform:
             needed[other] = None
     return tuple(needed)
 

@@ -124,7 +124,7 @@ def _outside_inputs(image: Image, inputs: BuildInputs) -> dict[str, str]:
     """Return the inputs that are not files of the checkout."""
     outside = {
         "base": inputs.bases[image.base_name].digest or NOT_MADE,
-        "CPython": inputs.interpreters[image.version_of("python")].digest,
+        "CPython": inputs.interpreters[image.version_of("python"), image.machine].digest,
         # Another uv should install the same files because hashes are pinned, but nothing proves it.
         "uv": inputs.uv_version,
     }

@@ -14,6 +14,7 @@ from imgbuild.core.settings import Settings
 from imgbuild.dockerfile.labels import NAME
 from imgbuild.dockerfile.render import committed_dockerfile, dockerfile_path
 from imgbuild.engine.build import bake_definition
+from imgbuild.inputs import build_inputs
 from imgbuild.inputs.base import Base
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs
 from imgbuild.inputs.oci_layout import write_layout
@@ -29,11 +30,19 @@ AMD64, ARM64 = "linux/amd64", "linux/arm64"
 
 @pytest.fixture
 def pair(matrix: Matrix) -> tuple[Image, Image]:
-    """Return one image for both architectures."""
-    names = ("tf-2.15-cpu-debian", "tf-2.15-cpu-debian-arm64")
-    both = (*all_images(matrix), *all_images(matrix, "arm64"))
-    own, other = ({image.name: image for image in both}[name] for name in names)
-    return own, other
+    """Return one image for both architectures, with the system's Python."""
+    return find_pair("tf-2.15-cpu-debian", matrix)
+
+
+@pytest.fixture
+def compiled(matrix: Matrix) -> tuple[Image, Image]:
+    """Return one image for both architectures, whose Python is compiled."""
+    return find_pair("tf-2.11-cpu-debian", matrix)
+
+
+def find_pair(name: str, matrix: Matrix) -> tuple[Image, Image]:
+    both = {image.name: image for image in (*all_images(matrix), *all_images(matrix, "arm64"))}
+    return both[name], both[f"{name}-arm64"]
 
 
 @pytest.fixture
@@ -115,6 +124,49 @@ def test_uv_is_supplied_to_a_builder_that_runs_it(
         with patch("platform.machine", lambda: machine):
             target = stage_target(image, None, inputs, {}, project, machine=builder)
         assert ("uv" in target.contexts) == (runs == wanted)
+
+
+def test_where_python_is_compiled_nothing_runs_on_the_building_machine(
+    compiled: tuple[Image, Image], project: Project
+) -> None:
+    """The building machine has no such Python, so the image's processor does everything."""
+    mine, others = (committed_dockerfile(image, project).stages for image in compiled)
+    same = {name for name in mine if name in others and mine[name].digest == others[name].digest}
+    others_own = {"packages-tensorflow", "horovod-build", "final"}
+    assert {*others} - {*mine} == {"final-amd64"}
+    assert {*mine} - same - {"uv"} == others_own
+    others_text = committed_dockerfile(compiled[1], project).text
+    assert "$BUILDPLATFORM" not in others_text
+    assert "-mavx" not in others_text
+    uv = compiled[0].matrix.uv
+    assert uv.arm64
+    assert uv.arm64 in others["uv"].text
+    assert uv.arm64 not in mine["uv"].text, "else the images for amd64 would change"
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_a_prefix_and_uv_of_this_machine_are_for_its_own_images(
+    compiled: tuple[Image, Image],
+    project: Project,
+    machine: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cpython = {"3.8.18": {"from": "prefix", "path": str(tmp_path)}}
+    base = {"debian-12": {"from": "registry", "image": BASE}}
+    settings = Settings.model_validate({"base": base, "cpython": cpython})
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr(build_inputs, "digest_prefix", lambda *_: "sha256:prefix")
+    inputs = replace(prepare_inputs(compiled, settings, project), uv=Path("/uv"))
+    assert not inputs.build_bases
+    for image in compiled:
+        is_own = image.machine == machine
+        target = stage_target(image, None, inputs, {}, project, machine=image.platform)
+        assert ("uv" in target.contexts, "cpython" in target.contexts) == (is_own, is_own)
+        sources = [file.name for file in inputs.downloads[image.name].all]
+        assert ("Python-3.8.18.tar.xz" in sources) != is_own
+        digest = input_digest(image, inputs, InputReader(project))
+        assert digest.parts["CPython"] == ("sha256:prefix" if is_own else "source")
 
 
 def test_a_layout_for_amd64_is_no_base_for_arm64(

@@ -233,7 +233,8 @@ def test_write_looks_for_every_interpreter_of_the_stack(
     del machine["check_interpreter"]
     asked: list[str] = []
 
-    def check(version: str, *_: object) -> Finding:
+    def check(image: Image, *_: object) -> Finding:
+        version = image.version_of("python")
         asked.append(version)
         status = Status.FINE if version == "3.6.15" else Status.MISSING
         return Finding(status, version, "", None, {"cpython": {version: local_prefix(Path("/p"))}})

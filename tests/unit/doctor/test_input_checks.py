@@ -26,7 +26,6 @@ from imgbuild.doctor.input_checks import (
 )
 from imgbuild.inputs.bootstrap import KEYRINGS
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.model import Matrix
 from imgbuild.net.sites import Sites
 from support.fake_uv import write_fake_uv
 from support.faulty_server import FaultyServer, Reply
@@ -210,10 +209,18 @@ def test_a_private_ca_is_one_that_no_public_list_has(
 
 
 @pytest.fixture
-def interpreter(matrix: Matrix, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Finding]:
-    """Return how to check CPython where its source has a problem, and prefixes are valid."""
+def interpreter(
+    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Finding]:
+    """Return how to check CPython where its source has a problem, and prefixes are valid.
 
-    def check(problem: str, valid: list[Path], current: Interpreter) -> Finding:
+    ``machine`` is this machine.
+    """
+    image = images["tf-2.2-cpu-debian"]
+
+    def check(
+        problem: str, valid: list[Path], current: Interpreter, machine: str = "x86_64"
+    ) -> Finding:
         def verify(path: Path, _version: str) -> None:
             if path not in valid:
                 raise InputError(f"{path} cannot import ssl.")
@@ -225,8 +232,9 @@ def interpreter(matrix: Matrix, monkeypatch: pytest.MonkeyPatch) -> Callable[...
         monkeypatch.setattr(input_checks, "_ask", ask)
         monkeypatch.setattr(input_checks, "find_prefixes", lambda _: valid)
         monkeypatch.setattr(input_checks, "verify_prefix", verify)
+        monkeypatch.setattr("platform.machine", lambda: machine)
         settings = Settings(cpython={"3.6.15": current})
-        return check_interpreter("3.6.15", matrix, Sites({}, settings))
+        return check_interpreter(image, Sites({}, settings))
 
     return check
 
@@ -256,6 +264,15 @@ def test_where_an_interpreter_is_taken_from(
     assert found.choice == {"cpython": {"3.6.15": way}}
     fine = (Status.FINE, None)
     assert (found.status, found.fix) == (fine if way == current else (Status.MISSING, WRITE))
+
+
+def test_a_prefix_of_another_machine_is_not_taken(interpreter: Callable[..., Finding]) -> None:
+    """An ARM machine cannot run it, and an image for arm64 cannot have one of x86-64."""
+    found = interpreter("", [LOCAL], HERE, "aarch64")
+    assert (found.status, found.choice) == (Status.FINE, {}), "its entry stays, for other images"
+    found = interpreter("no route", [LOCAL], HERE, "aarch64")
+    assert (found.status, found.choice) == (Status.MISSING, {})
+    assert "not for linux/amd64" in str(found.fix)
 
 
 def test_an_interpreter_that_cannot_be_had(interpreter: Callable[..., Finding]) -> None:

@@ -51,7 +51,7 @@ def prefix(tmp_path: Path) -> FakePrefix:
     ("changes", "script", "fault"),
     [
         ({"version": "3.6.9"}, "", r"it is 3\.6\.9, not 3\.6\.15"),
-        ({"machine": "aarch64"}, "", "not x86_64"),
+        ({"machine": "riscv64"}, "", "is for riscv64, not for x86_64 or aarch64"),
         ({"missing": {"ssl": "No module named _ssl"}}, "", "cannot import ssl .*libssl-dev"),
         ({"libraries": ["/srv/openssl/lib/libssl.so.1.1"]}, "", "loads /srv/openssl"),
         ({"version": "3.6.9", "missing": {"bz2": "no", "lzma": "no"}}, "", r"3\.6\.9.*bz2.*lzma"),
