@@ -102,7 +102,7 @@ def _decide_twice(folder: Path, project: Project, matrix: Matrix) -> None:
     repository = open_repository(folder)
     with suppress(ImgbuildError):
         if saved := read_adoption(repository.folder):
-            _check_program(recall(repository, project, matrix, saved, None))
+            _check_program(recall(repository, project, matrix, saved, AdoptOptions()))
     try:
         program = decide(repository, project, matrix, AdoptOptions(), TODAY)
     except InputError:
@@ -117,7 +117,7 @@ def _decide_twice(folder: Path, project: Project, matrix: Matrix) -> None:
     assert text.replace("\n", " ") == printable(text).replace("\n", " ")
     saved = read_adoption(repository.folder)
     assert saved == program.adoption
-    again = recall(open_repository(folder), project, matrix, saved, None)
+    again = recall(open_repository(folder), project, matrix, saved, AdoptOptions())
     assert again.adoption == program.adoption
     _check_program(again)
 

@@ -447,7 +447,8 @@ def print_dockerfile(program: DecidedProgram, project: Project, log: Log) -> str
             distributions += found
         archive = None
         if extension.downloads_apt:
-            archive = provide_archive_base(program.base.name, program.base.system, context)
+            base = program.base
+            archive = provide_archive_base(base.name, base.system, context, base.engine_platform)
         text = extension_dockerfile(
             extension,
             program.base,

@@ -18,8 +18,11 @@ from imgbuild.adopt.statements import Statement
 from imgbuild.adopt.tensorflow_names import REMOVED_NAMES
 from imgbuild.core.errors import InputError
 from imgbuild.core.text import count_text, printable, without_logins
+from imgbuild.engine.types import AMD64, ARM64
 from imgbuild.extend.requirement_files import marker_environment
-from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.evidence import Architecture
+from imgbuild.matrix.gpus import NO_CUDA_ON_ARM
+from imgbuild.matrix.images import Image, all_images, for_other_architecture
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import default_image
 
@@ -238,6 +241,7 @@ def choose_image(  # noqa: PLR0913 - the facts of the repository, and the user's
     *,
     tensorflow: str | None = None,
     gpu: bool = False,
+    architecture: Architecture = "amd64",
     date: date | None = None,
     today: date,
     python: tuple[Evidence, str] | None = None,
@@ -247,7 +251,8 @@ def choose_image(  # noqa: PLR0913 - the facts of the repository, and the user's
     The value of the last one is the day as of which packages are resolved, or empty.
 
     ``tensorflow`` and ``date`` are the user's, and replace what the repository says. ``python`` is
-    the Python that the repository asks for, which is compared with the image's.
+    the Python that the repository asks for, which is compared with the image's. The image is for
+    ``architecture``.
 
     InputError: no image has the TensorFlow that the user names, or the code's major version.
     """
@@ -265,6 +270,9 @@ def choose_image(  # noqa: PLR0913 - the facts of the repository, and the user's
     else:
         decision = _decide(facts)
     image = images[decision.value]
+    if architecture != "amd64":
+        is_asked = tensorflow is not None and "." in tensorflow
+        image, decision = _take_arm64(decision, images, is_asked=is_asked)
     return image, (decision, _describe_python(image, code, python), dated)
 
 
@@ -277,6 +285,42 @@ def _images_by_minor(matrix: Matrix, variant: str) -> dict[str, Image]:
     if not by_minor:
         raise InputError(f"The matrix has no {variant} image.", "no-image")
     return {minor: default_image(by_minor[minor]) for minor in sorted(by_minor, key=_numbers)}
+
+
+def _take_arm64(
+    decision: Decision, images: Mapping[str, Image], *, is_asked: bool
+) -> tuple[Image, Decision]:
+    """Return the image for arm64 that is nearest to a decision, and the decision about it.
+
+    No other version will do if ``is_asked``, that is, if the user names it.
+
+    InputError: no image for arm64 has the version or its major version, or it is a GPU image.
+    """
+    own: dict[str, Image] = {}
+    for minor, image in images.items():
+        if other := for_other_architecture(image):
+            own[minor] = other
+    if not own:
+        raise InputError(
+            f"--gpu: {NO_CUDA_ON_ARM}, so no image for {ARM64} uses a GPU. Leave out --gpu, or use "
+            "an x86-64 machine. Nothing was built.",
+            "no-image",
+        )
+    wanted = decision.value
+    if wanted in own:
+        return own[wanted], decision
+    same = [minor for minor in own if _major(minor) == _major(wanted)]
+    if is_asked or not same:
+        raise InputError(
+            f"No image for {ARM64} has TensorFlow {wanted} ({decision.reason}), because it has no "
+            f"wheel for ARM. Use an x86-64 machine, or --platform {AMD64} if the engine emulates "
+            f"AVX. The images for {ARM64} have TensorFlow {', '.join(own)}. Nothing was built.",
+            "no-image",
+        )
+    position = _numbers(wanted)[1]
+    nearest = min(same, key=lambda minor: abs(_numbers(minor)[1] - position))
+    reason = f"{decision.reason}, and {nearest} is the nearest image for {ARM64}"
+    return own[nearest], decision._replace(value=nearest, reason=reason)
 
 
 def _choose_date(history: History, asked: date | None, today: date) -> tuple[date | None, Decision]:

@@ -30,7 +30,13 @@ from imgbuild.core.scalars import refusal_reason
 from imgbuild.core.text import slug
 from imgbuild.core.yaml_file import LARGEST
 from imgbuild.extend.base_image import BaseImage, family_base
-from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.evidence import Architecture
+from imgbuild.matrix.images import (
+    Image,
+    all_images,
+    for_other_architecture,
+    with_other_architectures,
+)
 from imgbuild.matrix.model import Matrix
 
 #: Programs that are listed if there is none by that name.
@@ -54,6 +60,7 @@ class AdoptOptions:
     - ``seconds``: how long the program may run after its imports
     - ``network``: whether the program may use the network
     - ``jobs``: number of suites that run in parallel
+    - ``architecture``: that of the image
     """
 
     tensorflow: str | None = None
@@ -64,6 +71,7 @@ class AdoptOptions:
     seconds: float = 20.0
     network: bool = False
     jobs: int = 2
+    architecture: Architecture = "amd64"
 
     @property
     def changes_decisions(self) -> bool:
@@ -137,6 +145,7 @@ def decide(
         matrix,
         tensorflow=options.tensorflow,
         gpu=options.gpu,
+        architecture=options.architecture,
         date=options.day,
         today=today,
         python=read_stated_python(repository),
@@ -169,26 +178,43 @@ def decide(
 
 
 def recall(
-    repository: Repository, project: Project, matrix: Matrix, saved: Adoption, tag: str | None
+    repository: Repository,
+    project: Project,
+    matrix: Matrix,
+    saved: Adoption,
+    options: AdoptOptions,
 ) -> DecidedProgram:
     """Return the decisions that were saved, and perhaps edited by a person.
+
+    The file names the image for amd64, of which the one for the architecture of ``options`` is
+    taken.
 
     InputError: the image or the program that they name does not exist, or a stranger may have
         chosen the tag.
     """
+    tag = options.tag
     _check_tag(repository, saved.tag, tag)
-    images = [image for image in all_images(matrix) if image.name == saved.image]
-    if not images:
+    known = with_other_architectures(all_images(matrix))
+    named = next((image for image in known if image.name == saved.image), None)
+    if not named:
         raise InputError(
             f"{FILE} names the image {saved.image!r}, which is not in the matrix. "
             "Correct it, or decide anew with --refresh."
+        )
+    image: Image | None = named
+    if named.architecture != options.architecture:
+        image = for_other_architecture(named)
+    if not image:
+        raise InputError(
+            f"{FILE} names the image {saved.image}, which is only for {named.platform}. Use "
+            f"--platform {named.platform} or another machine, or decide anew with --refresh."
         )
     sources = read_sources(repository)
     entry = _find_entry(find_entries(repository, sources), saved.entry, repository)
     entry = replace(entry, arguments=saved.arguments, module=saved.module or "")
     closure = replace(find_closure(repository, sources, entry), roots=saved.python_path)
     adoption = saved.model_copy(update={"tag": tag}) if tag else saved
-    base = family_base(images[0], project)
+    base = family_base(image, project)
     return DecidedProgram(repository, closure, base, adoption, is_recalled=True)
 
 
@@ -284,6 +310,12 @@ def _explain_entry(entry: Entry, entries: Sequence[Entry]) -> Decision:
     return Decision("entry", entry.path, reason, (entry.evidence,))
 
 
+def _usual_name(image: Image) -> str:
+    """Return the name for amd64, so that the saved decisions are good on every machine."""
+    usual = image if image.architecture == "amd64" else for_other_architecture(image)
+    return (usual or image).name
+
+
 def _make_adoption(  # noqa: PLR0913, PLR0917 - all that is decided
     repository: Repository,
     closure: Closure,
@@ -297,7 +329,7 @@ def _make_adoption(  # noqa: PLR0913, PLR0917 - all that is decided
     try:
         adoption = Adoption(
             tag=options.tag or default_tag(repository.name),
-            image=image.name,
+            image=_usual_name(image),
             entry=entry.path,
             module=entry.module or None,
             arguments=entry.arguments,

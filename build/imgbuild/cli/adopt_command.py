@@ -45,6 +45,9 @@ def adopt(
         "Stop the program after this time, counted from the end of its imports.",
         default="20s",
     ),
+    platform: str | None = option(
+        "--platform PLATFORM", "linux/amd64 or linux/arm64. Default: the platform of the engine."
+    ),
     jobs: int = options.JOBS,
     as_json: bool = options.JSON,
     checkout: Project = options.PROJECT,
@@ -69,14 +72,17 @@ def adopt(
     seconds = options.seconds("--time-limit", time_limit) or 0
     named = parse_extension({"tag": tag}).tag if tag else None
     day_of_code = _parse_day(day)
-    chosen = AdoptOptions(tensorflow, gpu, entry, day_of_code, named, seconds, network, jobs)
     repository = open_repository(folder)
     checkout = options.replace_found_checkout(ctx, checkout)
+    architecture = options.architecture_of(platform, checkout.settings)
+    chosen = AdoptOptions(
+        tensorflow, gpu, entry, day_of_code, named, seconds, network, jobs, architecture
+    )
     matrix = options.load_matrix(checkout)
     saved = None if refresh or chosen.changes_decisions else read_adoption(repository.folder)
     try:
         if saved:
-            program = recall(repository, checkout, matrix, saved, named)
+            program = recall(repository, checkout, matrix, saved, chosen)
         else:
             program = decide(repository, checkout, matrix, chosen, datetime.now(UTC).date())
     except InputError as error:

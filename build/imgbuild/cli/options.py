@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from imgbuild.core.settings import Settings
     from imgbuild.engine.client import Engine
     from imgbuild.engine.types import StoredImage
+    from imgbuild.matrix.evidence import Architecture
     from imgbuild.matrix.images import Image
     from imgbuild.matrix.model import Matrix
     from imgbuild.net.signing import Trust
@@ -354,6 +355,25 @@ def prefer_own_platform(images: "tuple[Image, ...]", settings: "Settings") -> "t
     with suppress(InputError, MachineError):
         return for_platform(images, None, settings, everything=False)
     return images
+
+
+def architecture_of(platform: str | None, settings: "Settings") -> "Architecture":
+    """Return the architecture of a platform, by default of the engine's own.
+
+    InputError: the platform is unknown.
+    MachineError: the engine does not answer.
+    """
+    from imgbuild.matrix.evidence import MACHINES
+
+    asked = platform or _engine_platform(settings)
+    for architecture in MACHINES:
+        if asked == f"linux/{architecture}":
+            return architecture
+    subject = "--platform" if platform else "The engine's platform is"
+    raise InputError(
+        f"{subject} {asked}, for which there are no images. Use --platform linux/amd64 or "
+        "--platform linux/arm64."
+    )
 
 
 def _engine_platform(settings: "Settings") -> str:

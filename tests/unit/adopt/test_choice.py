@@ -267,6 +267,42 @@ def test_decisions_say_where_and_why(choose: Choose) -> None:
     assert dated.value == "2018-06-03"
 
 
+@pytest.mark.parametrize(
+    ("code", "statement", "image"),
+    [
+        (TAPE, "==2.15.0", "tf-2.15-cpu-debian-arm64"),
+        (TAPE, "==2.9.0", "tf-2.9-cpu-debian-arm64"),
+        (TAPE, "==2.4", "tf-2.7-cpu-debian-arm64"),
+    ],
+)
+def test_image_for_arm64_is_the_nearest(
+    choose: Choose, code: SourceFacts, statement: str, image: str
+) -> None:
+    said = Statement("requirements", statement, Evidence("requirements.txt", 1))
+    usual, _ = choose(code, said)
+    chosen, (decision, python, _) = choose(code, said, architecture="arm64")
+    assert (chosen.name, chosen.minor) == (image, decision.value)
+    assert python.value == chosen.python_minor
+    is_other = usual.minor != chosen.minor
+    assert ("the nearest image for linux/arm64" in decision.reason) == is_other
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"tensorflow": "2.4"}, r"No image for linux/arm64 has TensorFlow 2\.4 .*have .* 2\.7, 2"),
+        ({"tensorflow": "1"}, "No image for linux/arm64 has TensorFlow 1"),
+        ({"gpu": True}, "--gpu: .* no CUDA"),
+    ],
+)
+def test_what_arm64_has_not_is_refused(
+    choose: Choose, options: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(InputError, match=reason) as refusal:
+        choose(TAPE, architecture="arm64", **options)
+    assert refusal.value.kind == "no-image"
+
+
 def test_release_days_cover_the_matrix(matrix: Matrix) -> None:
     minors = {".".join(row.tensorflow.split(".")[:2]) for row in matrix.images}
     assert minors <= set(RELEASE_DAYS)

@@ -29,6 +29,20 @@ def test_readme_says_where_a_package_is(tmp_path: Path, project: Project, matrix
     assert note == "README.md:4 about armworld: pip install git+https://host.invalid/armworld"
 
 
+def test_decisions_for_arm64_name_the_usual_image(
+    tmp_path: Path, project: Project, matrix: Matrix
+) -> None:
+    """The file is committed, and read on machines of both kinds."""
+    (tmp_path / "main.py").write_text("import tensorflow as tf\nprint(tf.function)\n")
+    (tmp_path / "requirements.txt").write_text("tensorflow==2.15.0\n")
+    repository = open_repository(tmp_path)
+    options = AdoptOptions(architecture="arm64")
+    program = decide(repository, project, matrix, options, date(2026, 11, 1))
+    assert program.image.name == "tf-2.15-cpu-debian-arm64"
+    assert (program.base.machine, program.base.image) == ("aarch64", program.image)
+    assert program.adoption.image == "tf-2.15-cpu-debian"
+
+
 def test_many_absent_packages_are_told_quickly(
     tmp_path: Path, project: Project, matrix: Matrix
 ) -> None:

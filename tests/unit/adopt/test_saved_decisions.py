@@ -97,10 +97,38 @@ def _folder(tmp_path: Path, **changes: object) -> Path:
 
 
 def _recall(folder: Path, project: Project, matrix: Matrix, tag: str | None = None) -> str:
+    return _recall_program(folder, project, matrix, AdoptOptions(tag=tag)).adoption.tag
+
+
+def _recall_program(
+    folder: Path, project: Project, matrix: Matrix, options: AdoptOptions
+) -> DecidedProgram:
     repository = open_repository(folder)
     saved = read_adoption(repository.folder)
     assert saved
-    return recall(repository, project, matrix, saved, tag).adoption.tag
+    return recall(repository, project, matrix, saved, options)
+
+
+@pytest.mark.parametrize("named", ["tf-2.15-cpu-debian", "tf-2.15-cpu-debian-arm64"])
+def test_saved_decisions_are_good_on_every_machine(
+    tmp_path: Path, project: Project, matrix: Matrix, named: str
+) -> None:
+    folder = _folder(tmp_path, image=named)
+    for architecture, name in (("amd64", ""), ("arm64", "-arm64")):
+        options = AdoptOptions(architecture=architecture)  # type: ignore[arg-type]
+        program = _recall_program(folder, project, matrix, options)
+        assert program.image.name == f"tf-2.15-cpu-debian{name}"
+        assert program.base.machine == program.image.machine
+        assert program.adoption.image == named, "the file is left as it is"
+
+
+def test_saved_image_for_amd64_alone_is_refused_on_arm64(
+    tmp_path: Path, project: Project, matrix: Matrix
+) -> None:
+    folder = _folder(tmp_path, image="tf-2.2-cpu-debian")
+    with pytest.raises(InputError, match="only for linux/amd64") as refusal:
+        _recall_program(folder, project, matrix, AdoptOptions(architecture="arm64"))
+    assert FILE in str(refusal.value)
 
 
 @pytest.mark.parametrize(

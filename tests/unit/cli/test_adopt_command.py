@@ -28,6 +28,23 @@ def test_json_says_why_a_repository_is_refused(tmp_path: Path, code: str, kind: 
     assert [path.name for path in tmp_path.iterdir()] == ["main.py"]
 
 
+@pytest.mark.parametrize(
+    ("platform", "reason"),
+    [
+        ("linux/arm64", "No image for linux/arm64 has TensorFlow 1"),
+        ("linux/riscv64", "for which there are no images"),
+        ("all", "Use --platform linux/amd64 or"),
+    ],
+)
+def test_platform_without_an_image(tmp_path: Path, platform: str, reason: str) -> None:
+    (tmp_path / "main.py").write_text("import tensorflow as tf\ntf.contrib.layers\n")
+    words = ("adopt", str(tmp_path), "--platform", platform, "--project", str(ROOT))
+    result = invoke(*words, env=NO_ENGINE)
+    assert isinstance(result.exception, InputError)
+    assert reason in str(result.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["main.py"]
+
+
 def test_json_is_not_printed_for_a_wrong_option(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("import tensorflow\n")
     words = ("adopt", str(tmp_path), "--json", "--entry", "none.py", "--project", str(ROOT))
