@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from container import Container
 
 LOCKS = Path(__file__).parent / "locks"
-#: What the wheels are for; the images are of this kind only.
-PLATFORM = "x86_64-manylinux2014"
+#: What the wheels are for, by the image's platform.
+PLATFORMS = {"linux/amd64": "x86_64-manylinux2014", "linux/arm64": "aarch64-manylinux2014"}
 SECONDS = 300
 
 
-def install(lock: str, target: Path, python: str) -> None:
+def install(lock: str, target: Path, python: str, platform: str) -> None:
     """Install the packages of `locks/LOCK.txt`, every file by its hash, for Python `python`."""
     command = [find_uv_bin(), "pip", "install", "--quiet", "--target", str(target)]
-    command += ["--python-version", python, "--python-platform", PLATFORM, "--only-binary", ":all:"]
-    command += ["--no-deps", "--require-hashes", "--link-mode", "copy"]
+    command += ["--python-version", python, "--python-platform", PLATFORMS[platform]]
+    command += ["--only-binary", ":all:", "--no-deps", "--require-hashes", "--link-mode", "copy"]
     command += ["--requirement", str(LOCKS / f"{lock}.txt")]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     if ran.returncode != 0:

@@ -37,7 +37,7 @@ def environments(
     found = {}
     for lock in ("onnx-export", "onnx-runtime"):
         folder: Path = tmp_path_factory.mktemp(lock)
-        install(lock, folder, python)
+        install(lock, folder, python, expect.platform)
         found[lock] = copy_into(container, lab.first, folder)
     return found
 

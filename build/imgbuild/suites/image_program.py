@@ -17,7 +17,7 @@ from pathlib import Path
 
 #: Names and versions; a Horovod with patches has their number in its version.
 DISTRIBUTION = re.compile(
-    r"(tensorflow(?:_cpu_aws|_cpu|_gpu)?|horovod)-([0-9.]+(?:\+imgbuild\.[0-9]+)?)(?:-.*)?\."
+    r"(tensorflow(?:_cpu_aws|_aarch64|_cpu|_gpu)?|horovod)-([0-9.]+(?:\+imgbuild\.[0-9]+)?)(?:-.*)?\."
     r"(?:dist|egg)-info"
 )
 PACKAGE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([0-9][^-]*)(?:-.*)?\.(?:dist|egg)-info")

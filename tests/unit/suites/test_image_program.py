@@ -36,11 +36,12 @@ def test_installed_packages(packages: Path) -> None:
         *("tensorflow-1.10.0.dist-info", "tensorflow_cpu-2.2.0.dist-info", "x.data"),
         *("horovod-0.28.1+imgbuild.1-py3.6.egg-info", "tensorflow_estimator-2.3.0.dist-info"),
         *("tensorflow_gpu-2.2.0.data", "absl_py-1.4.0.dist-info"),
-        "tensorflow_cpu_aws-2.15.1.dist-info",
+        *("tensorflow_cpu_aws-2.15.1.dist-info", "tensorflow_aarch64-2.11.1.dist-info"),
         "tensorflow_gpu-2.2.0+imgbuild.dist-info",  # what stands for another is not one
     ):
         (packages / name).mkdir()
     found = [["horovod", "0.28.1+imgbuild.1"], ["tensorflow", "1.10.0"]]
+    found += [["tensorflow-aarch64", "2.11.1"]]
     found += [["tensorflow-cpu", "2.2.0"], ["tensorflow-cpu-aws", "2.15.1"]]
     assert image_program.list_installed(image_program.DISTRIBUTION) == found
     others = [["absl-py", "1.4.0"], ["tensorflow-estimator", "2.3.0"]]
