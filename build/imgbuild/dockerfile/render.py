@@ -102,6 +102,11 @@ def dockerfile_path(image: Image, folder: Path) -> Path:
     return folder / _for_amd64(image).name / DOCKERFILE
 
 
+def constraints_path(image: Image, folder: Path) -> Path:
+    name = CONSTRAINTS if image.architecture == "amd64" else ARM64_CONSTRAINTS
+    return dockerfile_path(image, folder).with_name(name)
+
+
 def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[Path, str]:
     """Return the texts of all Dockerfiles, constraints and lock layers, by path."""
     texts = {}

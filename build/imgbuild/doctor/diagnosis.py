@@ -47,7 +47,10 @@ def diagnose(
     own = {input_checks.interpreter_name(image) for image in images}
     # The written settings must also work for later builds of other images of the same stacks.
     stacks = {image.stack for image in images if writing}
-    others = (image for image in all_images(matrix) if image.stack in stacks)
+    others = []
+    for architecture in {image.architecture for image in images}:
+        family = all_images(matrix, architecture)
+        others += [image for image in family if image.stack in stacks]
     pythons = {input_checks.interpreter_name(image): image for image in (*images, *others)}
 
     def can_pull(reference: str) -> bool:

@@ -121,6 +121,8 @@ def _find_values(
 def _find_image_faults(matrix: Matrix) -> Iterator[Fault]:
     """Yield missing pins of images, and images that an earlier row already has."""
     first: dict[str, int] = {}
+    if not matrix.uv.arm64 and any("arm64" in row.architectures for row in matrix.images):
+        yield Fault(("uv",), "`arm64` is missing: the sha256 of uv's wheel for arm64")
     for index, row in enumerate(matrix.images):
         for place, variant in enumerate(row.variants):
             try:

@@ -26,6 +26,7 @@ from imgbuild.core.project import Project
 from imgbuild.core.settings import Settings
 from imgbuild.core.user_folders import state_dir
 from imgbuild.dockerfile.labels import BASE, BASE_DIGEST, EXTENDS, INPUT_PARTS, NAME, NAMESPACE, OCI
+from imgbuild.dockerfile.render import constraints_path
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import AMD64, StoredImage
 from imgbuild.inputs.build_inputs import FILES, list_downloads
@@ -114,7 +115,7 @@ def _add_bounds(components: Iterable[_Component], bounds: Mapping[str, str]) -> 
 
 def _confirmed_bounds(labels: Mapping[str, str], image: Image, project: Project) -> dict[str, str]:
     """Return the versions that packages may have, if the image's labels match the checkout."""
-    path = f"dockerfiles/{image.name}/constraints.txt"
+    path = constraints_path(image, Path("dockerfiles")).as_posix()
     said = (read_parts(labels) or {}).get(path)
     if said is None or said != InputReader(project).digest(path)[:SHORT]:
         return {}

@@ -130,7 +130,9 @@ def make_sarif(scans: Iterable[Scan], version: str) -> Mapping[str, Any]:
             text += f": update to {finding.fix}" if finding.fix else f" has {finding.id}"
             rules[finding.id] = {"id": finding.id, "shortDescription": {"text": text}}
             fingerprint = f"{scan.image} {finding.id} {finding.package}"
-            place = {"uri": f"images/dockerfiles/{scan.image}/Dockerfile"}
+            # An image for arm64 has the Dockerfile of the one for amd64.
+            folder = scan.image.removesuffix("-arm64")
+            place = {"uri": f"images/dockerfiles/{folder}/Dockerfile"}
             result = {
                 "ruleId": finding.id,
                 "level": "warning",

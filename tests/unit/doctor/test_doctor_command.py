@@ -248,6 +248,23 @@ def test_write_looks_for_every_interpreter_of_the_stack(
         judge(checkout, "2.4", write=True)
 
 
+def test_write_looks_for_interpreters_of_the_platform_alone(
+    checkout: Path, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build of another image for this platform needs them, and none for another platform."""
+    del machine["check_interpreter"]
+    asked: list[tuple[str, str]] = []
+
+    def check(image: Image, *_: object) -> Finding:
+        asked.append((image.version_of("python"), image.platform))
+        return Finding(Status.FINE, "CPython", "")
+
+    monkeypatch.setattr(input_checks, "check_interpreter", check)
+    options = {"write": True, "as_json": False, "builder": None, "platform": "linux/arm64"}
+    unwrap(doctor)(selection=Selection(("2.15",)), checkout=Project(checkout), **options)
+    assert {*asked} == {("3.11.2", "linux/arm64"), ("3.8.18", "linux/arm64")}
+
+
 def test_write_keeps_what_was_set_by_hand(machine: dict[str, Any], checkout: Path) -> None:
     machine["check_base"] = FINE
     path = checkout / "imgbuild.local.yaml"

@@ -106,6 +106,11 @@ def test_rules_hold_for_the_wheels_of_arm64(matrix: Matrix) -> None:
             "}",
             "tensorflow.2.12.1.distribution has no arm64 package",
         ),
+        (
+            ", arm64: 0b3e8b1a4f5e405e31e2ff33de8af4744831e9f7338539671efbd8c3c94e791d}",
+            "}",
+            "`arm64` is missing: the sha256 of uv's wheel",
+        ),
     ],
 )
 def test_a_row_that_cannot_be_for_arm64(edit: Edit, old: str, new: str, fault: str) -> None:

@@ -16,6 +16,7 @@ from imgbuild.core.settings import Settings
 from imgbuild.dockerfile.labels import INPUT_PARTS, pin_labels
 from imgbuild.engine.types import ARM64, StoredImage
 from imgbuild.inputs.build_inputs import list_downloads
+from imgbuild.locks.constraints import package_bounds
 from imgbuild.locks.lockfile import read_lock
 from imgbuild.matrix.images import Image, for_other_architecture
 from imgbuild.matrix.model import Matrix
@@ -60,7 +61,9 @@ def parts(image: Image, project: Project) -> dict[str, str]:
     reader = InputReader(project)
     found = {title: reader.digest(f"locks/{one}") for title, one in image.titled_locks.items()}
     found["stage horovod-source"] = reader.dockerfile(image).stages["horovod-source"].digest
-    constraints = f"dockerfiles/{image.name}/constraints.txt"
+    of_arm64 = image.architecture == "arm64"
+    name = image.name.removesuffix("-arm64")
+    constraints = f"dockerfiles/{name}/constraints{'-arm64' if of_arm64 else ''}.txt"
     found[constraints] = reader.digest(constraints)
     for context, files in list_downloads(image, project.locks, Settings()).contexts.items():
         found |= {f"download {context}/{one.name}": one.sha256 for one in files}
@@ -214,6 +217,16 @@ def test_sbom_names_another_platform(images: dict[str, Image], made: Sbom) -> No
         document = json.loads(made(own))
         platforms.append(facts(document["metadata"]["component"]).get("platform"))
     assert platforms == [None, ARM64]
+
+
+def test_an_image_for_arm64_has_the_bounds_of_its_own_constraints(
+    images: dict[str, Image], project: Project, made: Sbom
+) -> None:
+    image = for_other_architecture(images["tf-2.15-cpu-debian"])
+    assert image
+    own = replace(stored(image, parts(image, project)), platform=ARM64)
+    numpy = components(made(own))["pkg:pypi/numpy@1.18.5"]
+    assert facts(numpy)["versions"] == package_bounds(image, project.locks)["numpy"]
 
 
 def test_the_same_image_has_the_same_bytes_and_another_another_number(

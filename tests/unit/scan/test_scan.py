@@ -29,6 +29,7 @@ from imgbuild.scan.findings import (
 from imgbuild.scan.osv import Known, Package, ask, list_packages, read
 from imgbuild.scan.updates import Update, read_updates
 from support.bombs import UNPACKED, memory_below, understated, zip_file
+from support.project_copy import ROOT
 
 TODAY = date(2026, 11, 25)
 OPENSSL = Package("Debian:12", "openssl", "3.0.15-1~deb12u1")
@@ -259,3 +260,8 @@ def test_sarif_has_what_counts() -> None:
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["GHSA-1"]
     uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert uri == "images/dockerfiles/tf-2.2-cpu-debian/Dockerfile"
+    (run,) = make_sarif([replace(SCAN, image="tf-2.15-cpu-debian-arm64")], "1.0")["runs"]
+    (result,) = run["results"]
+    uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert (ROOT / uri).is_file(), "both platforms have one Dockerfile"
+    assert "tf-2.15-cpu-debian-arm64" in result["message"]["text"]
