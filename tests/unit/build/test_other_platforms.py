@@ -159,10 +159,14 @@ def test_a_prefix_and_uv_of_this_machine_are_for_its_own_images(
     monkeypatch.setattr(build_inputs, "digest_prefix", lambda *_: "sha256:prefix")
     inputs = replace(prepare_inputs(compiled, settings, project), uv=Path("/uv"))
     assert not inputs.build_bases
+    # Another image of the same build has one.
+    own = Base("debian@sha256:abc", "sha256:abc", "registry")
+    inputs = replace(inputs, build_bases={(AMD64, "debian-12"): own, (ARM64, "debian-12"): own})
     for image in compiled:
         is_own = image.machine == machine
         target = stage_target(image, None, inputs, {}, project, machine=image.platform)
         assert ("uv" in target.contexts, "cpython" in target.contexts) == (is_own, is_own)
+        assert "build-base" not in target.contexts
         sources = [file.name for file in inputs.downloads[image.name].all]
         assert ("Python-3.8.18.tar.xz" in sources) != is_own
         digest = input_digest(image, inputs, InputReader(project))

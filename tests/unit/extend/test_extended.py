@@ -593,6 +593,23 @@ def test_packages_for_builds_are_not_in_the_image(
     assert all("--network=none" in line for line in lines["builder"] if line.startswith("RUN "))
 
 
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_system_packages_come_from_the_archive_of_the_platform(
+    extending: Extending, monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    asked: list[str] = []
+
+    def provide(_name: str, _system: str, _context: object, platform: str) -> Base:
+        asked.append(platform)
+        return Base("debian@sha256:abc", "sha256:abc", "registry")
+
+    monkeypatch.setattr("imgbuild.extend.extended.provide_archive_base", provide)
+    extending.base = replace(extending.base, machine=machine)
+    extending.build(apt=["libsndfile1"])
+    assert asked == [{"x86_64": "linux/amd64", "aarch64": "linux/arm64"}[machine]]
+    assert {target.platform for target in extending.targets} == {*asked}
+
+
 def test_same_paths_are_told_in_one_paragraph(
     extending: Extending, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,10 @@ from typer.testing import Result
 
 from imgbuild.cli import scan_command
 from imgbuild.core.errors import CheckFailedError, MachineError
+from imgbuild.dockerfile.labels import NAME
+from imgbuild.engine.types import StoredImage
+from imgbuild.matrix.images import all_images
+from imgbuild.matrix.load import load_matrix
 from imgbuild.scan.findings import Scan, SecurityFinding
 from imgbuild.scan.osv import Package
 from support.bombs import zip_file
@@ -75,3 +79,26 @@ def test_scan_with_an_answer_of_osv(scan: Any, tmp_path: Path) -> None:
         result = scan("--osv", str(path))
         assert isinstance(result.exception, kind)
         assert "OSV did not answer" not in str(result.exception)
+
+
+def test_an_image_for_arm64_is_compared_with_its_own_archive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also its parts without security fixes are found, by the name in its label."""
+    name, asked = "tf-2.12-cpu-debian-arm64", []
+    stored = StoredImage("sha256:1", (), {NAME: name}, platform="linux/arm64")
+    matrix = load_matrix(ROOT / "matrix.yaml")
+
+    def find_updates(*words: object) -> tuple[object, ...]:
+        asked.append(words[-1])
+        return ()
+
+    sbom = json.dumps({"components": []})
+    monkeypatch.setattr("imgbuild.publish.sbom.make_locked_sbom", lambda *_: sbom)
+    monkeypatch.setattr("imgbuild.scan.updates.read_status", lambda *_: b"")
+    monkeypatch.setattr("imgbuild.scan.updates.find_updates", find_updates)
+    engine = SimpleNamespace(need=lambda *_: stored)
+    context = SimpleNamespace(engine=engine, images=all_images(matrix), project=None)
+    found = scan_command._scan_image("it", None, lambda _: ({}, "OSV"), context)  # type: ignore[arg-type]
+    assert asked == ["linux/arm64"]
+    assert any("TensorFlow 2.12.1" in text for text in found.end_of_life)
