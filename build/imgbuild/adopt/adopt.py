@@ -243,7 +243,7 @@ def _build_once(
         _tell_packages(resolution, context.log)
         files = None
         if lock:
-            with_uv = not context.inputs.uv_for()
+            with_uv = not context.inputs.uv_for(base.engine_platform)
             distributions = find_distributions(lock, (), base, metadata, with_uv=with_uv)
             files = distributions_context(distributions, metadata.sites)
             downloads = ContentStore(cache_dir() / "downloads")

@@ -84,7 +84,7 @@ class BuildInputs:
     #: The bases that install and compile for arm64, by the building machine's platform and system.
     build_bases: Mapping[tuple[str, str], Base] = field(default_factory=dict)
 
-    def uv_for(self, builder: str = "linux/amd64") -> Path | None:
+    def uv_for(self, builder: str) -> Path | None:
         """Return this machine's uv if a builder's platform runs it.
 
         If it does not, a stage of the Dockerfile downloads uv by its sha256.

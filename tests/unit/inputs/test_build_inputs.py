@@ -16,6 +16,7 @@ from imgbuild.build.targets import image_target
 from imgbuild.core.errors import InputError, MachineError
 from imgbuild.core.project import Project
 from imgbuild.core.settings import Settings
+from imgbuild.engine.types import AMD64
 from imgbuild.inputs.base import BOOTSTRAPPED
 from imgbuild.inputs.bootstrap import base_recipe
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs, prepare_uv
@@ -50,7 +51,7 @@ def test_uv_of_another_platform_is_no_context(
     monkeypatch.setattr("platform.system", lambda: machine[0])
     monkeypatch.setattr("platform.machine", lambda: machine[1])
     inputs = _prepare(images, {})
-    assert inputs.uv_for() is None
+    assert inputs.uv_for(AMD64) is None
     assert (inputs.uv_for("linux/arm64") is None) == (machine[0] == "Darwin")
     item = PlanItem(images[NAME], InputDigest("sha256:1", {}), Action.BUILD, "")
     target = image_target(item, inputs, {"downloads": Path("/d")}, Project(ROOT), None)
