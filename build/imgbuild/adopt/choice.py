@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import NamedTuple
 
@@ -265,14 +265,11 @@ def choose_image(  # noqa: PLR0913 - the facts of the repository, and the user's
     if tensorflow and "." not in tensorflow:
         family = _obey_major(tensorflow, images)
     facts = _Facts(images, family, tuple(statements), day, oldest, newest)
-    if tensorflow and "." in tensorflow:
-        decision = _obey_minor(tensorflow, facts, gpu=gpu)
-    else:
-        decision = _decide(facts)
+    named = tensorflow if tensorflow and "." in tensorflow else None
+    decision = _obey_minor(named, facts, gpu=gpu) if named else _decide(facts)
     image = images[decision.value]
     if architecture != "amd64":
-        is_asked = tensorflow is not None and "." in tensorflow
-        image, decision = _take_arm64(decision, images, is_asked=is_asked)
+        image, decision = _take_arm64(decision, facts, is_asked=named is not None)
     return image, (decision, _describe_python(image, code, python), dated)
 
 
@@ -287,9 +284,7 @@ def _images_by_minor(matrix: Matrix, variant: str) -> dict[str, Image]:
     return {minor: default_image(by_minor[minor]) for minor in sorted(by_minor, key=_numbers)}
 
 
-def _take_arm64(
-    decision: Decision, images: Mapping[str, Image], *, is_asked: bool
-) -> tuple[Image, Decision]:
+def _take_arm64(decision: Decision, facts: _Facts, *, is_asked: bool) -> tuple[Image, Decision]:
     """Return the image for arm64 that is nearest to a decision, and the decision about it.
 
     No other version will do if ``is_asked``, that is, if the user names it.
@@ -297,7 +292,7 @@ def _take_arm64(
     InputError: no image for arm64 has the version or its major version, or it is a GPU image.
     """
     own: dict[str, Image] = {}
-    for minor, image in images.items():
+    for minor, image in facts.images.items():
         if other := for_other_architecture(image):
             own[minor] = other
     if not own:
@@ -309,16 +304,14 @@ def _take_arm64(
     wanted = decision.value
     if wanted in own:
         return own[wanted], decision
-    same = [minor for minor in own if _major(minor) == _major(wanted)]
-    if is_asked or not same:
+    if is_asked or _major(wanted) not in map(_major, own):
         raise InputError(
             f"No image for {ARM64} has TensorFlow {wanted} ({decision.reason}), because it has no "
             f"wheel for ARM. Use an x86-64 machine, or --platform {AMD64} if the engine emulates "
             f"AVX. The images for {ARM64} have TensorFlow {', '.join(own)}. Nothing was built.",
             "no-image",
         )
-    position = _numbers(wanted)[1]
-    nearest = min(same, key=lambda minor: abs(_numbers(minor)[1] - position))
+    nearest = _nearest_minor(wanted, replace(facts, images=own))
     reason = f"{decision.reason}, and {nearest} is the nearest image for {ARM64}"
     return own[nearest], decision._replace(value=nearest, reason=reason)
 

@@ -34,6 +34,7 @@ from imgbuild.matrix.evidence import Architecture
 from imgbuild.matrix.images import (
     Image,
     all_images,
+    for_amd64,
     for_other_architecture,
     with_other_architectures,
 )
@@ -310,12 +311,6 @@ def _explain_entry(entry: Entry, entries: Sequence[Entry]) -> Decision:
     return Decision("entry", entry.path, reason, (entry.evidence,))
 
 
-def _usual_name(image: Image) -> str:
-    """Return the name for amd64, so that the saved decisions are good on every machine."""
-    usual = image if image.architecture == "amd64" else for_other_architecture(image)
-    return (usual or image).name
-
-
 def _make_adoption(  # noqa: PLR0913, PLR0917 - all that is decided
     repository: Repository,
     closure: Closure,
@@ -329,7 +324,7 @@ def _make_adoption(  # noqa: PLR0913, PLR0917 - all that is decided
     try:
         adoption = Adoption(
             tag=options.tag or default_tag(repository.name),
-            image=_usual_name(image),
+            image=for_amd64(image).name,  # so that the file is good on every machine
             entry=entry.path,
             module=entry.module or None,
             arguments=entry.arguments,

@@ -317,11 +317,6 @@ def for_platform(
     is_default = platform is None
     if platform is None and any(image.platform == AMD64 for image in images):
         platform = _engine_platform(settings)
-        if platform not in {AMD64, ARM64}:
-            raise InputError(
-                f"The engine's platform is {platform}, for which there are no images. Choose one "
-                f"with --platform: {AMD64}, {ARM64} or all."
-            )
     own: list[Image] = []
     missing: list[str] = []
     for image in images:
@@ -365,29 +360,34 @@ def architecture_of(platform: str | None, settings: "Settings") -> "Architecture
     """
     from imgbuild.matrix.evidence import MACHINES
 
-    asked = platform or _engine_platform(settings)
+    chosen = platform or _engine_platform(settings)
     for architecture in MACHINES:
-        if asked == f"linux/{architecture}":
+        if chosen == f"linux/{architecture}":
             return architecture
-    subject = "--platform" if platform else "The engine's platform is"
-    raise InputError(
-        f"{subject} {asked}, for which there are no images. Use --platform linux/amd64 or "
-        "--platform linux/arm64."
-    )
+    raise InputError(f"--platform {platform}: use linux/amd64 or linux/arm64.")
 
 
 def _engine_platform(settings: "Settings") -> str:
-    """Return the platform of the engine; do not ask the engine of an x86-64 machine."""
+    """Return the platform of the engine; do not ask the engine of an x86-64 machine.
+
+    InputError: there are no images for it.
+    """
     from imgbuild.engine.client import open_engine
     from imgbuild.engine.discovery import DEFAULT_HOST, resolve_host
-    from imgbuild.engine.types import AMD64, machine_platform
+    from imgbuild.engine.types import AMD64, ARM64, machine_platform
 
     host, machine = resolve_host(settings.engine) or DEFAULT_HOST, os.uname()
     is_local = host.startswith("unix://") and machine.sysname == "Linux"
     if is_local and machine_platform(machine.machine) == AMD64:
         return AMD64
     with open_engine(settings.engine) as engine:
-        return engine.version().platform
+        own = engine.version().platform
+    if own not in {AMD64, ARM64}:
+        raise InputError(
+            f"The engine's platform is {own}, for which there are no images. Choose one with "
+            f"--platform: {AMD64} or {ARM64}."
+        )
+    return own
 
 
 def require_amd64(images: "Iterable[Image | StoredImage]", command: str) -> None:

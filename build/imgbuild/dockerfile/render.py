@@ -25,7 +25,12 @@ from imgbuild.locks import requirement_rules
 from imgbuild.locks.constraints import render_constraints
 from imgbuild.locks.lockfile import FOLDER, package_layers
 from imgbuild.matrix.gpus import gpu_facts
-from imgbuild.matrix.images import Image, for_other_architecture, with_other_architectures
+from imgbuild.matrix.images import (
+    Image,
+    for_amd64,
+    for_other_architecture,
+    with_other_architectures,
+)
 from imgbuild.matrix.schema import version_note
 
 DOCKERFILE = "Dockerfile"
@@ -47,7 +52,7 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
 
     InputError: the matrix, a lock or a template does not allow it.
     """
-    values = template_variables(_for_amd64(image), templates.parent / "locks")
+    values = template_variables(for_amd64(image), templates.parent / "locks")
     try:
         text = template_environment(templates).get_template("Dockerfile.j2").render(values)
     except Exception as error:  # code in a template may raise anything
@@ -66,13 +71,6 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
             f"images/templates/{position}: {reason} (for {image.name}).{note}"
         ) from error
     return Dockerfile(text.rstrip("\n") + "\n")
-
-
-def _for_amd64(image: Image) -> Image:
-    """Return the image that the image's Dockerfile is named after."""
-    if image.architecture == "amd64":
-        return image
-    return for_other_architecture(image) or image
 
 
 def own_dockerfile(image: Image, templates: Path) -> Dockerfile:
@@ -99,7 +97,7 @@ def committed_dockerfile(image: Image, project: Project) -> Dockerfile:
 
 
 def dockerfile_path(image: Image, folder: Path) -> Path:
-    return folder / _for_amd64(image).name / DOCKERFILE
+    return folder / for_amd64(image).name / DOCKERFILE
 
 
 def constraints_path(image: Image, folder: Path) -> Path:
@@ -122,7 +120,7 @@ def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[P
 
 def _render_beside(image: Image, path: Path, locks: Path) -> dict[Path, str]:
     """Return the texts of the files beside an image's Dockerfile, by path."""
-    image = _for_amd64(image)
+    image = for_amd64(image)
     texts = {path.with_name(CONSTRAINTS): render_constraints(image, locks)}
     if arm64 := for_other_architecture(image):
         texts[path.with_name(ARM64_CONSTRAINTS)] = render_constraints(arm64, locks)

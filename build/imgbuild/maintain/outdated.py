@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.core.project import Project
-from imgbuild.engine.types import AMD64
-from imgbuild.matrix.images import Image, for_other_architecture
+from imgbuild.matrix.images import Image, for_amd64
 from imgbuild.net.repository_client import RegistryClient
 from imgbuild.publish.record import Record, read_published
 from imgbuild.scan.updates import find_updates, make_status
@@ -35,10 +34,7 @@ def outdated_images(
     if not known:
         return reasons
     # Only apt's lists for amd64 are read: security fixes have the same source versions for arm64.
-    asking = [
-        for_other_architecture(image) if image.platform != AMD64 else image for image in known
-    ]
-    own = tuple(dict.fromkeys(filter(None, asking)))
+    own = tuple(dict.fromkeys(map(for_amd64, known)))
     with open_context(project, own, BuildOptions(), log) as context:
         names_by_system: dict[str, list[str]] = {}
         for image in known:

@@ -318,6 +318,12 @@ def with_build_images(images: Iterable[Image], platform: str) -> tuple[Image, ..
     return tuple(needed)
 
 
+def for_amd64(image: Image) -> Image:
+    """Return the image for amd64, after which the Dockerfile of both is named."""
+    usual = image if image.architecture == "amd64" else for_other_architecture(image)
+    return usual or image
+
+
 def for_other_architecture(image: Image) -> Image | None:
     """Return the image for arm64 of one for amd64, and the other way round; None if there is none.
 

@@ -32,8 +32,8 @@ def test_json_says_why_a_repository_is_refused(tmp_path: Path, code: str, kind: 
     ("platform", "reason"),
     [
         ("linux/arm64", "No image for linux/arm64 has TensorFlow 1"),
-        ("linux/riscv64", "for which there are no images"),
-        ("all", "Use --platform linux/amd64 or"),
+        ("linux/riscv64", "--platform linux/riscv64: use"),
+        ("all", "--platform all: use linux/amd64 or"),
     ],
 )
 def test_platform_without_an_image(tmp_path: Path, platform: str, reason: str) -> None:
